@@ -1,0 +1,115 @@
+"""`stoilo`: parse, call, render. One file per command group, imported when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import click
+
+from stoilo.core.errors import StoiloError
+
+__all__ = ["cli", "main"]
+
+# name → (module, attribute, one line for --help): help never imports a group's code.
+COMMANDS = {
+    "demo": (
+        "stoilo.cli.demo",
+        "demo",
+        "Show the whole path on this machine, and check it.",
+    ),
+    "up": (
+        "stoilo.cli.up",
+        "up",
+        "Run an embedded server, with local volunteers if asked.",
+    ),
+    "task": ("stoilo.cli.task", "task", "Submit, watch and cancel tasks."),
+    "policy": (
+        "stoilo.cli.policy",
+        "policy",
+        "Check source against a level, show levels.",
+    ),
+    "sandbox": ("stoilo.cli.sandbox", "sandbox", "Run code in the jail."),
+    "flavor": ("stoilo.cli.flavor", "flavor", "Name frozen dependency sets."),
+    "audit": ("stoilo.cli.audit", "audit", "Verify the log and fetch proofs."),
+    "volunteer": (
+        "stoilo.cli.volunteer",
+        "volunteer",
+        "Help a project from this machine.",
+    ),
+    "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
+    "config": ("stoilo.cli.config", "config", "Show the configuration in force."),
+    "explain": ("stoilo.cli.explain", "explain", "Say what an error code means."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when they run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return every command name in the table's order."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; a missing extra names itself."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write the command list without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row[2]) for name, row in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stoilo")
+def cli() -> None:
+    """Run Python functions on volunteers' computers, with proof that they cannot hurt."""
+
+
+def render_error(error: StoiloError, *, as_json: bool) -> str:
+    """Return the text a user sees for `error`."""
+    if as_json:
+        return json.dumps(
+            {
+                "error": {
+                    "code": error.code,
+                    "message": error.message,
+                    "hint": error.hint,
+                }
+            }
+        )
+    hint = f"\n  {error.hint}" if error.hint else ""
+    return f"stoilo: {error.message} [{error.code}]{hint}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code of design §7."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        result = cli.main(args=arguments, prog_name="stoilo", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except StoiloError as error:
+        sys.stderr.write(render_error(error, as_json="--json" in arguments) + "\n")
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

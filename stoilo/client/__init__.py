@@ -1,0 +1,1 @@
+"""Capture by source and the researcher's API."""

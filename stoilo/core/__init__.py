@@ -1,0 +1,1 @@
+"""Types, skeleton codec, digests, limits and errors: the bottom layer."""

@@ -1,0 +1,68 @@
+"""SHA-256 in two forms: plain for content names, domain-separated for anything structured.
+
+Files (modules, arguments, blobs, flavors) are named by plain SHA-256 so that anybody can
+check them with ``sha256sum`` and in-toto subjects match. Every other digest is computed
+over ``"stoilo/" domain NUL data`` so that no digest of one kind can stand for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from enum import StrEnum
+from typing import NewType
+
+from stoilo.core.errors import TrustError
+
+__all__ = [
+    "Buffer",
+    "Digest",
+    "Domain",
+    "check_digest",
+    "content_digest",
+    "domain_digest",
+]
+
+Buffer = bytes | bytearray | memoryview
+Digest = NewType("Digest", str)
+"""64 lower-case hexadecimal digits."""
+
+_HEX64 = re.compile(r"[0-9a-f]{64}")
+
+
+class Domain(StrEnum):
+    """What a domain-separated digest is of; the value is part of the hash input."""
+
+    LEVEL = "level/v1"
+    LANGUAGE = "language/v1"
+    POLICY = "policy/v1"
+    VERDICT = "verdict/v1"
+    COMMITMENT = "commitment/v1"
+    STATEMENT = "statement/v1"
+    REFUSALS = "refusals/v1"
+    SEED = "seed/v1"
+    TOKEN = "token/v1"  # noqa: S105 - a domain name, not a secret
+    RESULT = "result/v1"
+
+
+def content_digest(data: Buffer) -> Digest:
+    """Return the plain SHA-256 of `data`, the name of a file or blob."""
+    return Digest(hashlib.sha256(data).hexdigest())
+
+
+def domain_digest(domain: Domain, *parts: bytes) -> Digest:
+    """Return SHA-256 over the domain and length-prefixed `parts`."""
+    state = hashlib.sha256(b"stoilo/" + domain.value.encode() + b"\0")
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return Digest(state.hexdigest())
+
+
+def check_digest(text: str) -> Digest:
+    """Return `text` as a digest or raise ``STO-D010``; `text` is untrusted."""
+    if not _HEX64.fullmatch(text):
+        raise TrustError(
+            "STO-D010", "a SHA-256 digest must be 64 lower-case hex digits"
+        )
+    return Digest(text)

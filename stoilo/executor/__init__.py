@@ -1,0 +1,1 @@
+"""The volunteer's side: verifier, runtime, volunteer."""

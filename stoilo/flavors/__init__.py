@@ -1,0 +1,1 @@
+"""Frozen dependency sets and their names."""

@@ -1,0 +1,1 @@
+"""Levels as data and the gate that checks source against them."""

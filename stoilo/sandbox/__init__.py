@@ -1,0 +1,1 @@
+"""The language layer and the kernel layer."""

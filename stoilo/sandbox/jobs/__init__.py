@@ -1,0 +1,1 @@
+"""What a jailed child can be asked to do."""

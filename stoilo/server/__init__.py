@@ -1,0 +1,1 @@
+"""Gate, log, admission, workunits, validation behind gRPC."""

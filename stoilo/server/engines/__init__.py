@@ -1,0 +1,1 @@
+"""One interface, two BOINC engines."""

@@ -1,0 +1,1 @@
+"""A BOINC-compatible project in Python."""

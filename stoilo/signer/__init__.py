@@ -1,0 +1,1 @@
+"""Keys, the development root and the signer process."""
