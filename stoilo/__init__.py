@@ -1,0 +1,1 @@
+"""stoilo: run a Python function on volunteers' computers, checked, logged and jailed."""

@@ -21,6 +21,9 @@ __all__ = [
 ]
 
 
+MAX_COPIES = 100
+
+
 class Severity(StrEnum):
     """How bad a finding is; any error refuses."""
 
@@ -152,7 +155,7 @@ def check_redundancy(options: Redundancy) -> None:
         (options.max_success <= options.max_total, "max_success <= max_total"),
         (options.max_error >= 1, "1 <= max_error"),
         (options.max_error <= options.max_total, "max_error <= max_total"),
-        (options.max_total <= 100, "max_total <= 100"),
+        (options.max_total <= MAX_COPIES, f"max_total <= {MAX_COPIES}"),
         (options.delay_bound_s > 0, "delay_bound > 0"),
     )
     for holds, relation in relations:

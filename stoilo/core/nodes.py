@@ -1,0 +1,155 @@
+"""The node types that plain Python has no value for: arrays and references.
+
+A *node* is what the skeleton codec carries. None, bool, int, float, complex, str, bytes,
+list, tuple, dict, set, frozenset and datetime stand for themselves; the records below
+stand for the rest. No node is ever an object of a library or of a researcher's class.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoilo.core.digests import Buffer
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+
+__all__ = [
+    "BlobRef",
+    "ClassRef",
+    "FunctionRef",
+    "Instance",
+    "Ndarray",
+    "Node",
+    "NumpyScalar",
+    "Tensor",
+    "check_array",
+    "check_name",
+    "item_bytes",
+]
+
+Node = Any
+"""Any value the codec carries; see the module docstring."""
+
+MAX_DIMENSIONS = 32
+MAX_NAME_PARTS = 8
+
+_FIXED_BYTES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+_SIZED = re.compile(r"(?P<kind>[SU])(?P<chars>[1-9][0-9]{0,5})")
+_DATED = re.compile(r"(datetime64|timedelta64)\[(Y|M|W|D|h|m|s|ms|us|ns)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ndarray:
+    """A numpy array: little-endian, C order.
+
+    Attributes:
+        dtype: ``float64``, ``int32``, ``bool``, ``S12``, ``U7``, ``datetime64[ns]`` …
+        shape: extents; ``()`` is a zero-dimensional array.
+        data: exactly ``prod(shape) * itemsize`` bytes; a view when decoded.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyScalar:
+    """A numpy scalar: one little-endian item of `dtype`."""
+
+    dtype: str
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A torch tensor on the CPU: little-endian, contiguous."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRef:
+    """A function of the task module, by (dotted) name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRef:
+    """A class of the task module, by (dotted) name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance of a class of the task module: its name and attribute state.
+
+    Attributes:
+        class_name: (dotted) name in the task module.
+        state: attribute name → node.
+        base: the builtin part when the class extends list, dict, str …, else None.
+    """
+
+    class_name: str
+    state: dict[str, Node] = field(default_factory=dict)
+    base: Node = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """The value in the index-th blob of the statement, itself an encoded skeleton."""
+
+    index: int
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the size of one item of `dtype`, B; unknown dtypes raise ``STO-D003``."""
+    if dtype in _FIXED_BYTES:
+        return _FIXED_BYTES[dtype]
+    if match := _SIZED.fullmatch(dtype):
+        return int(match["chars"]) * (4 if match["kind"] == "U" else 1)
+    if _DATED.fullmatch(dtype):
+        return 8
+    raise TrustError("STO-D003", f"arrays of dtype {dtype[:32]!r} do not travel")
+
+
+def check_array(dtype: str, shape: tuple[int, ...], size: int) -> None:
+    """Raise ``STO-D003`` unless `size` bytes are exactly an array of that shape."""
+    if len(shape) > MAX_DIMENSIONS or any(extent < 0 for extent in shape):
+        raise TrustError("STO-D003", "an array's shape is malformed")
+    if math.prod(shape) * item_bytes(dtype) != size:
+        raise TrustError("STO-D003", "an array's size does not fit its shape and dtype")
+
+
+def check_name(name: str) -> None:
+    """Raise ``STO-D007`` unless `name` is a bounded, dotted identifier."""
+    parts = name.split(".")
+    if (
+        len(name) > BOUNDS.name_chars
+        or len(parts) > MAX_NAME_PARTS
+        or not all(part.isidentifier() for part in parts)
+    ):
+        raise TrustError("STO-D007", "a reference's name is not an identifier")
