@@ -1,0 +1,1 @@
+"""Public fakes and generators: for our tests, and for those of people who build on stoilo."""
