@@ -50,11 +50,30 @@ def test_every_truncation_is_refused(node):
             decode(encoded[:size])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 0, -1, 2**4000, -0.0, math.inf, "", b"", [],
-     (), {}, set(), frozenset(), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC), {(1, "a"): [2]}],
-)  # fmt: skip
+BOUNDARY_VALUES = (
+    2**63 - 1,
+    2**63,
+    -(2**63),
+    -(2**63) - 1,
+    0,
+    -1,
+    2**4000,
+    -0.0,
+    math.inf,
+    "",
+    b"",
+    [],
+    (),
+    {},
+    set(),
+    frozenset(),
+    datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(1, 1, 1, tzinfo=UTC),
+    {(1, "a"): [2]},
+)
+
+
+@pytest.mark.parametrize("value", BOUNDARY_VALUES)
 def test_boundary_value_comes_back_equal_and_of_the_same_type(value):
     back = decode(encode(value))
     assert back == value
