@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from sqlalchemy import insert, select
 
@@ -22,7 +23,6 @@ from stoilo.server.quotas import Quotas, check_blob_quota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -46,7 +46,9 @@ class BlobUpload:
     Use as a context manager: leaving it removes the temporary file.
     """
 
-    def __init__(self, store: BlobStore, account_id: int, digest: str, size: int):
+    def __init__(
+        self, store: BlobStore, account_id: int, digest: str, size: int
+    ) -> None:
         self.digest = check_digest(digest)
         if not 0 <= size <= BOUNDS.blob_bytes:
             raise UsageError(
@@ -61,13 +63,13 @@ class BlobUpload:
         self._hash = hashlib.sha256()
         self._file = store.open_temporary()
 
-    def __enter__(self) -> BlobUpload:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._file.close()
         try:
-            os.unlink(self._file.name)
+            Path(self._file.name).unlink()
         except FileNotFoundError:
             pass
 
@@ -121,7 +123,7 @@ class BlobStore:
         except OSError as error:
             raise disk_error(error) from error
         os.close(handle)
-        return open(name, "wb")  # noqa: SIM115, PTH123 - closed by BlobUpload
+        return open(name, "wb")  # noqa: PTH123 - closed by BlobUpload
 
     def begin(self, account_id: int, digest: str, size: int) -> BlobUpload:
         """Start an upload, or raise ``STO-R006`` (quota), ``R014``, ``STO-D010``."""
@@ -136,7 +138,7 @@ class BlobStore:
             file.flush()
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
-            os.replace(file.name, target)
+            Path(file.name).replace(target)
             _sync_directory(target.parent)
         except OSError as error:
             raise disk_error(error) from error

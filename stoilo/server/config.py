@@ -15,6 +15,8 @@ from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
 
+LARGEST_PORT = 65_535
+
 __all__ = ["Address", "Origin", "ServerConfig", "load_config", "parse_address"]
 
 
@@ -44,7 +46,12 @@ def parse_address(text: str) -> Address:
     """Return ``host:port`` as an address, or raise ``STO-R091``."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+    if (
+        not host
+        or not port.isascii()
+        or not port.isdecimal()
+        or int(port) > LARGEST_PORT
+    ):
         raise UsageError(
             "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
         )
@@ -109,7 +116,7 @@ def load_config(
     value of the wrong kind, ``STO-R091`` for a bad address.
     """
     values: dict[str, object] = {}
-    origins = {name: "default" for name in _kinds()}
+    origins = dict.fromkeys(_kinds(), "default")
     layers: tuple[tuple[str, Mapping[str, object]], ...] = (
         ("file", _read_file(data / "stoilo.toml")),
         ("environment", _read_environment(environ)),

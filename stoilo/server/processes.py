@@ -128,7 +128,8 @@ def main(arguments: list[str]) -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != int(parent):  # it died before the signal was armed
         sys.exit(0)
-    os.execv(sys.executable, [sys.executable, "-m", module, *rest])
+    command = [sys.executable, "-m", module, *rest]
+    os.execv(sys.executable, command)  # noqa: S606 - no shell is the point
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class RefusalBook:
         """Store one refusal; returns when it is durable."""
         await self._notes.submit(_Note(account_id, digest, code))
 
-    def _write(self, notes: Sequence[_Note]) -> list[None | Exception]:
+    def _write(self, notes: Sequence[_Note]) -> list[Exception | None]:
         now = self._clock()
         with self._store.write() as connection:
             connection.execute(
@@ -72,8 +72,8 @@ def close_refusals(connection: Connection, before: int, epoch: int, now: int) ->
     for row in found:
         refused = (row.id, Digest(row.digest), row.created_at)
         by_account.setdefault((row.account_id, row.salt), []).append(refused)
-    for (account_id, salt), refused in by_account.items():
-        _close_batch(connection, account_id, salt, refused, epoch, now)
+    for (account_id, salt), members in by_account.items():
+        _close_batch(connection, account_id, salt, members, epoch, now)
     return len(by_account)
 
 

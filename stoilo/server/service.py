@@ -120,7 +120,7 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
     raise AssertionError  # abort has raised
 
 
-class TaskService(tasks_pb2_grpc.TaskServiceServicer):  # type: ignore[misc]  # generated
+class TaskService(tasks_pb2_grpc.TaskServiceServicer):
     """The researcher's five calls; every one checks the owner."""
 
     def __init__(

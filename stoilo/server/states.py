@@ -12,6 +12,7 @@ and leaves to CLOSED (cancelled, expired, refused by the signer) from any open s
 
 from __future__ import annotations
 
+import itertools
 from enum import StrEnum
 
 from stoilo.core.errors import InternalError
@@ -19,8 +20,8 @@ from stoilo.core.types import TaskState
 
 __all__ = [
     "ATTEMPT_ORDER",
-    "AttemptState",
     "MAX_ATTEMPTS",
+    "AttemptState",
     "advance_attempt",
     "advance_task",
     "needs_new_attempt",
@@ -66,7 +67,7 @@ TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 
 ATTEMPT_TRANSITIONS: dict[AttemptState, frozenset[AttemptState]] = {
     state: frozenset({following, AttemptState.CLOSED})
-    for state, following in zip(ATTEMPT_ORDER, ATTEMPT_ORDER[1:], strict=False)
+    for state, following in itertools.pairwise(ATTEMPT_ORDER)
 } | {AttemptState.DONE: frozenset(), AttemptState.CLOSED: frozenset()}
 
 

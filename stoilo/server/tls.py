@@ -6,7 +6,7 @@ P-256 (gRPC's library has no Ed25519 certificates), files 0600 in a 0700 directo
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import os
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def ensure_tls(
-    directory: Path, now: datetime.datetime, names: Sequence[str] = LOCAL_NAMES
+    directory: Path, now: dt.datetime, names: Sequence[str] = LOCAL_NAMES
 ) -> TlsFiles:
     """Return the directory's CA, certificate and key; makes or renews them."""
     paths = [directory / name for name in ("ca.pem", "server.pem", "server.key")]
@@ -64,17 +64,17 @@ def ensure_tls(
     return made
 
 
-def _still_good(pem: bytes, now: datetime.datetime, names: Sequence[str]) -> bool:
+def _still_good(pem: bytes, now: dt.datetime, names: Sequence[str]) -> bool:
     certificate = x509.load_pem_x509_certificate(pem)
     extension = certificate.extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
     held = {str(name.value) for name in extension.value}
-    margin = datetime.timedelta(days=RENEW_DAYS)
+    margin = dt.timedelta(days=RENEW_DAYS)
     return set(names) <= held and certificate.not_valid_after_utc - margin > now
 
 
-def _make(now: datetime.datetime, names: Sequence[str]) -> TlsFiles:
+def _make(now: dt.datetime, names: Sequence[str]) -> TlsFiles:
     """Make a CA, sign one certificate and forget the CA's key."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     key = ec.generate_private_key(ec.SECP256R1())
@@ -107,7 +107,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    now: datetime.datetime,
+    now: dt.datetime,
     subject: x509.Name,
     issuer: x509.Name,
     public_key: ec.EllipticCurvePublicKey,
@@ -118,8 +118,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=LIFE_DAYS))
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=LIFE_DAYS))
     )
 
 

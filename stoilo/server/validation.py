@@ -75,7 +75,7 @@ class ResultValidation:
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def check(self, result: ReceivedResult) -> ResultCheck:
+    def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
         """Judge one result by itself."""
         task, attempt = self._context(result.workunit)
         try:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 from stoilo.core.equality import nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
+from stoilo.core.nodes import Node
 from stoilo.core.skeleton import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.core.nodes import Node
 
 __all__ = ["JailRunner", "JailTrouble", "ValidatorProgram", "Validators"]
 
@@ -122,7 +122,7 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
     record = node if isinstance(node, dict) else {}
     verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
     if verdict in {"true", "false"}:
-        return verdict == "true"
+        return bool(verdict == "true")
     raised, not_bool = (
         ("STO-R053", "STO-R054") if op == "init" else ("STO-R055", "STO-R056")
     )

@@ -47,16 +47,18 @@ class WorkunitWriter:
         spec = task.spec
         if attempt.envelope is None or attempt.proof is None:
             raise InternalError("STO-R041", "an attempt without admission was issued")
+        blobs = [
+            WorkunitFile(
+                workdir.blob_name(index), digest, self._blobs.path(digest), sticky=True
+            )
+            for index, digest in enumerate(spec.blobs)
+        ]
         files = (
             _file(workdir.ADMISSION, attempt.envelope),
             _file(workdir.PROOF, attempt.proof),
             _file(workdir.TASK_MODULE, contents[spec.task_module], spec.task_module),
             _file(workdir.ARGUMENTS, contents[spec.arguments], spec.arguments),
-        ) + tuple(
-            WorkunitFile(
-                workdir.blob_name(index), digest, self._blobs.path(digest), sticky=True
-            )
-            for index, digest in enumerate(spec.blobs)
+            *blobs,
         )
         runs = max(1, spec.map_items)
         return WorkunitSpec(
