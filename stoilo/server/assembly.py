@@ -17,7 +17,6 @@ from stoilo.server.assimilation import OutcomeKeeper
 from stoilo.server.blobs import BlobStore
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.leaves import LeafBook
-from stoilo.server.quotas import Quotas
 from stoilo.server.refusals import RefusalBook
 from stoilo.server.service import TaskService
 from stoilo.server.statements import ProjectFacts, StatementWriter
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stoilo.policies.policy import Policy
     from stoilo.server.draft import FlavorLookup, LevelLookup
     from stoilo.server.engines.interface import Engine
     from stoilo.server.ports import AdmissionSigner, Judge, Log
@@ -51,6 +51,7 @@ class Neighbours:
         signer: admits statements.
         engine: issues workunits.
         judge: the gate.
+        policy: in force.
         jail_of: validators' jail by level name.
         levels: level by name.
         flavors: flavor id by (wish, level).
@@ -62,6 +63,7 @@ class Neighbours:
     signer: AdmissionSigner
     engine: Engine
     judge: Judge
+    policy: Policy
     jail_of: Callable[[str], JailRunner]
     levels: LevelLookup
     flavors: FlavorLookup
@@ -76,14 +78,13 @@ class TaskServer:
         self,
         store: Store,
         blob_directory: Path,
-        quotas: Quotas,
         around: Neighbours,
         refusal_interval_s: int = 60,
     ) -> None:
         clock = around.clock
         self.store = store
         self._engine = around.engine
-        self.blobs = BlobStore(blob_directory, store, quotas, clock())
+        self.blobs = BlobStore(blob_directory, store, clock())
         validation = ResultValidation(store, Validators(around.jail_of))
         self.leaves = LeafBook(
             store, lambda: around.facts().epoch, clock, refusal_interval_s
@@ -111,7 +112,7 @@ class TaskServer:
             store,
             Gatekeeper(around.judge, store, clock),
             RefusalBook(store, clock),
-            quotas,
+            around.policy,
             levels=around.levels,
             flavors=around.flavors,
             clock=clock,
@@ -125,7 +126,7 @@ class TaskServer:
             wake=self.pipeline.wake,
         )
         self.service = TaskService(
-            store, self.submissions, self.desk, self.blobs, clock
+            store, self.submissions, self.desk, self.blobs, around.policy, clock
         )
 
     def _salt_of(self, account_id: int) -> str:
@@ -163,7 +164,9 @@ def bind_grpc(
             ("grpc.so_reuseport", 0),
         ]
     )
-    tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)
+    tasks_pb2_grpc.add_TaskServiceServicer_to_server(  # type: ignore[no-untyped-call]  # generated
+        service, server
+    )
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:

@@ -19,13 +19,14 @@ from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.server import schema
-from stoilo.server.quotas import Quotas, check_blob_quota
+from stoilo.server.quotas import check_blob_quota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
+    from stoilo.policies.policy import Quota
     from stoilo.server.store import Store
 
 __all__ = ["BlobStore", "BlobUpload"]
@@ -102,10 +103,9 @@ class BlobUpload:
 class BlobStore:
     """Blobs under `directory`, grants in the database."""
 
-    def __init__(self, directory: Path, store: Store, quotas: Quotas, now: int) -> None:
+    def __init__(self, directory: Path, store: Store, now: int) -> None:
         self._directory = directory
         self._store = store
-        self._quotas = quotas
         self._started = now
         self._temporary = directory / "incoming"
         self._temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,10 +125,18 @@ class BlobStore:
         os.close(handle)
         return open(name, "wb")  # noqa: PTH123 - closed by BlobUpload
 
-    def begin(self, account_id: int, digest: str, size: int) -> BlobUpload:
-        """Start an upload, or raise ``STO-R006`` (quota), ``R014``, ``STO-D010``."""
-        with self._store.read() as connection:
-            check_blob_quota(connection, account_id, size, self._quotas)
+    def begin(
+        self, account_id: int, digest: str, size: int, quota: Quota | None = None
+    ) -> BlobUpload:
+        """Start an upload; `quota` None is for bytes of our own making (results).
+
+        Raises:
+            PolicyRefusal: ``STO-R006``.
+            UsageError: ``STO-R014``; TrustError: ``STO-D010``.
+        """
+        if quota is not None:
+            with self._store.read() as connection:
+                check_blob_quota(connection, account_id, size, quota)
         return BlobUpload(self, account_id, digest, size)
 
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
@@ -143,13 +151,12 @@ class BlobStore:
         except OSError as error:
             raise disk_error(error) from error
         with self._store.write() as connection:
-            check_blob_quota(connection, account_id, size, self._quotas)
             grant_blob(connection, digest, size, account_id, self._started)
 
     def put(self, account_id: int, data: bytes) -> Digest:
         """Store bytes of our own making (a large result) for an account."""
         digest = content_digest(data)
-        with BlobUpload(self, account_id, digest, len(data)) as upload:
+        with self.begin(account_id, digest, len(data)) as upload:
             upload.feed(data)
             return upload.finish()
 

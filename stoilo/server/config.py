@@ -72,9 +72,7 @@ class ServerConfig:
         volunteers: local volunteers to run.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
         origin: name of project and log, fixed at the first start.
-        open_tasks: quota, unfinished tasks of one account.
-        submissions_per_minute: quota of one account.
-        blob_bytes: quota, bytes of one account's blobs.
+        policy: file of the project's policy, empty = the shipped one.
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
     """
@@ -88,9 +86,7 @@ class ServerConfig:
     volunteers: int = 0
     database: str = ""
     origin: str = "stoilo.local/development"
-    open_tasks: int = 20_000
-    submissions_per_minute: int = 120_000
-    blob_bytes: int = 16 * 2**30
+    policy: str = ""
     admission_life_s: int = 7 * 86_400
     refusal_interval_s: int = 60
 

@@ -55,8 +55,13 @@ class Draft:
 
     def review(self) -> SourceUnderReview:
         """Return what the gate is asked."""
+        named = {self.init_entry, self.compare_entry} - {""}
         return SourceUnderReview(
-            self.task_module, self.validator_module, self.entry, self.level
+            self.task_module,
+            self.validator_module,
+            self.entry,
+            self.level,
+            tuple(sorted(named)),
         )
 
 

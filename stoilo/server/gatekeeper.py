@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import insert, select
 
-from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import Finding, Verdict
 from stoilo.server import schema
@@ -43,8 +42,8 @@ class GateRefusal(PolicyRefusal):
 class Gatekeeper:
     """Asks the judge once per (source, policy, engine) and remembers the answer.
 
-    The cache in the database survives restarts; it is keyed by the judge's engine
-    digest, so a new policy or language layer asks anew.
+    The cache in the database survives restarts; the judge's keys hold the digests of
+    policy and engine, so a new policy or language layer asks anew.
     """
 
     def __init__(self, judge: Judge, store: Store, clock: Callable[[], int]) -> None:
@@ -56,7 +55,7 @@ class Gatekeeper:
 
     async def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict on hostile source; raises ``STO-R021`` when it cannot."""
-        key = self._key(submission)
+        key = self._judge.key(submission)
         if key in self._known:
             return self._known[key]
         running = self._running.get(key)
@@ -71,16 +70,6 @@ class Gatekeeper:
             self._known.pop(next(iter(self._known)))
         self._known[key] = verdict
         return verdict
-
-    def _key(self, submission: SourceUnderReview) -> str:
-        return domain_digest(
-            Domain.VERDICT,
-            self._judge.engine_digest.encode(),
-            submission.source,
-            submission.validator,
-            submission.entry.encode(),
-            submission.level.encode(),
-        )
 
     def _load_or_judge(self, key: str, submission: SourceUnderReview) -> Verdict:
         table = schema.verdict

@@ -52,20 +52,21 @@ class SourceUnderReview:
         validator: the validator module, empty when there is none.
         entry: the function to call.
         level: the level asked for, empty = the lowest that admits.
+        validator_entries: functions that the validator module must define.
     """
 
     source: bytes
     validator: bytes
     entry: str
     level: str
+    validator_entries: tuple[str, ...] = ()
 
 
 class Judge(Protocol):
     """The gate: a pure function behind a jail."""
 
-    @property
-    def engine_digest(self) -> str:
-        """Digest of policy, levels and language layer: part of every cache key."""
+    def key(self, submission: SourceUnderReview) -> str:
+        """Return what the verdict may be cached under: source, policy and engine."""
         ...
 
     def judge(self, submission: SourceUnderReview) -> Verdict:

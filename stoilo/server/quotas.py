@@ -1,81 +1,67 @@
-"""What one account may use: tasks in flight, submissions a minute, stored blob bytes."""
+"""What one account may use, by its role in the policy (`stoilo.policies.policy.Quota`)."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.server import rows, schema
+from stoilo.server import schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Quotas", "RateMeter", "check_blob_quota", "check_open_tasks"]
+    from stoilo.policies.policy import Quota
 
+__all__ = ["RateMeter", "check_blob_quota", "check_open_tasks"]
 
-@dataclass(frozen=True, slots=True)
-class Quotas:
-    """Limits of one account.
-
-    Attributes:
-        open_tasks: tasks not yet final.
-        submissions_per_minute: calls of CreateTask, refused ones included.
-        blob_bytes: sum of the sizes of the blobs granted to the account.
-    """
-
-    open_tasks: int = 20_000
-    submissions_per_minute: int = 120_000
-    blob_bytes: int = 16 * 2**30
+HOUR_S = 3600.0
 
 
 class RateMeter:
-    """A token bucket an account, in memory: bursts of a minute's worth. Thread-safe."""
+    """A token bucket an account, in memory: bursts of an hour's worth. Thread-safe."""
 
     def __init__(
-        self, per_minute: int, clock: Callable[[], float] = time.monotonic
+        self, code: str, what: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._per_minute = per_minute
+        self._code = code
+        self._what = what
         self._clock = clock
-        self._buckets: dict[int, tuple[float, float]] = {}
+        self._spent: dict[int, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
-    def check(self, account_id: int) -> None:
-        """Count one submission, or raise ``STO-R005``."""
+    def check(self, account_id: int, per_hour: int, cost: int = 1) -> None:
+        """Count `cost` events, or raise the meter's code; 0 only looks."""
         with self._lock:
             now = self._clock()
-            level, seen = self._buckets.get(account_id, (float(self._per_minute), now))
-            level = min(
-                self._per_minute, level + (now - seen) * self._per_minute / 60.0
-            )
-            self._buckets[account_id] = (max(level - 1.0, 0.0), now)
-        if level < 1.0:
+            spent, seen = self._spent.get(account_id, (0.0, now))
+            spent = max(0.0, spent - (now - seen) * per_hour / HOUR_S)
+            allowed = spent + 1 <= per_hour
+            self._spent[account_id] = (spent + cost if allowed else spent, now)
+        if not allowed:
             raise PolicyRefusal(
-                "STO-R005",
-                f"more than {self._per_minute} submissions a minute",
-                hint="wait a minute, or send many small calls as one with conn.map",
+                self._code,
+                f"more than {per_hour} {self._what} an hour",
+                hint="wait, or send many small calls as one with conn.map",
             )
 
 
-def check_open_tasks(
-    connection: Connection, account_id: int, adding: int, quotas: Quotas
-) -> None:
-    """Raise ``STO-R004`` when `adding` more tasks would be too many in flight."""
-    if rows.count_open(connection, account_id) + adding > quotas.open_tasks:
+def check_open_tasks(open_tasks: int, quota: Quota) -> None:
+    """Raise ``STO-R004`` when one more than `open_tasks` would be too many."""
+    if open_tasks + 1 > quota.running_tasks:
         raise PolicyRefusal(
             "STO-R004",
-            f"more than {quotas.open_tasks} unfinished tasks",
+            f"more than {quota.running_tasks} unfinished tasks",
             hint="wait for some to finish, cancel some, or use conn.map",
         )
 
 
 def check_blob_quota(
-    connection: Connection, account_id: int, size: int, quotas: Quotas
+    connection: Connection, account_id: int, size: int, quota: Quota
 ) -> None:
     """Raise ``STO-R006`` when `size` more bytes would exceed the account's blobs."""
     used = connection.scalar(
@@ -83,9 +69,9 @@ def check_blob_quota(
         .join(schema.blob_grant, schema.blob_grant.c.digest == schema.blob.c.digest)
         .where(schema.blob_grant.c.account_id == account_id)
     )
-    if int(used or 0) + size > quotas.blob_bytes:
+    if int(used or 0) + size > quota.blob_bytes:
         raise PolicyRefusal(
             "STO-R006",
-            f"more than {quotas.blob_bytes} bytes of uploaded blobs",
+            f"more than {quota.blob_bytes} bytes of uploaded blobs",
             hint="ask the operator for more room",
         )

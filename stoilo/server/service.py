@@ -19,6 +19,7 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
 
 if TYPE_CHECKING:
+    from stoilo.policies.policy import Policy
     from stoilo.server.blobs import BlobStore
     from stoilo.server.records import Owner
     from stoilo.server.store import Store
@@ -129,12 +130,14 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         submissions: Submissions,
         desk: TaskDesk,
         blobs: BlobStore,
+        policy: Policy,
         clock: Callable[[], int],
     ) -> None:
         self._store = store
         self._submissions = submissions
         self._desk = desk
         self._blobs = blobs
+        self._policy = policy
         self._clock = clock
 
     def _owner(self, token: str, rpc: str) -> Owner:
@@ -193,7 +196,11 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         if first is None:
             raise UsageError("STO-R015", "the upload is empty")
         upload = await asyncio.to_thread(
-            self._blobs.begin, owner.account_id, first.digest, first.size
+            self._blobs.begin,
+            owner.account_id,
+            first.digest,
+            first.size,
+            self._policy.quota(owner.role),
         )
         with upload:
             await asyncio.to_thread(upload.feed, first.data)

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import DeniedError, StoiloError, UsageError
+from stoilo.core.errors import DeniedError, PolicyRefusal, StoiloError, UsageError
 from stoilo.core.types import TaskState, Verdict
+from stoilo.policies.policy import check_access
 from stoilo.server import auth, rows
 from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs
 from stoilo.server.draft import Draft, limits_in_force, parse_draft
 from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
-from stoilo.server.quotas import Quotas, RateMeter, check_open_tasks
+from stoilo.server.quotas import RateMeter, check_open_tasks
 from stoilo.server.records import Owner, TaskRow, TaskSpec
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.core.rpc import tasks_pb2 as pb
+    from stoilo.policies.policy import Policy
     from stoilo.server.draft import FlavorLookup, LevelLookup
     from stoilo.server.refusals import RefusalBook
     from stoilo.server.store import Store
@@ -70,7 +72,7 @@ class Submissions:
         store: where tasks live.
         gatekeeper: judges the source.
         refusals: remembers who was refused, for the log.
-        quotas: of every account.
+        policy: who may use which level, and how much.
         levels: level by name.
         flavors: flavor id by (wish, level).
         clock: seconds since 1970.
@@ -82,7 +84,7 @@ class Submissions:
         store: Store,
         gatekeeper: Gatekeeper,
         refusals: RefusalBook,
-        quotas: Quotas,
+        policy: Policy,
         *,
         levels: LevelLookup,
         flavors: FlavorLookup,
@@ -92,12 +94,13 @@ class Submissions:
         self._store = store
         self._gatekeeper = gatekeeper
         self._refusals = refusals
-        self._quotas = quotas
+        self._policy = policy
         self._levels = levels
         self._flavors = flavors
         self._clock = clock
         self._stored = stored
-        self._meter = RateMeter(quotas.submissions_per_minute)
+        self._meter = RateMeter("STO-R005", "submissions")
+        self._refused = RateMeter("STO-R007", "refused submissions")
         self._looking: Batcher[_Incoming, Admissible] = Batcher(self._look)
         self._storing: Batcher[_NewTask, TaskRow] = Batcher(self._insert)
 
@@ -113,37 +116,61 @@ class Submissions:
         verdict = await self._gatekeeper.judge(found.draft.review())
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
+            quota = self._policy.quota(found.owner.role)
+            self._refused.check(found.owner.account_id, quota.refusals_per_hour)
             await self._refusals.note(
                 found.owner.account_id, found.draft.digest, refusal.code
             )
             raise refusal
+        self._check_level(found.owner, verdict.level)
         spec = self._spec(found.draft, verdict)
         return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
 
     def _look(self, batch: Sequence[_Incoming]) -> list[Admissible | Exception]:
         """Answer a batch in one read transaction: permission and quota first."""
         answers: list[Admissible | Exception] = []
+        open_tasks: dict[int, int] = {}
         with self._store.read() as connection:
             for incoming in batch:
                 try:
-                    answers.append(self._look_at(connection, incoming))
+                    answers.append(self._look_at(connection, incoming, open_tasks))
                 except StoiloError as error:
                     answers.append(error)
         return answers
 
-    def _look_at(self, connection: Connection, incoming: _Incoming) -> Admissible:
+    def _look_at(
+        self,
+        connection: Connection,
+        incoming: _Incoming,
+        open_tasks: dict[int, int],
+    ) -> Admissible:
         owner = auth.find_owner(connection, incoming.token, self._clock())
         auth.check_permission(owner, "CreateTask")
-        self._meter.check(owner.account_id)
+        quota = self._policy.quota(owner.role)
+        self._meter.check(owner.account_id, quota.tasks_per_hour)
+        self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
         draft = parse_draft(incoming.request)
         found = rows.find_by_key(connection, owner.account_id, [draft.key])
         existing = found.get(draft.key)
         if existing is not None:
             _check_same(existing, draft)
         else:
-            check_open_tasks(connection, owner.account_id, 1, self._quotas)
+            if owner.account_id not in open_tasks:
+                counted = rows.count_open(connection, owner.account_id)
+                open_tasks[owner.account_id] = counted
+            check_open_tasks(open_tasks[owner.account_id], quota)
             _check_blobs(connection, owner, draft)
         return Admissible(owner, draft, existing)
+
+    def _check_level(self, owner: Owner, level: str) -> None:
+        """Raise ``STO-P056`` or ``STO-R022`` unless the policy opens `level` to him."""
+        check_access(self._policy, level, owner.name, (owner.role,))
+        if self._policy.needs_review(level):
+            raise PolicyRefusal(
+                "STO-R022",
+                f"level {level} needs a reviewer's signature here",
+                hint="this version cannot park tasks for review; use another level",
+            )
 
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
         level = self._levels(verdict.level)
@@ -170,7 +197,7 @@ class Submissions:
         """Store a batch in one durable transaction; the first of equal keys wins."""
         now = self._clock()
         with self._store.write() as connection:
-            plan = _Plan(connection, self._quotas, batch, now)
+            plan = _Plan(connection, self._policy, batch, now)
             answers = [plan.place(item) for item in batch]
             plan.store()
         self._stored()
@@ -183,12 +210,12 @@ class _Plan:
     def __init__(
         self,
         connection: Connection,
-        quotas: Quotas,
+        policy: Policy,
         batch: Sequence[_NewTask],
         now: int,
     ) -> None:
         self._connection = connection
-        self._quotas = quotas
+        self._policy = policy
         self._now = now
         self._added: Counter[int] = Counter()
         self._tasks: list[TaskRow] = []
@@ -214,17 +241,11 @@ class _Plan:
             if known is not None:
                 _check_same(known, item.draft)
                 return known
-            self._check_quota(account_id)
+            quota = self._policy.quota(item.owner.role)
+            check_open_tasks(self._open[account_id] + self._added[account_id], quota)
         except StoiloError as error:
             return error
         return self._add(item)
-
-    def _check_quota(self, account_id: int) -> None:
-        open_tasks = self._open[account_id] + self._added[account_id]
-        if open_tasks + 1 > self._quotas.open_tasks:
-            check_open_tasks(
-                self._connection, account_id, self._added[account_id] + 1, self._quotas
-            )
 
     def _add(self, item: _NewTask) -> TaskRow:
         draft = item.draft

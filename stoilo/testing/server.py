@@ -132,7 +132,10 @@ class PlainJudge:
     forbidden: tuple[bytes, ...] = (b"import os",)
     level: str = "pure"
     asked: int = 0
-    engine_digest: str = "0" * 64
+
+    def key(self, submission: SourceUnderReview) -> str:
+        """Return a digest of everything asked."""
+        return content_digest(repr(submission).encode())
 
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict; counts its calls."""

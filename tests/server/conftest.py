@@ -3,14 +3,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
+from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer
-from stoilo.server.quotas import Quotas
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
 from stoilo.testing.server import (
@@ -76,7 +77,14 @@ class Bench:
         return self.server.desk.poll(owner, task_id.partition("_")[0])
 
 
-def make_bench(tmp_path: Path, quotas: Quotas | None = None) -> Bench:
+def make_policy(quota: Quota | None) -> Policy:
+    policy = default_policy()
+    if quota is None:
+        return policy
+    return msgspec.structs.replace(policy, quotas={"researcher": quota})
+
+
+def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
     clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
     results = tmp_path / "results"
     results.mkdir(exist_ok=True)
@@ -88,13 +96,14 @@ def make_bench(tmp_path: Path, quotas: Quotas | None = None) -> Bench:
         signer=signer,
         engine=engine,
         judge=judge,
+        policy=make_policy(quota),
         jail_of=lambda _: validators,
         levels=make_level,
         flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
         facts=lambda: facts,
         clock=clock,
     )
-    server = TaskServer(store, tmp_path / "blobs", quotas or Quotas(), around)
+    server = TaskServer(store, tmp_path / "blobs", around)
     engine.start(server.validation, server.keeper)
     with store.write() as connection:
         token = auth.issue_token(connection, "ada", auth.Role.RESEARCHER, clock())
