@@ -24,7 +24,7 @@ def check_call(result: int, what: str) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Call prctl(2); missing arguments are zero."""
+    """Ask or change something about the process; missing arguments are zero."""
     words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
     return check_call(int(_LIBC.prctl(option, *words)), "prctl")
 

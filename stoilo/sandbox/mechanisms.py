@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -51,19 +52,16 @@ class KernelHost:
             return False
         from stoilo.sandbox import landlock, libc, seccomp  # noqa: PLC0415 - Linux only
 
-        match mechanism:
-            case Mechanism.SECCOMP:
-                return seccomp.is_available()
-            case Mechanism.LANDLOCK:
-                return landlock.detect_abi() > 0
-            case Mechanism.NO_NEW_PRIVS:
-                return libc.answers_prctl(libc.PR_GET_NO_NEW_PRIVS)
-            case Mechanism.RLIMITS:
-                return hasattr(resource, "RLIMIT_AS")
-            case Mechanism.DESCRIPTORS:
-                return hasattr(os, "pidfd_open")
-            case _:
-                return True
+        ask: Callable[[], bool] | None = {
+            Mechanism.SECCOMP: seccomp.is_available,
+            Mechanism.LANDLOCK: lambda: landlock.detect_abi() > 0,
+            Mechanism.NO_NEW_PRIVS: lambda: libc.answers_prctl(
+                libc.PR_GET_NO_NEW_PRIVS
+            ),
+            Mechanism.RLIMITS: lambda: hasattr(resource, "RLIMIT_AS"),
+            Mechanism.DESCRIPTORS: lambda: hasattr(os, "pidfd_open"),
+        }.get(mechanism)
+        return ask is None or ask()
 
 
 def find_missing(host: Host) -> tuple[Mechanism, ...]:

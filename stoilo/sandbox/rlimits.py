@@ -45,5 +45,5 @@ def apply_limits(
         table[resource.RLIMIT_NPROC] = processes
     for name, value in table.items():
         _, hard = resource.getrlimit(name)
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(name, (value, value))
+        lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(name, (lower, lower))

@@ -77,7 +77,7 @@ class _Hashable:
         return isinstance(other, _Hashable) and self.level == other.level
 
 
-class _Zygote:
+class ZygoteProcess:
     """One running zygote: its process, control socket and what it achieved."""
 
     def __init__(self, command: Sequence[str], hello: Hello) -> None:
@@ -85,8 +85,8 @@ class _Zygote:
         self.control = ours
         with theirs:
             self.process = subprocess.Popen(
-                command,
-                stdin=theirs,
+                list(command),
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=zygote_environment(),
@@ -150,7 +150,7 @@ class Jail:
         self._preload = preload
         self._command = command
         self._lock = threading.Lock()
-        self._zygote: _Zygote | None = None
+        self._zygote: ZygoteProcess | None = None
         with self._lock:
             self._start()
 
@@ -177,7 +177,7 @@ class Jail:
         with self._lock:
             return (self._zygote or self._start()).process.pid
 
-    def _start(self) -> _Zygote:
+    def _start(self) -> ZygoteProcess:
         _check_platform()
         program, threaded = _load_programs(self._level)
         hello = Hello(
@@ -188,7 +188,7 @@ class Jail:
             threaded_program=threaded,
             supervisor=os.getpid(),
         )
-        zygote = _Zygote(self._command(), hello)
+        zygote = ZygoteProcess(self._command(), hello)
         try:
             _check_ready(zygote.ready)
         except BaseException:

@@ -77,8 +77,6 @@ def _describe_failure(error: BaseException) -> dict[str, Any]:
         code = "STO-S013"
     elif isinstance(error, ImportError):
         code = "STO-S025"
-    elif isinstance(error, SyntaxError):
-        code = "STO-S026"
     text = str(error)[:_TEXT_CHARS].encode("utf-8", "replace").decode()
     return {
         "status": "failed",
@@ -95,6 +93,9 @@ def run(request: bytes, output: Output) -> bytes:
     _redirect(output)
     try:
         code = compile(order["source"], "<program>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return skeleton.encode(_describe_failure(error) | {"code": "STO-S026"})
+    try:
         exec(code, _make_main(names).__dict__)  # noqa: S102 - inside the jail
     except SystemExit as error:
         if error.code not in {None, 0}:
