@@ -78,7 +78,7 @@ class EngineOptions:
     seen_within_s: int = 600
 
 
-class _Interrupted(Exception):  # noqa: N818 - it ends a comparison, nothing is wrong
+class _Interrupted(Exception):
     """A comparison could not be completed; `fatal` when it never can be."""
 
     def __init__(self, fatal: ResultCheck | None) -> None:
