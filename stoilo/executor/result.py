@@ -17,7 +17,7 @@ import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.types import RunLayer, RunStatus  # noqa: TC001 - msgspec reads it
+from stoilo.core.types import RunLayer, RunStatus
 
 __all__ = [
     "Disposition",

@@ -28,7 +28,7 @@ _REFERENCE = re.compile(
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UNICODE = range(1, 0x110000)
-_SURROGATES = {chr(value) for value in range(0xD800, 0xE000)}
+_SURROGATES = range(0xD800, 0xE000)
 _TAG_CHARS = 1024
 _LARGEST = 1e18
 
@@ -211,5 +211,6 @@ def _dereference(match: re.Match[str]) -> str:
     if name:
         return _NAMED[name]
     value = int(decimal) if decimal else int(hexadecimal, 16)
-    character = chr(value) if value in _UNICODE else "?"
-    return "?" if _CONTROL.match(character) or character in _SURROGATES else character
+    if value not in _UNICODE or value in _SURROGATES or _CONTROL.match(chr(value)):
+        return "?"
+    return chr(value)

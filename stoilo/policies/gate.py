@@ -13,7 +13,7 @@ import ast
 import functools
 import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
@@ -42,6 +42,14 @@ from stoilo.policies.names import find_deceptive_names
 from stoilo.policies.policy import Policy, default_policy
 from stoilo.policies.scan import find_deep_brackets
 from stoilo.policies.text import check_text
+from stoilo.sandbox.findings import (
+    FINALLY,
+    MODULE,
+    MODULE_NAME,
+    RELATIVE,
+    STAR,
+    TOO_LARGE,
+)
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.transformer import check_tree
 
@@ -52,6 +60,12 @@ __all__ = ["GATE_VERSION", "GateRequest", "engine_digest", "judge", "verdict_key
 
 GATE_VERSION = "1"
 """Part of every cached verdict's key: raised when the gate's own rules change."""
+
+
+_SAID_BY_GATE = frozenset(
+    rule.code for rule in (FINALLY, MODULE, MODULE_NAME, RELATIVE, STAR, TOO_LARGE)
+)
+"""Rules that the language layer repeats for itself: one finding a place is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +197,25 @@ def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[F
         return []
     found = find_import_problems(module.needs, module.lines, level, wider)
     try:
-        return found + check_tree(module.tree, level)
+        language = check_tree(module.tree, level)
     except (RecursionError, MemoryError):
         return [*found, _too_complex()]
+    said = {(finding.line, finding.column) for finding in (*module.findings, *found)}
+    return found + [
+        finding
+        for finding in (_by_characters(one, module.lines) for one in language)
+        if finding.code not in _SAID_BY_GATE
+        or (finding.line, finding.column) not in said
+    ]
+
+
+def _by_characters(found: Finding, lines: Lines) -> Finding:
+    """Return a finding of the language layer, which counts columns in bytes, in ours."""
+    return replace(
+        found,
+        column=lines.column(found.line, found.column - 1),
+        end_column=lines.column(found.end_line, found.end_column - 1),
+    )
 
 
 def _find_types(level: Level, argument_types: tuple[str, ...]) -> list[Finding]:

@@ -24,13 +24,17 @@ GATE_JOB = "stoilo.policies.gate_job"
 
 GATE_LIMITS = RunLimits(
     cpu_s=5,
-    wall_s=10,
+    wall_s=60,
     memory_bytes=512 * 1024 * 1024,
     result_bytes=ANSWER_BYTES,
     output_bytes=4096,
     threads=1,
 )
 """What one verdict may cost; a source that needs more is refused (``STO-P054``)."""
+
+
+_CRASHES = 3
+"""A child may die with its zygote; one that dies so often has a source that breaks it."""
 
 
 class GateReport(Protocol):
@@ -44,6 +48,11 @@ class GateReport(Protocol):
     @property
     def frame(self) -> bytes:
         """The untrusted answer."""
+        ...
+
+    @property
+    def limit(self) -> str:
+        """The limit that was hit, empty if none."""
         ...
 
 
@@ -84,20 +93,30 @@ class Gate:
             if known is not None:
                 self._verdicts.move_to_end(key)
                 return known
-        verdict = self._judge_in_jail(request)
+        verdict, final = self._judge_in_jail(request)
+        if not final:
+            return verdict
         with self._lock:
             self._verdicts[key] = verdict
             while len(self._verdicts) > self._remembered:
                 self._verdicts.popitem(last=False)
         return verdict
 
-    def _judge_in_jail(self, request: GateRequest) -> Verdict:
-        report = self._jail.run(render_request(request), GATE_LIMITS)
-        status = str(report.status)
-        if status == "finished":
-            return parse_answer(report.frame, request)
-        if status == "killed":
-            return too_costly(request)
+    def _judge_in_jail(self, request: GateRequest) -> tuple[Verdict, bool]:
+        """Return the verdict and whether it says something lasting about the source."""
+        question = render_request(request)
+        status = ""
+        for _ in range(_CRASHES):
+            report = self._jail.run(question, GATE_LIMITS)
+            status = str(report.status)
+            if status == "finished":
+                return parse_answer(report.frame, request), True
+            if report.limit:
+                return too_costly(request), report.limit != "wall_s"
+            if status != "crashed":
+                break
+        else:
+            return too_costly(request), False
         raise InternalError(
             "STO-P004",
             f"the gate's jail did not answer: {status}",

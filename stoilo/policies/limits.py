@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
+from stoilo.sandbox.rules import MAX_FINALLY_DEPTH, MAX_TREE_DEPTH
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
@@ -27,8 +28,10 @@ class TreeLimits:
 
     nodes: int = BOUNDS.ast_nodes
     depth: int = BOUNDS.ast_depth  # as the text nests; a chain counts once
-    chained_depth: int = 150  # as the tree nests: `a + b + …`, `elif`, `a.b().c()`
-    nested_finally: int = 4
+    chained_depth: int = (
+        MAX_TREE_DEPTH  # as the tree nests: `a + b + …`, `elif`, `a.b().c()`
+    )
+    nested_finally: int = MAX_FINALLY_DEPTH
     emitted_nodes: int = 150_000  # with finally bodies copied to each exit
 
 
@@ -134,7 +137,8 @@ class _EmittedSize:
         if isinstance(node, ast.Return | ast.Break | ast.Continue):
             size += sum(pending)
         for child in ast.iter_child_nodes(node):
-            size += self._measure(child, pending)
+            if not isinstance(child, _SINGLETONS):
+                size += self._measure(child, pending)
         return size
 
     def _measure_finally(
