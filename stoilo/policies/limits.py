@@ -137,7 +137,8 @@ class _EmittedSize:
         if isinstance(node, ast.Return | ast.Break | ast.Continue):
             size += sum(pending)
         for child in ast.iter_child_nodes(node):
-            size += self._measure(child, pending)
+            if not isinstance(child, _SINGLETONS):
+                size += self._measure(child, pending)
         return size
 
     def _measure_finally(
