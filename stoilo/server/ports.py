@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from stoilo.core.errors import StoiloError
 from stoilo.core.types import Verdict
 
 __all__ = ["AdmissionSigner", "Judge", "Log", "SourceUnderReview"]
@@ -26,7 +27,7 @@ class Log(Protocol):
         """
         ...
 
-    def wait_published(self, index: int, timeout: float | None = None) -> bool | None:
+    def wait_published(self, index: int, timeout: float | None = None) -> object:
         """Block until a published checkpoint covers `index`; `timeout` in s."""
         ...
 
@@ -38,8 +39,13 @@ class Log(Protocol):
 class AdmissionSigner(Protocol):
     """The signer process as seen by the pipeline (`signer.client.SignerClient`)."""
 
-    def sign_admission(self, statement: bytes, proof: bytes) -> bytes:
-        """Return the DSSE envelope; the signer checks the proof itself."""
+    def sign_admissions(
+        self, admissions: Sequence[tuple[bytes, bytes]]
+    ) -> list[bytes | StoiloError]:
+        """Return, for each (statement, proof), the DSSE envelope or the refusal.
+
+        The signer checks each proof itself. Raises when it cannot be reached.
+        """
         ...
 
 

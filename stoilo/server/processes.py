@@ -106,6 +106,11 @@ class SupervisedChild:
         self.start()
         return True
 
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM and return at once."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
     def stop(self) -> None:
         """Ask the child to end, kill it after `STOP_S`, and reap it."""
         process = self._process

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoilo.core.digests import content_digest
+from stoilo.core.errors import StoiloError
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.core.skeleton import decode, encode
@@ -115,14 +116,16 @@ class StampSigner:
 
     def __init__(self) -> None:
         self.signed: list[tuple[bytes, bytes]] = []
-        self.fail: Exception | None = None
+        self.fail: StoiloError | None = None
 
-    def sign_admission(self, statement: bytes, proof: bytes) -> bytes:
-        """Return a text that stands for an envelope."""
+    def sign_admissions(
+        self, admissions: Sequence[tuple[bytes, bytes]]
+    ) -> list[bytes | StoiloError]:
+        """Return texts that stand for envelopes."""
         if self.fail is not None:
-            raise self.fail
-        self.signed.append((statement, proof))
-        return b"signed:" + statement
+            return [self.fail] * len(admissions)
+        self.signed += admissions
+        return [b"signed:" + statement for statement, _ in admissions]
 
 
 @dataclass
