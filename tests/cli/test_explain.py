@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -16,18 +17,26 @@ PACKAGE = Path(str(resources.files("stoilo")))
 PAGE = PACKAGE.parent / "docs" / "reference" / "error-codes.md"
 
 
+def strings_of(tree: ast.Module) -> Iterator[str]:
+    """Yield every string of a module that is not a docstring or a lone expression."""
+    lone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in lone
+        ):
+            yield node.value
+
+
 def used_codes() -> dict[str, str]:
-    """Return code → a file that raises or reports it (a string that is just the code)."""
-    used: dict[str, str] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and CODE_PATTERN.fullmatch(node.value)
-            ):
-                used[node.value] = str(path.relative_to(PACKAGE))
-    return used
+    """Return code → a file that raises or reports it."""
+    return {
+        code: str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for text in strings_of(ast.parse(path.read_text(encoding="utf-8")))
+        for code in CODE_PATTERN.findall(text)
+    }
 
 
 def test_every_code_in_use_has_a_page() -> None:

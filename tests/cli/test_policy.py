@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoilo.cli.main import main
+from stoilo.cli.policy import policy
 from stoilo.policies.levels import level_names
 
 PURE = "import math\ndef task(kwargs):\n    return math.pi\n"
@@ -87,8 +88,6 @@ def test_usage_errors_exit_2(arguments: list[str], capsys) -> None:
 
 
 def test_source_comes_from_stdin() -> None:
-    from stoilo.cli.policy import policy
-
     result = CliRunner().invoke(
         policy, ["check", "-", "--json"], input=PURE, standalone_mode=False
     )
