@@ -68,8 +68,8 @@ FRAGMENTS = [
     *(
         "\u202e".encode(),
         "\u200b".encode(),
-        "а".encode(),
-        "ﬁ".encode(),
+        "\u0430".encode(),
+        "\ufb01".encode(),
         b"\xed\xa0\x80",
     ),
 ]
