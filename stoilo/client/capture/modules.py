@@ -144,7 +144,9 @@ def _check_entry(func: Callable[..., Any], *, spread: bool) -> None:
             hint="return list(...) of what it yields; write async work as plain code",
         )
     if not spread:
-        check_arity(func, 1, "func", "one dict: write def f(kwargs) and use kwargs['a']")
+        check_arity(
+            func, 1, "func", "one dict: write def f(kwargs) and use kwargs['a']"
+        )
 
 
 def check_arity(func: Callable[..., Any], count: int, what: str, takes: str) -> None:
