@@ -24,7 +24,15 @@ import msgspec
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import identity, landlock, libc, namespaces, rlimits, seccomp
-from stoilo.sandbox.channel import Ended, Hello, Ready, StartRun, receive, send
+from stoilo.sandbox.channel import (
+    Ended,
+    Hello,
+    Ready,
+    Started,
+    StartRun,
+    receive,
+    send,
+)
 from stoilo.sandbox.child import ChildPlan, Job, run_child
 from stoilo.sandbox.mechanisms import Host, KernelHost, Mechanism, find_missing
 
@@ -197,6 +205,7 @@ class Zygote:
         for descriptor in (request, output, result):
             os.close(descriptor)
         run = _Run(pid, os.pidfd_open(pid), socket.socket(fileno=lifeline), ours)
+        _tell(run.lifeline, Started())
         for descriptor in (run.pidfd, lifeline, ours.fileno()):
             self._watch(run, descriptor)
 
@@ -232,17 +241,22 @@ class Zygote:
             syscall=run.syscall,
             refused=run.refused,
         )
-        try:
-            send(run.lifeline, report)
-        except OSError:
-            pass  # the supervisor no longer cares
         for descriptor in tuple(run.descriptors):
             self._forget(run, descriptor)
         os.close(run.pidfd)
         if run.listener >= 0:
             os.close(run.listener)
         run.transfer.close()
+        _tell(run.lifeline, report)
         run.lifeline.close()
+
+
+def _tell(lifeline: socket.socket, message: Started | Ended) -> None:
+    """Send to a supervisor that may no longer care."""
+    try:
+        send(lifeline, message)
+    except OSError:
+        pass
 
 
 def _prepare(hello: Hello) -> PreparingJob:
