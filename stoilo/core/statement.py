@@ -21,7 +21,7 @@ from stoilo.core.dsse import IN_TOTO_PAYLOAD, pae
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.strictjson import Json, parse_strict_json
-from stoilo.core.types import Redundancy  # noqa: TC001 - msgspec reads it when running
+from stoilo.core.types import Redundancy
 
 __all__ = [
     "CODEC_VERSION",

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -56,7 +57,7 @@ class Deployment:
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
 
-    def __enter__(self) -> Deployment:
+    def __enter__(self) -> Self:
         """Start it."""
         self.start()
         return self
