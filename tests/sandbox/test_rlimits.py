@@ -48,7 +48,7 @@ def test_every_limit_is_hard_and_as_asked(cpu, memory, processes):
             )
         ]
 
-    wanted = [(cpu,) * 2, (memory + (1 << 30),) * 2, (64, 64), (0, 0), (0, 0)]
+    wanted = [(cpu, cpu + 1), (memory + (1 << 30),) * 2, (64, 64), (0, 0), (0, 0)]
     assert in_child(work) == repr(wanted)
 
 
