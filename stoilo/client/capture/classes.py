@@ -124,9 +124,7 @@ def _refresh_body(
         plain = isinstance(value, types.FunctionType) or not hasattr(value, "__get__")
         if name not in written and not name.startswith("_") and plain:
             expression = _expression(graph, target, value, f"{cls.__name__}.{name}")
-            node.body.append(
-                ast.Assign([ast.Name(name, ast.Store())], expression)
-            )
+            node.body.append(ast.Assign([ast.Name(name, ast.Store())], expression))
 
 
 def _written_attributes(node: ast.ClassDef) -> dict[str, ast.stmt]:

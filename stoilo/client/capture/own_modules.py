@@ -62,7 +62,9 @@ def replace_own_modules(
     roots: dict[int, tuple[External, types.ModuleType]] = {}
     for external in externals_of(node):
         value = _value(outside, external)
-        if isinstance(value, types.ModuleType) and not is_library_module(value.__name__):
+        if isinstance(value, types.ModuleType) and not is_library_module(
+            value.__name__
+        ):
             roots[id(external.node)] = (external, value)
     if not roots:
         return frozenset()

@@ -195,7 +195,9 @@ def _parameters(node: FunctionNode) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
-def _by_positions(found: list[FunctionNode], code: types.CodeType) -> list[FunctionNode]:
+def _by_positions(
+    found: list[FunctionNode], code: types.CodeType
+) -> list[FunctionNode]:
     """Keep the node with the smallest body that holds every recorded position."""
     spans = [
         (line, column, end_line, end_column)
@@ -287,7 +289,9 @@ def _texts_of_module(module: str) -> Iterator[SourceText]:
         yield text
     if module == "__main__":
         for key in reversed(list(linecache.cache)):
-            if (key.startswith("<") or "ipykernel_" in key) and (text := _load(key, {})):
+            if (key.startswith("<") or "ipykernel_" in key) and (
+                text := _load(key, {})
+            ):
                 yield text
 
 
