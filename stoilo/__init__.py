@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stoilo.client.futures import Executor, TaskFuture
     from stoilo.client.mapping import MapItem, MapProgress, MapRun
     from stoilo.client.options import CreateOptions, TaskLimits
-    from stoilo.client.results import TaskResult, TimedOut, UserError
     from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis
+    from stoilo.client.results import TaskResult, TimedOut, UserError
     from stoilo.client.rpcerrors import SourceRefused
     from stoilo.client.session import Connection, connect
     from stoilo.client.stored import StoredValue

@@ -143,7 +143,7 @@ class Executor(concurrent.futures.Executor):
         end = None if timeout is None else time.monotonic() + timeout
         return _in_order(run, work, end)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - the standard library's signature
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work; see `concurrent.futures.Executor.shutdown`."""
         with self._lock:
             self._open = False

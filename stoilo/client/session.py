@@ -311,7 +311,7 @@ def make_options(
     level: str | None,
     limits: TaskLimits | None,
     label: str,
-    publish_source: bool,  # noqa: FBT001 - passed on by name above
+    publish_source: bool,
 ) -> TaskOptions:
     """Return checked options or raise ``STO-C030``/``STO-C042``."""
     options = TaskOptions(publish_source=publish_source, label=label)

@@ -117,7 +117,7 @@ class SyncSubmittedTask:
 
     def _repr_html_(self) -> str:
         """Return a small static table."""
-        return self._task._repr_html_()  # noqa: SLF001 - the notebook protocol's name
+        return self._task._repr_html_()
 
 
 class SyncStagedTask:
@@ -155,7 +155,7 @@ class SyncStagedTask:
 
     def _repr_html_(self) -> str:
         """Return the exact source, escaped."""
-        return self._task._repr_html_()  # noqa: SLF001 - the notebook protocol's name
+        return self._task._repr_html_()
 
 
 class SyncMapRun:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from stoilo.client.capture.defaults import is_current_literal
 from stoilo.client.capture.expressions import is_namedtuple
+from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
-from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError

@@ -25,7 +25,7 @@ class _Replacer(ast.NodeTransformer):
         self.roots = roots
         self.made: list[tuple[ast.Name, str, types.ModuleType, External]] = []
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         chain = [node]
         while isinstance(chain[-1].value, ast.Attribute):
             chain.append(chain[-1].value)
