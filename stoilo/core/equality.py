@@ -19,7 +19,7 @@ __all__ = ["nodes_equal"]
 _NUMBERS = (bool, int, float, complex)
 
 
-def nodes_equal(left: Node, right: Node) -> bool:
+def nodes_equal(left: Node, right: Node) -> bool:  # noqa: PLR0911 - one line a kind
     """Return whether two decoded values are the same result."""
     try:
         if encode(left) == encode(right):

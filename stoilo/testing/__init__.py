@@ -1,7 +1,5 @@
-"""Fakes for tests of programs that use stoilo: real gRPC on loopback, no volunteers."""
+"""Public fakes and generators: for our tests, and for those of people who build on stoilo.
 
-from __future__ import annotations
-
-from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
-
-__all__ = ["FakeTaskService", "Outcome", "serve_fake"]
+Import the module that has what you need; `stoilo.testing.service` is the fake server for
+programs that use the client.
+"""

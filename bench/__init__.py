@@ -1,0 +1,1 @@
+"""Benchmarks: ours and the peer's in the same run, as ratios with medians."""

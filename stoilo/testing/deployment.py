@@ -1,0 +1,168 @@
+"""A whole embedded deployment as processes on this machine, to start, kill and start again.
+
+Used by the demo, by end-to-end tests and by kill rounds. Only the command line is used, so
+what is exercised is what people run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from stoilo.core.errors import InternalError
+
+__all__ = ["Deployment", "UpLine"]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+
+class UpLine(msgspec.Struct, frozen=True):
+    """The first stdout line of `stoilo up` (design §7)."""
+
+    grpc: str
+    http: str
+    project: str | None
+    token: str
+    connection: str
+    volunteers: int
+
+
+@dataclass
+class Deployment:
+    """`stoilo up` on `data`, restartable on the ports it was first given.
+
+    Attributes:
+        data: the server's data directory.
+        volunteers: how many local volunteers `up` runs.
+        log: file that receives stderr, for a person to read after a failure.
+    """
+
+    data: Path
+    volunteers: int = 0
+    log: Path | None = None
+    grpc: str = "127.0.0.1:0"
+    http: str = "127.0.0.1:0"
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    line: UpLine | None = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def start(self) -> UpLine:
+        """Run `stoilo up` and return its line; later starts reuse the bound ports."""
+        log = self.log or self.data.parent / f"{self.data.name}.log"
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                self._command(), stdout=subprocess.PIPE, stderr=errors
+            )
+        self.line = msgspec.json.decode(self._first_line(log), type=UpLine)
+        self.grpc = self.line.grpc
+        self.http = self.line.http.removeprefix("http://").rstrip("/")
+        return self.line
+
+    def _command(self) -> list[str]:
+        places = ["--data", str(self.data), "--volunteers", str(self.volunteers)]
+        addresses = ["--grpc", self.grpc, "--http", self.http]
+        return [sys.executable, "-m", "stoilo", "up", *places, *addresses]
+
+    def _first_line(self, log: Path) -> bytes:
+        process = self.process
+        if process is None or process.stdout is None:
+            raise InternalError("STO-U005", "the server is not running")
+        deadline = time.monotonic() + START_TIMEOUT_S
+        buffer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in buffer:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    break
+                chunk = os.read(process.stdout.fileno(), 65536)
+                if not chunk:
+                    break
+                buffer += chunk
+        if b"\n" not in buffer:
+            self.kill()
+            raise InternalError(
+                "STO-U005",
+                "`stoilo up` did not become ready",
+                hint=f"its messages are in {log}",
+            )
+        return buffer.partition(b"\n")[0]
+
+    def kill(self) -> None:
+        """End the server process with SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the server with SIGTERM and wait; SIGKILL if it does not listen."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, sign: signal.Signals) -> None:
+        process = self.process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(sign)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self.process = None
+
+    def account(self, email: str) -> str:
+        """Return the authenticator of a volunteer's account on this project."""
+        output = subprocess.run(
+            [sys.executable, "-m", "stoilo", "boinc", "account", "--data", str(self.data),
+             "--email", email, "--json"],
+            check=True,
+            capture_output=True,
+        ).stdout  # fmt: skip
+        return str(json.loads(output)["key"])
+
+    def attach(
+        self, email: str, state: Path, *, cheating: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start one more volunteer as an own user and host, outside the server."""
+        if self.line is None:
+            raise InternalError("STO-U005", "the server is not running")
+        state.mkdir(parents=True, exist_ok=True)
+        key_file = state / "key"
+        key_file.write_text(self.account(email) + "\n")
+        key_file.chmod(0o600)
+        module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
+        root = self.data / "keys" / "root.json"
+        places = ["--project", str(self.line.project), "--key-file", str(key_file)]
+        with (state / "volunteer.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *places, "--state", str(state),
+                 "--root", str(root)],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip

@@ -1,0 +1,32 @@
+"""The default comparator."""
+
+import pytest
+from hypothesis import given
+
+from stoilo.core.equality import nodes_equal
+from stoilo.core.nodes import Ndarray
+from stoilo.testing.strategies import nodes
+
+
+@given(nodes, nodes)
+def test_equality_is_total_reflexive_and_symmetric(left, right):
+    assert nodes_equal(left, left)
+    assert nodes_equal(left, right) == nodes_equal(right, left)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1, 1.0), (True, 1), ([1], [1.0]), ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}),
+     (float("nan"), float("nan")), ((0.0,), (-0.0,))],
+)  # fmt: skip
+def test_values_python_calls_equal_are_equal(left, right):
+    assert nodes_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1, 2), ([1], (1,)), ([1], [1, 1]), ("1", 1), ({"a": 1}, {"b": 1}), (None, False),
+     (Ndarray("int8", (1,), b"\1"), Ndarray("int8", (1,), b"\2"))],
+)  # fmt: skip
+def test_different_values_are_different(left, right):
+    assert not nodes_equal(left, right)
