@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import uvicorn
 
@@ -178,7 +178,7 @@ class ProjectServer:
             daemon=True,
         )
 
-    def __enter__(self) -> ProjectServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         while not self._server.started:
             time.sleep(0.005)
