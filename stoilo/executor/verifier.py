@@ -15,8 +15,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from stoilo.audit.checkpoint import parse_checkpoint
 from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.proof import ProvenLeaf, check_proof
+from stoilo.audit.note import parse_note
+from stoilo.audit.policy import LogPolicy
+from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
@@ -42,10 +45,12 @@ __all__ = [
     "VerifiedTask",
     "admission_leaf",
     "check_validator_module",
+    "prove_leaf",
     "verify_admission",
     "verify_bundle",
 ]
 
+NOT_INCLUDED: Final = "STO-L020"
 CLOCK_SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""
 
@@ -211,8 +216,33 @@ def verify_admission(
         raise TrustError("STO-A056", "the log proof is missing or too large")
     digest = statement_digest(parsed.payload)
     leaf = admission_leaf(statement, parsed.payload)
-    proven = check_proof(proof, leaf, trust.log_policy)
+    proven = prove_leaf(proof, leaf, trust.log_policy)
     return VerifiedAdmission(statement, digest, epoch, proven)
+
+
+def prove_leaf(proof: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
+    """Return where `leaf` stands; say when the path is another checkpoint's.
+
+    Raises:
+        TrustError: STO-A058 when the path does not fit the checkpoint's size, else the
+            log's STO-L codes (STO-L020: the proof is another leaf's).
+    """
+    try:
+        return check_proof(proof, leaf, policy)
+    except TrustError as error:
+        if error.code == NOT_INCLUDED and not _path_fits(proof):
+            raise TrustError(
+                "STO-A058", "the log proof was made for another checkpoint"
+            ) from error
+        raise
+
+
+def _path_fits(proof: bytes) -> bool:
+    """Whether the path is as long as its index and checkpoint demand (RFC 9162)."""
+    parsed = parse_proof(proof)
+    size = parse_checkpoint(parse_note(parsed.checkpoint).text).size
+    inner = (parsed.index ^ (size - 1)).bit_length()
+    return len(parsed.path) == inner + (parsed.index >> inner).bit_count()
 
 
 def admission_leaf(statement: Statement, payload: bytes) -> bytes:

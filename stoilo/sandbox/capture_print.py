@@ -79,3 +79,6 @@ class TaskPrinter:
     ) -> None:
         """``warnings.showwarning`` without the path and line that stock prints."""
         self.write(f"{category.__name__}: {message}\n")
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stoilo.core.digests import Domain, domain_digest
 
@@ -35,7 +35,6 @@ class RunState:
     now: int = 0
     drawn: int = 0
     ticks: int = 0
-    generator: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - reproducible on purpose
 
     def next_seed(self) -> int:
         """Return the next 256-bit seed of this item, for a generator made without one."""
@@ -61,7 +60,6 @@ def start_item(seed: bytes, index: int, now: int) -> None:
     """Seed every generator for item `index`; numpy's and torch's if they are loaded."""
     RUN.seed, RUN.index, RUN.now = seed, index, now
     RUN.drawn = RUN.ticks = 0
-    RUN.generator.seed(RUN.next_seed())
     random.seed(RUN.next_seed())
     number = RUN.next_seed()
     if (numpy_random := sys.modules.get("numpy.random")) is not None:

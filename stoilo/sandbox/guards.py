@@ -31,8 +31,8 @@ __all__ = [
     "is_own_function",
 ]
 
-_class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]  # a getset descriptor
-_class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]  # a getset descriptor
+class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _PLAIN_TYPES = frozenset(
@@ -56,7 +56,7 @@ class GuardError(PolicyRefusal):
 
 def is_own_class(cls: type) -> bool:
     """Whether the task's source defined `cls`."""
-    return bool(_class_dict(cls).get("__module__") == TASK_MODULE)
+    return bool(class_dict(cls).get("__module__") == TASK_MODULE)
 
 
 def is_own_function(value: object) -> bool:
@@ -165,12 +165,12 @@ class Guards:
 
     def _is_clean(self, cls: type) -> bool:
         return all(
-            is_own_class(base) or not any(map(is_guarded_name, _class_dict(base)))
-            for base in _class_mro(cls)
+            is_own_class(base) or not any(map(is_guarded_name, class_dict(base)))
+            for base in class_mro(cls)
         )
 
     def _collides(self, mro: tuple[type, ...], name: str) -> bool:
-        return any(not is_own_class(base) and name in _class_dict(base) for base in mro)
+        return any(not is_own_class(base) and name in class_dict(base) for base in mro)
 
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
@@ -187,7 +187,7 @@ class Guards:
             self.own_types.add(cls)
             return
         for name in names:
-            if self._collides(_class_mro(cls), name):
+            if self._collides(class_mro(cls), name):
                 raise _refuse_read(value, name)
         self._checked.add((cls, names))
 
@@ -207,13 +207,13 @@ class Guards:
         if type(value) is ModuleType:
             return id(value) in self._facades
         cls = value if isinstance(value, type) else type(value)
-        mro = _class_mro(cls)
+        mro = class_mro(cls)
         if is_own_class(cls) and not self._collides(mro, name):
             if not isinstance(value, type) and self._is_clean(cls):
                 self.own_types.add(cls)
             return True
         if name in _NAMEDTUPLE:
-            return issubclass(cls, tuple) and "_fields" in _class_dict(cls)
+            return issubclass(cls, tuple) and "_fields" in class_dict(cls)
         if name == "obj":
             return not isinstance(value, BaseException | memoryview)
         return is_own_function(value)
@@ -279,9 +279,7 @@ class Guards:
             )
         cls = value if isinstance(value, type) else type(value)
         if is_own_class(cls):
-            return not is_guarded_name(name) or not self._collides(
-                _class_mro(cls), name
-            )
+            return not is_guarded_name(name) or not self._collides(class_mro(cls), name)
         if isinstance(value, type | ModuleType):
             return False
         if is_own_function(value):
@@ -313,8 +311,8 @@ class Guards:
 
 def is_own_method(cls: type, name: str) -> bool:
     """Whether a class of the task overrides `name` before any library class has it."""
-    for base in _class_mro(cls):
-        if name in _class_dict(base):
+    for base in class_mro(cls):
+        if name in class_dict(base):
             return is_own_class(base)
     return False
 

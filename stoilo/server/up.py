@@ -33,7 +33,7 @@ from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_servin
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.http import make_app
+from stoilo.server.engines.embedded.http import create_project_app
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -149,7 +149,7 @@ async def _run(
     stack.callback(server.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    web = _web_server(config, make_app(engine, http))
+    web = _web_server(config, create_project_app(engine, http))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(_stop_web, web, serving)
     volunteers = LocalVolunteers(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -48,13 +48,22 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 class SignerClient:
     """Asks the signer at `socket_path`; a context manager."""
 
-    def __init__(self, socket_path: Path, *, timeout_s: float = 15.0) -> None:
+    def __init__(
+        self,
+        socket_path: Path,
+        *,
+        timeout_s: float = 15.0,
+        revive: Callable[[], None] | None = None,
+    ) -> None:
         """Remember where the signer is; connects when first asked.
 
         Args:
             socket_path: the signer's unix socket.
             timeout_s: how long one call may take, reconnecting included.
+            revive: called before each new connection after a broken one, for example
+                `SignerProcess.ensure`.
         """
+        self._revive = revive
         self._path = socket_path
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -144,6 +153,8 @@ class SignerClient:
                         "STO-K020", "the signer does not answer"
                     ) from error
                 time.sleep(pause_s)
+                if self._revive is not None:
+                    self._revive()
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _exchange_once(self, request: msgspec.Struct, deadline: float) -> Response:

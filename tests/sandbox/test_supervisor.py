@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from stoilo.core.types import RunLayer, RunStatus
 from stoilo.sandbox.report import JailStatus
 from stoilo.sandbox.run import PROBE_JOB, encode_probe

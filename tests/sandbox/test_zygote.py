@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.mechanisms import KernelHost, Mechanism, find_missing

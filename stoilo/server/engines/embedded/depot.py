@@ -75,7 +75,7 @@ class Depot:
         """
         distinct = {file.digest: file for file in files}
         with self._lock:
-            self._pins.update(list(distinct))
+            self._pins.update(distinct.keys())
         try:
             yield tuple(self._take(file) for file in distinct.values())
         except OSError as error:
@@ -84,7 +84,7 @@ class Depot:
             ) from error
         finally:
             with self._lock:
-                self._pins.subtract(list(distinct))
+                self._pins.subtract(distinct.keys())
                 self._pins += Counter()
 
     def add_rows(self, connection: Connection, files: Iterable[StoredFile]) -> None:
