@@ -187,7 +187,7 @@ def _start_project(
     signer = SignerProcess(root.directory, socket_path)
     signer.start()
     stack.callback(signer.stop)
-    client = SignerClient(socket_path)
+    client = SignerClient(socket_path, revive=signer.ensure)
     stack.callback(client.close)
     return _Project(root, signer, client, installed)
 
@@ -200,7 +200,9 @@ def _assemble(
     project: _Project,
 ) -> tuple[TaskServer, EmbeddedEngine]:
     """Open log, database, engine and jails, and wire them."""
-    checkpoints = SignerClient(home.part("run") / "signer.sock")
+    checkpoints = SignerClient(
+        home.part("run") / "signer.sock", revive=project.signer.ensure
+    )
     stack.callback(checkpoints.close)
     log = Sequencer.open(
         config.data,
