@@ -70,7 +70,7 @@ def test_blob_that_is_no_encoded_value_is_refused(bench: Bench) -> None:
 
 
 def test_types_in_a_blob_reach_the_gate(bench: Bench) -> None:
-    node = Ndarray("<f8", (2,), bytes(16))
+    node = Ndarray("float64", (2,), bytes(16))
     value = encode([node, {"deep": node}])
     with bench.store.read() as connection:
         owner = auth.find_owner(connection, bench.token, bench.clock()).account_id
