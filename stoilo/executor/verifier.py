@@ -15,8 +15,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from stoilo.audit.checkpoint import parse_checkpoint
 from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.proof import ProvenLeaf, check_proof
+from stoilo.audit.note import parse_note
+from stoilo.audit.policy import LogPolicy
+from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
@@ -42,10 +45,12 @@ __all__ = [
     "VerifiedTask",
     "admission_leaf",
     "check_validator_module",
+    "prove_leaf",
     "verify_admission",
     "verify_bundle",
 ]
 
+NOT_INCLUDED: Final = "STO-L020"
 CLOCK_SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""
 
@@ -60,7 +65,8 @@ class TaskBundle:
         task_id: the task that the workunit claims to be.
         attempt: the attempt that the workunit claims to be.
         app_level: level of the BOINC app under which it came.
-        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it.
+        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it;
+            empty when any of `HostState.flavors` could.
         task_module: the source.
         arguments: the encoded arguments.
         blobs: in the workunit's order.
@@ -104,6 +110,7 @@ class HostState:
         require_public_source: only tasks whose source may be published.
         topics: when not empty, only tasks that carry one of these.
         limits: this host's own limits; None: those of admission and level.
+        flavors: ids of the runtimes unpacked here, for bundles that name none.
         floors: lowest versions.
     """
 
@@ -112,6 +119,7 @@ class HostState:
     require_public_source: bool = False
     topics: frozenset[str] = frozenset()
     limits: RunLimits | None = None
+    flavors: frozenset[str] = frozenset()
     floors: Floors = field(default_factory=Floors)
 
 
@@ -174,6 +182,7 @@ def verify_bundle(
         admission = verify_admission(bundle.envelope, bundle.proof, trust)
         statement = admission.statement
         _check_identity(bundle, statement, trust)
+        _check_flavor(bundle, statement, host)
         level = _check_level(bundle, statement, trust)
         module, arguments, *blobs = _check_digests(inputs, statement)
     clock = max(now, admission.proven.checkpoint_time or 0)
@@ -211,8 +220,33 @@ def verify_admission(
         raise TrustError("STO-A056", "the log proof is missing or too large")
     digest = statement_digest(parsed.payload)
     leaf = admission_leaf(statement, parsed.payload)
-    proven = check_proof(proof, leaf, trust.log_policy)
+    proven = prove_leaf(proof, leaf, trust.log_policy)
     return VerifiedAdmission(statement, digest, epoch, proven)
+
+
+def prove_leaf(proof: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
+    """Return where `leaf` stands; say when the path is another checkpoint's.
+
+    Raises:
+        TrustError: STO-A058 when the path does not fit the checkpoint's size, else the
+            log's STO-L codes (STO-L020: the proof is another leaf's).
+    """
+    try:
+        return check_proof(proof, leaf, policy)
+    except TrustError as error:
+        if error.code == NOT_INCLUDED and not _path_fits(proof):
+            raise TrustError(
+                "STO-A058", "the log proof was made for another checkpoint"
+            ) from error
+        raise
+
+
+def _path_fits(proof: bytes) -> bool:
+    """Whether the path is as long as its index and checkpoint demand (RFC 9162)."""
+    parsed = parse_proof(proof)
+    size = parse_checkpoint(parse_note(parsed.checkpoint).text).size
+    inner = (parsed.index ^ (size - 1)).bit_length()
+    return len(parsed.path) == inner + (parsed.index >> inner).bit_count()
 
 
 def admission_leaf(statement: Statement, payload: bytes) -> bytes:
@@ -286,8 +320,6 @@ def _check_identity(
         raise TrustError("STO-A021", "the admission is for another task")
     if statement.attempt != bundle.attempt:
         raise TrustError("STO-A022", "the admission is for another attempt")
-    if statement.flavor != bundle.flavor:
-        raise TrustError("STO-A029", "the flavor is not the admitted one")
     if statement.python != trust.python:
         raise TrustError("STO-A034", f"the task needs Python {statement.python}")
     if statement.codec != CODEC_VERSION:
@@ -296,6 +328,13 @@ def _check_identity(
         raise TrustError(
             "STO-A049", "the policy is not one that the policy role signed"
         )
+
+
+def _check_flavor(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
+    """Refuse to run with other libraries than those admitted."""
+    held = {bundle.flavor} if bundle.flavor else host.flavors
+    if statement.flavor not in held:
+        raise TrustError("STO-A029", "the flavor is not the admitted one")
 
 
 def _check_level(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -48,13 +48,22 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 class SignerClient:
     """Asks the signer at `socket_path`; a context manager."""
 
-    def __init__(self, socket_path: Path, *, timeout_s: float = 15.0) -> None:
+    def __init__(
+        self,
+        socket_path: Path,
+        *,
+        timeout_s: float = 15.0,
+        revive: Callable[[], None] | None = None,
+    ) -> None:
         """Remember where the signer is; connects when first asked.
 
         Args:
             socket_path: the signer's unix socket.
             timeout_s: how long one call may take, reconnecting included.
+            revive: called before each new connection after a broken one, for example
+                `SignerProcess.ensure`.
         """
+        self._revive = revive
         self._path = socket_path
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -83,16 +92,18 @@ class SignerClient:
             answers += [_open_answer(answer) for answer in signed.answers]
         return answers
 
-    def sign_checkpoint(
-        self, body: bytes, consistency: Sequence[bytes] | None = None
-    ) -> bytes:
+    def sign_checkpoint(self, body: bytes, consistency: Sequence[bytes] = ()) -> bytes:
         """Return the signed note over a checkpoint's `body`.
+
+        Args:
+            body: origin, size and root.
+            consistency: proof from the last checkpoint signed; see `CheckpointSigner`.
 
         Raises:
             TrustError: STO-K025 it would go back, STO-K026 it would fork, STO-K027.
         """
-        proof = None if consistency is None else tuple(consistency)
-        return self._ask(SignCheckpoint(body, proof), CheckpointSigned).note
+        request = SignCheckpoint(body, tuple(consistency))
+        return self._ask(request, CheckpointSigned).note
 
     def refresh_metadata(self) -> int:
         """Have snapshot and timestamp signed where due; return when they expire."""
@@ -144,6 +155,8 @@ class SignerClient:
                         "STO-K020", "the signer does not answer"
                     ) from error
                 time.sleep(pause_s)
+                if self._revive is not None:
+                    self._revive()
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _exchange_once(self, request: msgspec.Struct, deadline: float) -> Response:

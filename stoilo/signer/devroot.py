@@ -102,6 +102,7 @@ def create_development_root(
     online = make_private_directory(directory / "online")
     make_private_directory(directory / "offline")
     state = make_private_directory(directory / "state")
+    _check_origin(directory, origin)
     _publish_all(directory, origin, now, installed, policies)
     refresh_online_metadata(directory, ensure_key(online / "online.pem"), now)
     root_file = directory / "root.json"
@@ -113,8 +114,6 @@ def create_development_root(
     trust = load_trust(
         read_release(directory), root_file.read_bytes(), now, installed=installed
     )
-    if trust.origin != origin:
-        raise TrustError("STO-K029", f"this root was made for {trust.origin!r}")
     return DevelopmentRoot(
         directory=directory,
         root_file=root_file,
@@ -131,6 +130,15 @@ def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
     publish_targets(directory, "revocation", key, files, now)
     online = ensure_key(directory / "online" / "online.pem")
     refresh_online_metadata(directory, online, now)
+
+
+def _check_origin(directory: Path, origin: str) -> None:
+    """Refuse a directory that was made for another project."""
+    data = newest_file(directory, "targets", "project.json")
+    if data is not None:
+        known = read_target(data, ProjectFile, "project.json").origin
+        if known != origin:
+            raise TrustError("STO-K029", f"this root was made for {known!r}")
 
 
 def _publish_all(

@@ -45,22 +45,14 @@ class SignerProcess:
 
     def start(self) -> Pong:
         """Start the signer and wait until it answers; raises ``STO-K020``."""
-        deadline = time.monotonic() + START_S
         with self._lock:
-            while True:
-                self._spawn()
-                answer = self._wait(deadline)
-                if answer is not None:
-                    return answer
-                self._stop()
-                if time.monotonic() > deadline:
-                    raise InternalError("STO-K020", "the signer process did not start")
-                time.sleep(PAUSE_S)
+            return self._start()
 
     def ensure(self) -> None:
-        """Start the signer again if it has died."""
-        if self._child is None or self._child.poll() is not None:
-            self.start()
+        """Start the signer again if it has died; `SignerClient` can call this."""
+        with self._lock:
+            if self._child is None or self._child.poll() is not None:
+                self._start()
 
     def stop(self) -> None:
         """End the signer."""
@@ -80,6 +72,19 @@ class SignerProcess:
     ) -> None:
         """End the signer."""
         self.stop()
+
+    def _start(self) -> Pong:
+        """Start the child as often as needed: a dying one may still hold the lock."""
+        deadline = time.monotonic() + START_S
+        while True:
+            self._spawn()
+            answer = self._wait(deadline)
+            if answer is not None:
+                return answer
+            self._stop()
+            if time.monotonic() > deadline:
+                raise InternalError("STO-K020", "the signer process did not start")
+            time.sleep(PAUSE_S)
 
     def _spawn(self) -> None:
         """Start the child with a pipe whose closing ends it."""

@@ -23,7 +23,6 @@ from stoilo.audit.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.audit.proof import check_proof
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
@@ -35,6 +34,7 @@ from stoilo.executor.verifier import (
     admission_leaf,
     check_revocations,
     check_times,
+    prove_leaf,
 )
 from stoilo.signer.keyfiles import read_private_file, read_private_key
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
@@ -140,7 +140,7 @@ class SignerService:
             raise TrustError("STO-A020", "the statement is for another project")
         epoch = self._open_epoch(statement)
         leaf = admission_leaf(statement, admission.statement)
-        proven = check_proof(admission.proof, leaf, self._trust.log_policy)
+        proven = prove_leaf(admission.proof, leaf, self._trust.log_policy)
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )
@@ -164,9 +164,7 @@ class SignerService:
                 return epoch
         raise TrustError("STO-K024", f"epoch {statement.epoch} is not open now")
 
-    def _sign_checkpoint(
-        self, body: bytes, consistency: Sequence[bytes] | None
-    ) -> bytes:
+    def _sign_checkpoint(self, body: bytes, consistency: Sequence[bytes]) -> bytes:
         """Record, then sign; the order is the point."""
         checkpoint = parse_checkpoint(body)
         self._ledger.record(checkpoint, consistency)
