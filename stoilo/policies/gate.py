@@ -48,7 +48,6 @@ from stoilo.sandbox.findings import (
     MODULE_NAME,
     RELATIVE,
     STAR,
-    TOO_LARGE,
 )
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.transformer import check_tree
@@ -62,10 +61,9 @@ GATE_VERSION = "1"
 """Part of every cached verdict's key: raised when the gate's own rules change."""
 
 
-_SAID_BY_GATE = frozenset(
-    rule.code for rule in (FINALLY, MODULE, MODULE_NAME, RELATIVE, STAR, TOO_LARGE)
-)
-"""Rules that the language layer repeats for itself: one finding a place is enough."""
+_IMPORT_RULES = frozenset(rule.code for rule in (MODULE, MODULE_NAME, RELATIVE, STAR))
+_FINALLY_RULES = frozenset({FINALLY.code})
+"""Rules that the language layer repeats for itself: left out where the gate has spoken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +198,11 @@ def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[F
         language = check_tree(module.tree, level)
     except (RecursionError, MemoryError):
         return [*found, _too_complex()]
-    said = {(finding.line, finding.column) for finding in (*module.findings, *found)}
+    said = _IMPORT_RULES if found else frozenset()
+    if any(finding.code == "STO-P027" for finding in module.findings):
+        said |= _FINALLY_RULES
     return found + [
-        finding
-        for finding in (_by_characters(one, module.lines) for one in language)
-        if finding.code not in _SAID_BY_GATE
-        or (finding.line, finding.column) not in said
+        _by_characters(one, module.lines) for one in language if one.code not in said
     ]
 
 
