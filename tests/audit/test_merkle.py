@@ -128,7 +128,7 @@ def subtrees(size: int) -> list[tuple[int, int]]:
     ]
 
 
-def sub_reader(tree: MemoryTree, start: int):  # noqa: ANN201
+def sub_reader(tree: MemoryTree, start: int):
     return lambda level, index: tree.node(level, index + (start >> level))
 
 

@@ -88,7 +88,7 @@ def test_ml_dsa_key_is_parsed_but_its_signature_is_not_believed() -> None:
         verify_signature(note.text, note.signatures[0], key)
 
 
-def make_ml_dsa(public: bytes):  # noqa: ANN201
+def make_ml_dsa(public: bytes):
     from stoilo.audit.note import make_key  # noqa: PLC0415
 
     return make_key("witness.example/pq", KeyType.ML_DSA_44, public)
