@@ -75,6 +75,7 @@ blob = Table(
     METADATA,
     Column("digest", String(64), primary_key=True),
     Column("size", BigInteger, nullable=False),
+    Column("types", Text, nullable=False),  # library types in the value, by comma
     Column("created_at", BigInteger, nullable=False),
 )
 

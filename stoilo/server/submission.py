@@ -45,11 +45,13 @@ class Admissible:
         owner: who asks.
         draft: what for.
         existing: the task that this key already made, None for a new one.
+        blob_types: library types in the blobs that the draft names.
     """
 
     owner: Owner
     draft: Draft
     existing: TaskRow | None
+    blob_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Submissions:
         found = await self._looking.submit(_Incoming(token, request))
         if found.existing is not None:
             return found.existing
-        verdict = await self._gatekeeper.judge(found.draft.review())
+        verdict = await self._gatekeeper.judge(found.draft.review(found.blob_types))
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
             quota = self._policy.quota(found.owner.role)
@@ -159,8 +161,8 @@ class Submissions:
                 counted = rows.count_open(connection, owner.account_id)
                 open_tasks[owner.account_id] = counted
             check_open_tasks(open_tasks[owner.account_id], quota)
-            _check_blobs(connection, owner, draft)
-        return Admissible(owner, draft, existing)
+        types = _check_blobs(connection, owner, draft) if existing is None else ()
+        return Admissible(owner, draft, existing, types)
 
     def _check_level(self, owner: Owner, level: str) -> None:
         """Raise ``STO-P056`` or ``STO-R022`` unless the policy opens `level` to him."""
@@ -283,7 +285,8 @@ def _check_same(task: TaskRow, draft: Draft) -> None:
         )
 
 
-def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> None:
+def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> tuple[str, ...]:
+    """Return the types in the blobs, or raise ``STO-R012`` for one not granted."""
     granted = granted_blobs(connection, owner.account_id, draft.blobs)
     for digest in draft.blobs:
         if digest not in granted:
@@ -292,3 +295,4 @@ def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> None:
                 f"blob {digest[:12]}… is not yours to name",
                 hint="upload it first, then submit",
             )
+    return tuple({name for types in granted.values() for name in types})

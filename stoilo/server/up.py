@@ -24,8 +24,7 @@ import uvicorn
 from stoilo.audit.sequencer import Sequencer
 from stoilo.core.errors import DeniedError, InternalError, StoiloError, UsageError
 from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import load_trust, read_release
-from stoilo.executor.workdir import pack_release
+from stoilo.executor.trust import load_trust, pack_release, read_release
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.server import auth
@@ -92,7 +91,7 @@ class _Project:
 
     def bundle(self) -> bytes:
         """Return the release as the one file that goes out with workunits."""
-        return pack_release(dict(read_release(self.root.directory).files))
+        return pack_release(read_release(self.root.directory))
 
 
 async def run_server(config: ServerConfig, ready: Callable[[UpLine], None]) -> None:
@@ -161,8 +160,7 @@ async def _run(
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
-    while not web.started and not serving.done():
-        await asyncio.sleep(0.01)
+    await _started(web, serving)
     ready(UpLine(place, http, http, token, str(home.connection), config.volunteers))
     await _watch(stop, project, engine, volunteers)
     await set_serving(grpc_server, serving=False)
@@ -188,7 +186,7 @@ def _start_project(
     signer = SignerProcess(root.directory, socket_path)
     signer.start()
     stack.callback(signer.stop)
-    client = SignerClient(socket_path)
+    client = SignerClient(socket_path, revive=signer.ensure)
     stack.callback(client.close)
     return _Project(root, signer, client, installed)
 
@@ -201,7 +199,9 @@ def _assemble(
     project: _Project,
 ) -> tuple[TaskServer, EmbeddedEngine]:
     """Open log, database, engine and jails, and wire them."""
-    checkpoints = SignerClient(home.part("run") / "signer.sock")
+    checkpoints = SignerClient(
+        home.part("run") / "signer.sock", revive=project.signer.ensure
+    )
     stack.callback(checkpoints.close)
     log = Sequencer.open(
         config.data,
@@ -321,6 +321,16 @@ def _web_server(config: ServerConfig, app: object) -> _WebServer:
         ssl_keyfile=config.http_key or None,
     )
     return _WebServer(settings)
+
+
+async def _started(web: _WebServer, serving: asyncio.Task[None]) -> None:
+    """Wait until uvicorn accepts; it offers a flag and no event."""
+    pause = asyncio.Event()
+    while not web.started and not serving.done():
+        try:
+            await asyncio.wait_for(pause.wait(), 0.01)
+        except TimeoutError:
+            pass
 
 
 async def _stop_web(web: _WebServer, serving: asyncio.Task[None]) -> None:

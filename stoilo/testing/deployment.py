@@ -145,3 +145,24 @@ class Deployment:
             capture_output=True,
         ).stdout  # fmt: skip
         return str(json.loads(output)["key"])
+
+    def attach(
+        self, email: str, state: Path, *, cheating: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start one more volunteer as an own user and host, outside the server."""
+        if self.line is None:
+            raise InternalError("STO-U005", "the server is not running")
+        state.mkdir(parents=True, exist_ok=True)
+        key_file = state / "key"
+        key_file.write_text(self.account(email) + "\n")
+        key_file.chmod(0o600)
+        module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
+        root = self.data / "keys" / "root.json"
+        places = ["--project", str(self.line.project), "--key-file", str(key_file)]
+        with (state / "volunteer.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *places, "--state", str(state),
+                 "--root", str(root)],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip

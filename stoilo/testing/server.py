@@ -135,6 +135,7 @@ class PlainJudge:
     forbidden: tuple[bytes, ...] = (b"import os",)
     level: str = "pure"
     asked: int = 0
+    last: SourceUnderReview = SourceUnderReview(b"", b"", "", "")
 
     def key(self, submission: SourceUnderReview) -> str:
         """Return a digest of everything asked."""
@@ -143,6 +144,7 @@ class PlainJudge:
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict; counts its calls."""
         self.asked += 1
+        self.last = submission
         bad = any(word in submission.source for word in self.forbidden)
         finding = Finding(
             "STO-P999", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from stoilo.core.levels import parse_level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.run import PROBE_JOB, encode_probe, read_probe

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from stoilo.client.capture.defaults import is_current_literal
 from stoilo.client.capture.expressions import is_namedtuple
+from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
-from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError
@@ -124,9 +124,7 @@ def _refresh_body(
         plain = isinstance(value, types.FunctionType) or not hasattr(value, "__get__")
         if name not in written and not name.startswith("_") and plain:
             expression = _expression(graph, target, value, f"{cls.__name__}.{name}")
-            node.body.append(
-                ast.Assign([ast.Name(name, ast.Store())], expression)
-            )
+            node.body.append(ast.Assign([ast.Name(name, ast.Store())], expression))
 
 
 def _written_attributes(node: ast.ClassDef) -> dict[str, ast.stmt]:

@@ -21,7 +21,9 @@ def render_module(targets: list[Target]) -> str:
     previous: Target | None = None
     for target in targets:
         parts.append(_gap(previous, target))
-        parts += [f"{_render(statement, target)}\n" for statement in target.statements()]
+        parts += [
+            f"{_render(statement, target)}\n" for statement in target.statements()
+        ]
         previous = target
     return "".join(parts)
 

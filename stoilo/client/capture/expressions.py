@@ -207,9 +207,11 @@ _CONSTRUCTORS: dict[type, Callable[[typing.Any], Arguments]] = {
     ),
     range: lambda v: ((v.start, v.stop, v.step), {}),
     slice: lambda v: ((v.start, v.stop, v.step), {}),
-    re.Pattern: lambda v: ((v.pattern, v.flags & ~re.UNICODE), {})
-    if v.flags & ~re.UNICODE
-    else ((v.pattern,), {}),
+    re.Pattern: lambda v: (
+        ((v.pattern, v.flags & ~re.UNICODE), {})
+        if v.flags & ~re.UNICODE
+        else ((v.pattern,), {})
+    ),
     collections.Counter: lambda v: ((dict(v),), {}),
     collections.OrderedDict: lambda v: ((list(v.items()),), {}),
     collections.defaultdict: lambda v: ((v.default_factory, dict(v)), {}),

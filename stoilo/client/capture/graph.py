@@ -180,7 +180,9 @@ class Graph:
         target.node.decorator_list = []
         strip_annotations(target.node)
         check_inner_imports(target.node, where or name)
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+        cells = dict(
+            zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        )
         rewrite_defaults(self, target, value)
         outside = Outside(value.__globals__, cells, {})
         self.resolve_unit(target, target.node, outside, place_of(value.__code__))

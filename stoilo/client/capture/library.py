@@ -26,10 +26,10 @@ def is_library_module(name: str) -> bool:
     Code of libraries is named by import; code of the researcher's own files, notebooks
     and scripts travels as source.
     """
-    root = name.split(".")[0]
+    root = name.split(".", maxsplit=1)[0]
     if root in {"__main__", ""}:
         return False
-    if root in sys.stdlib_module_names:
+    if root in sys.stdlib_module_names or root == "stoilo":
         return True
     module = sys.modules.get(root)
     places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]

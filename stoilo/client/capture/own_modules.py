@@ -25,7 +25,7 @@ class _Replacer(ast.NodeTransformer):
         self.roots = roots
         self.made: list[tuple[ast.Name, str, types.ModuleType, External]] = []
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         chain = [node]
         while isinstance(chain[-1].value, ast.Attribute):
             chain.append(chain[-1].value)
@@ -62,7 +62,9 @@ def replace_own_modules(
     roots: dict[int, tuple[External, types.ModuleType]] = {}
     for external in externals_of(node):
         value = _value(outside, external)
-        if isinstance(value, types.ModuleType) and not is_library_module(value.__name__):
+        if isinstance(value, types.ModuleType) and not is_library_module(
+            value.__name__
+        ):
             roots[id(external.node)] = (external, value)
     if not roots:
         return frozenset()

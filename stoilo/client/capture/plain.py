@@ -29,7 +29,7 @@ class _Stripper(ast.NodeTransformer):
     def __init__(self) -> None:
         self.in_class = False
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         outer, self.in_class = self.in_class, False
         node.returns = None
         self.generic_visit(node)
@@ -37,7 +37,7 @@ class _Stripper(ast.NodeTransformer):
         self.in_class = outer
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         outer, self.in_class = self.in_class, True
         self.generic_visit(node)
         self.in_class = outer
@@ -47,7 +47,7 @@ class _Stripper(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if self.in_class:
             node.annotation = _plain_annotation(node.annotation)
             return node
@@ -101,7 +101,7 @@ def check_inner_imports(node: ast.AST, where: str) -> None:
 
 
 def _is_own_module(name: str) -> bool:
-    root = name.split(".")[0]
+    root = name.split(".", maxsplit=1)[0]
     try:
         spec = importlib.util.find_spec(root)
     except (ImportError, ValueError):
@@ -117,7 +117,7 @@ class _Lifter(ast.NodeTransformer):
     def __init__(self, outside: frozenset[tuple[int, int]]) -> None:
         self.outside = outside
 
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> list[ast.stmt]:  # noqa: N802
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> list[ast.stmt]:
         inside: list[str] = []
         lifted: list[str] = []
         for index, name in enumerate(node.names):

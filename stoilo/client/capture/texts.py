@@ -195,7 +195,9 @@ def _parameters(node: FunctionNode) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
-def _by_positions(found: list[FunctionNode], code: types.CodeType) -> list[FunctionNode]:
+def _by_positions(
+    found: list[FunctionNode], code: types.CodeType
+) -> list[FunctionNode]:
     """Keep the node with the smallest body that holds every recorded position."""
     spans = [
         (line, column, end_line, end_column)
@@ -287,7 +289,9 @@ def _texts_of_module(module: str) -> Iterator[SourceText]:
         yield text
     if module == "__main__":
         for key in reversed(list(linecache.cache)):
-            if (key.startswith("<") or "ipykernel_" in key) and (text := _load(key, {})):
+            if (key.startswith("<") or "ipykernel_" in key) and (
+                text := _load(key, {})
+            ):
                 yield text
 
 
@@ -321,11 +325,11 @@ class _Mangler(ast.NodeTransformer):
         private = name.startswith("__") and not name.endswith("__") and "." not in name
         return f"_{self.owner}{name}" if private and self.owner else name
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         node.id = self._mangled(node.id)
         return node
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         node.attr = self._mangled(node.attr)
         return self.generic_visit(node)
 
@@ -333,19 +337,19 @@ class _Mangler(ast.NodeTransformer):
         node.arg = self._mangled(node.arg)
         return self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.name = self._mangled(node.name)
         return self.generic_visit(node)
 
-    def visit_Global(self, node: ast.Global) -> ast.AST:  # noqa: N802
+    def visit_Global(self, node: ast.Global) -> ast.AST:
         node.names = [self._mangled(name) for name in node.names]
         return node
 
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:  # noqa: N802
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
         node.names = [self._mangled(name) for name in node.names]
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         outer, self.owner = self.owner, node.name.lstrip("_")
         node.body = [self.visit(statement) for statement in node.body]
         self.owner = outer

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import distinct, func, select
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.workdir import RELEASE, unpack_release
+from stoilo.executor.trust import parse_release_pack
+from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
 from stoilo.server.engines.embedded.database import Database
@@ -153,9 +154,9 @@ class EmbeddedEngine:
         """Store the release metadata that goes out from now on.
 
         Raises:
-            TrustError: ``STO-X010`` when it is no release bundle.
+            TrustError: ``STO-K013`` when it is no release.
         """
-        unpack_release(bundle)
+        parse_release_pack(bundle)
         digest = hashlib.sha256(bundle).hexdigest()
         file = WorkunitFile(RELEASE, digest, bundle, sticky=True)
         with self._depot.hold([file]) as stored, self._database.write() as connection:

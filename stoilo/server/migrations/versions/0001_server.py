@@ -30,6 +30,7 @@ def upgrade() -> None:
         "blob",
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("types", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("digest"),
     )
