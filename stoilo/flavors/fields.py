@@ -64,7 +64,7 @@ def _parse_key(
     match = _KEY.fullmatch(line)
     if match is None:
         raise broken_manifest(number, "neither a key, nor an item, nor a comment")
-    key, rest = match[1], (match[2] or "").strip()
+    key, rest = match[1], (match[2] or "").strip(" ")
     if key not in _FORMS:
         raise broken_manifest(number, f"unknown key {key!r}")
     if key in fields:

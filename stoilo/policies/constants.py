@@ -8,6 +8,7 @@ estimated from lengths of numbers, the numbers themselves are never computed.
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -179,10 +180,11 @@ def _power(base: _Size, exponent: _Size) -> _Size:
         return _Size(max(base.bits, 1) << min(exponent.bits, _SMALL_BITS))
     if exponent.value < 0:
         return _Size(_SMALL_BITS)
-    bits = base.bits * exponent.value
-    if base.value is not None and bits <= _SMALL_BITS:
+    if base.value is None:
+        return _Size(base.bits * exponent.value)
+    if base.bits * exponent.value <= _SMALL_BITS:
         return _exact(base.value**exponent.value)
-    return _Size(bits)
+    return _Size(int(math.log2(abs(base.value)) * exponent.value) + 1)
 
 
 def _combine_sequences(

@@ -28,7 +28,9 @@ class TreeLimits:
 
     nodes: int = BOUNDS.ast_nodes
     depth: int = BOUNDS.ast_depth  # as the text nests; a chain counts once
-    chained_depth: int = MAX_TREE_DEPTH  # as the tree nests: `a + b + …`, `elif`, `a.b().c()`
+    chained_depth: int = (
+        MAX_TREE_DEPTH  # as the tree nests: `a + b + …`, `elif`, `a.b().c()`
+    )
     nested_finally: int = MAX_FINALLY_DEPTH
     emitted_nodes: int = 150_000  # with finally bodies copied to each exit
 
@@ -135,7 +137,8 @@ class _EmittedSize:
         if isinstance(node, ast.Return | ast.Break | ast.Continue):
             size += sum(pending)
         for child in ast.iter_child_nodes(node):
-            size += self._measure(child, pending)
+            if not isinstance(child, _SINGLETONS):
+                size += self._measure(child, pending)
         return size
 
     def _measure_finally(

@@ -95,7 +95,7 @@ def _refuse_encoding(data: bytes, error: UnicodeDecodeError) -> TextReport:
 
 
 def _find_characters(text: str) -> list[Finding]:
-    """Return a finding for each kind of forbidden character, a few places each."""
+    """Return findings for forbidden characters, up to one more than are ever shown."""
     findings: list[Finding] = []
     if text.isascii() and text.isprintable():
         return findings
@@ -109,8 +109,8 @@ def _find_characters(text: str) -> list[Finding]:
                 message = f"{what}: {describe_char(char)}"
                 place = Place.of_chars(number, column)
                 findings.append(make_finding(code, place, message, hint))
-        if len(findings) > FINDINGS_SHOWN:
-            break
+                if len(findings) > FINDINGS_SHOWN:
+                    return findings
     return findings
 
 

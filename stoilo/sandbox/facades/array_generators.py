@@ -38,7 +38,7 @@ class RandomState(metaclass=StandIn):
 
     def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
         """Return a real one, seeded."""
-        return np.random.RandomState(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
+        return np.random.RandomState(legacy_words() if seed is None else seed)
 
 
 def _seeded(name: str) -> type:
