@@ -42,7 +42,9 @@ class TaskReferences:
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
         """Refuse: results are plain data."""
         del convert
-        raise TrustError("STO-G112", f"a {type(value).__name__} cannot leave the sandbox")
+        raise TrustError(
+            "STO-G112", f"a {type(value).__name__} cannot leave the sandbox"
+        )
 
     def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
         """Return the function, class, new instance or blob's value that `node` names.
@@ -79,7 +81,9 @@ class TaskReferences:
     ) -> object:
         cls = self._look_up(node.class_name, _is_class, "class")
         if not is_own_class(cls):
-            raise TrustError("STO-G111", f"{node.class_name!r} is no class of the source")
+            raise TrustError(
+                "STO-G111", f"{node.class_name!r} is no class of the source"
+            )
         instance = _new_instance(cls, convert(node.base))
         for name, value in node.state.items():
             _set_state(instance, name, convert(value))
@@ -132,7 +136,9 @@ def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401
         member = class_dict(cls).get(name)
         if isinstance(member, MemberDescriptorType):
             if not is_own_class(cls):
-                raise TrustError("STO-G111", f"{name[:64]!r} belongs to a library class")
+                raise TrustError(
+                    "STO-G111", f"{name[:64]!r} belongs to a library class"
+                )
             member.__set__(instance, value)
             return
     try:

@@ -59,7 +59,11 @@ def describe_exception(error: BaseException) -> Failure:
     name = type(error).__name__[:TYPE_CHARS]
     if isinstance(error, MemoryError):
         return Failure(
-            RunStatus.KILLED, RunLayer.LIMITS, "STO-S013", "MemoryError", "out of memory"
+            RunStatus.KILLED,
+            RunLayer.LIMITS,
+            "STO-S013",
+            "MemoryError",
+            "out of memory",
         )
     if isinstance(error, PolicyRefusal):
         text = f"{error.message}: {error.hint}" if error.hint else error.message
@@ -80,5 +84,9 @@ def describe_refusal(error: StoiloError) -> Failure:
 def describe_result(error: StoiloError | TrustError) -> Failure:
     """Return how a returned value that cannot be encoded is reported."""
     return Failure(
-        RunStatus.USER_ERROR, RunLayer.RESULT, error.code, "", scrub_paths(error.message)
+        RunStatus.USER_ERROR,
+        RunLayer.RESULT,
+        error.code,
+        "",
+        scrub_paths(error.message),
     )

@@ -18,7 +18,9 @@ class Rule:
     hint: str
 
 
-SYNTAX = Rule("STO-G001", "run the file with Python 3.11 and correct the error it names")
+SYNTAX = Rule(
+    "STO-G001", "run the file with Python 3.11 and correct the error it names"
+)
 TOO_LARGE = Rule("STO-G002", "split long expressions and deeply nested blocks")
 FINALLY = Rule("STO-G003", "move the inner try/finally into a function of its own")
 NAME = Rule("STO-G010", "choose a name without two leading underscores")

@@ -25,7 +25,8 @@ def check_template(template: str, depth: int = _MAX_NESTING) -> None:
         for is_attribute, name in formatter_field_name_split(field)[1]:
             if is_attribute and attribute_kind(name) is not NameKind.PLAIN:
                 raise PolicyRefusal(
-                    "STO-G103", f"a format field cannot read the attribute {name[:64]!r}"
+                    "STO-G103",
+                    f"a format field cannot read the attribute {name[:64]!r}",
                 )
         if specification and depth > 0:
             check_template(specification, depth - 1)

@@ -279,9 +279,7 @@ class Guards:
             )
         cls = value if isinstance(value, type) else type(value)
         if is_own_class(cls):
-            return not is_guarded_name(name) or not self._collides(
-                class_mro(cls), name
-            )
+            return not is_guarded_name(name) or not self._collides(class_mro(cls), name)
         if isinstance(value, type | ModuleType):
             return False
         if is_own_function(value):

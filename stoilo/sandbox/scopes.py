@@ -52,7 +52,9 @@ def _bindings(node: ast.AST) -> Iterator[str]:
         case ast.MatchMapping(rest=name) if name:
             yield name
         case (
-            ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.ExceptHandler(name=name)
+            ast.MatchAs(name=name)
+            | ast.MatchStar(name=name)
+            | ast.ExceptHandler(name=name)
         ) if name:
             yield name
         case ast.alias(name=name, asname=asname):

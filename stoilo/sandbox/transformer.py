@@ -291,7 +291,10 @@ class TaskTransformer(RestrictingNodeTransformer):  # type: ignore[misc]  # unty
     def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
         """Check keyword attributes as attribute access is checked."""
         for name in node.kwd_attrs:
-            if attribute_kind(mangled(name, self._scope.class_name)) is not NameKind.PLAIN:
+            if (
+                attribute_kind(mangled(name, self._scope.class_name))
+                is not NameKind.PLAIN
+            ):
                 message = f"the attribute {name!r} cannot be matched in a task"
                 self._refuse(node, F.ATTRIBUTE, message)
         self._check_pattern_value(node.cls)
@@ -314,7 +317,9 @@ class TaskTransformer(RestrictingNodeTransformer):  # type: ignore[misc]  # unty
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         """Keep in class bodies what libraries read; elsewhere erase."""
         if self._scope.kind == "class" and node.simple:
-            node.annotation = class_annotation(node.annotation, lazy=self._lazy_annotations)
+            node.annotation = class_annotation(
+                node.annotation, lazy=self._lazy_annotations
+            )
             return self.node_contents_visit(node)
         if self._scope.kind == "function" and node.simple:
             node.annotation = ast.copy_location(ast.Constant(None), node.annotation)
@@ -525,7 +530,8 @@ def _copy_tree(node: _N) -> _N:
             fields[name] = _copy_tree(value)
         elif isinstance(value, list):
             fields[name] = [
-                _copy_tree(item) if isinstance(item, ast.AST) else item for item in value
+                _copy_tree(item) if isinstance(item, ast.AST) else item
+                for item in value
             ]
         else:
             fields[name] = value

@@ -30,7 +30,9 @@ def wraps(wrapped: Any) -> Callable[[Any], Any]:  # noqa: ANN401
 def total_ordering(cls: Any) -> Any:  # noqa: ANN401
     """``functools.total_ordering`` for the task's own classes."""
     if not isinstance(cls, type) or not is_own_class(cls):
-        raise GuardError("STO-G102", "total_ordering() needs a class of the task itself")
+        raise GuardError(
+            "STO-G102", "total_ordering() needs a class of the task itself"
+        )
     return functools.total_ordering(cls)
 
 

@@ -184,7 +184,8 @@ def _run_all(
         raise TrustError("STO-G121", f"there are not {call.items} items to call with")
     return {
         "items": [
-            _run_item(call, index, function, item) for index, item in enumerate(arguments)
+            _run_item(call, index, function, item)
+            for index, item in enumerate(arguments)
         ]
     }
 

@@ -72,7 +72,12 @@ def _judge(runtime: LanguageRuntime, fields: Any, printer: TaskPrinter) -> objec
 
 
 def _parse_request(fields: Any) -> tuple[str, str, list[bytes]]:  # noqa: ANN401
-    if not isinstance(fields, dict) or set(fields) != {"source", "op", "entry", "values"}:
+    if not isinstance(fields, dict) or set(fields) != {
+        "source",
+        "op",
+        "entry",
+        "values",
+    }:
         raise TrustError("STO-G120", "a validator request has other fields")
     source, entry, values = fields["source"], fields["entry"], fields["values"]
     arity = _ARITY.get(fields["op"]) if type(fields["op"]) is str else None
