@@ -56,7 +56,7 @@ def run(kwargs: dict[str, Any]) -> list[Any]:
         stack.push(1).push(2).pop(),
         total([Square(2), Square(3)]),
         pair.left + pair.right,
-        pair._replace(left=9),
+        tuple(pair._replace(left=9)),
         pair._asdict(),
         LIMIT,
     ]

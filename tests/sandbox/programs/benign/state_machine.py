@@ -36,6 +36,6 @@ def run(kwargs):
         machine.fire("start")
     except RuntimeError as error:
         message = str(error)
-        cause = type(error.__cause__).__name__ if False else "KeyError"
+        cause = type(error.__cause__).__name__
     machine.fire("stop")
     return [machine.history, message, cause]
