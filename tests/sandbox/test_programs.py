@@ -35,7 +35,9 @@ def run_plainly(source: str) -> tuple[bytes, str]:
     return skeleton.encode(to_node(value)), printed.getvalue()
 
 
-def run_restricted(runtime: LanguageRuntime, source: str) -> tuple[dict[str, object], str]:
+def run_restricted(
+    runtime: LanguageRuntime, source: str
+) -> tuple[dict[str, object], str]:
     output = TextBuffer()
     request = {
         "source": source,
