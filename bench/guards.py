@@ -1,15 +1,14 @@
 """What the language layer costs: our guards, stock RestrictedPython's, plain CPython.
 
-Run with ``python bench/guards.py [--json] [--rounds N]``. All three run in one process,
-interleaved; each number is the best of N rounds in CPU time, ratios are to plain CPython.
+All three run in one process, interleaved; each number is the best of several rounds in
+processor time. Run alone with ``python -m bench guards``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
+import builtins
 import operator
+import statistics
 import time
 import types
 from collections.abc import Callable
@@ -25,11 +24,14 @@ from RestrictedPython.Guards import (
     safer_getattr,
 )
 
+from bench.rows import Row
 from stoilo.core.levels import parse_level
 from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
 from stoilo.sandbox.loader import prepare_runtime
 from stoilo.sandbox.transformer import compile_source
 
+Loader = Callable[[str], Callable[[], Any]]
+TARGET = 1.05
 KERNELS = Path(__file__).parent / "kernels"
 IN_PLACE = {
     "+=": operator.iadd,
@@ -44,12 +46,14 @@ IN_PLACE = {
 
 
 def load_plain(source: str) -> Callable[[], Any]:
+    """Return the kernel as CPython runs it."""
     module = types.ModuleType("bench_kernel")
     exec(compile(source, "<plain>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - our own kernels
     return module.run
 
 
-def load_ours() -> Callable[[str], Callable[[], Any]]:
+def load_ours() -> Loader:
+    """Return how our language layer loads a kernel."""
     data = (resources.files("stoilo.policies") / "levels" / "numeric.toml").read_bytes()
     runtime = prepare_runtime(parse_level(data))
 
@@ -78,8 +82,6 @@ class StockWrite:
 
 def load_stock(source: str) -> Callable[[], Any]:
     """Stock guards, with the hooks its documentation asks for; may refuse a kernel."""
-    import builtins  # noqa: PLC0415 - only here
-
     names = "dict list sum min max enumerate map filter all any set range sorted zip"
     extra = {name: getattr(builtins, name) for name in (*names.split(), "__import__")}
     space = {
@@ -99,52 +101,54 @@ def load_stock(source: str) -> Callable[[], Any]:
     return space["run"]
 
 
-def seconds(run: Callable[[], Any]) -> float:
+def cpu_seconds(run: Callable[[], Any]) -> float:
+    """Return the processor time of one call, s."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
-def measure(rounds: int) -> list[dict[str, Any]]:
-    loaders = {"plain": load_plain, "ours": load_ours(), "stock": load_stock}
-    rows = []
+def measure_kernel(source: str, load: dict[str, Loader], rounds: int) -> list[float]:
+    """Return the best time of plain CPython, ours and stock, in this order, s."""
+    runs = [loader(source) for loader in load.values()]
+    answers = [run() for run in runs]
+    assert all(answer == answers[0] for answer in answers)
+    times = [[cpu_seconds(run) for run in runs] for _ in range(rounds)]
+    return [min(column) for column in zip(*times, strict=True)]
+
+
+def measure(rounds: int = 7) -> list[Row]:
+    """Return a row a kernel and one for the geometric mean."""
+    load = {"plain": load_plain, "ours": load_ours(), "stock": load_stock}
+    rows, ours_ratios, stock_ratios = [], [], []
     for path in sorted(KERNELS.glob("*.py")):
         source = path.read_text(encoding="utf-8")
-        runs = {name: load(source) for name, load in loaders.items()}
-        answers = [run() for run in runs.values()]
-        assert all(answer == answers[0] for answer in answers), path.stem
-        best = {
-            name: min(times)
-            for name, times in zip(
-                runs,
-                zip(*([seconds(r) for r in runs.values()] for _ in range(rounds))),
-                strict=True,
+        plain, ours, stock = measure_kernel(source, load, rounds)
+        ours_ratios.append(ours / plain)
+        stock_ratios.append(stock / plain)
+        rows.append(
+            Row(
+                name=f"guards: {path.stem} (stock guards {stock / plain:.2f}x)",
+                ours=ours * 1e3,
+                unit="ms",
+                peer_name="plain CPython",
+                peer=plain * 1e3,
+                ratio=ours / plain,
+                ratio_of="of CPython",
             )
-        }
-        ratios = {name: best[name] / best["plain"] for name in ("ours", "stock")}
-        rows.append({"kernel": path.stem, "plain_s": best["plain"], **ratios})
-    means = {
-        name: math.exp(sum(math.log(row[name]) for row in rows) / len(rows))
-        for name in ("ours", "stock")
-    }
-    rows.append({"kernel": "geometric mean", "plain_s": None, **means})
-    return rows
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    rows = measure(options.rounds)
-    if options.json:
-        print(json.dumps({"guards": rows}))
-        return
-    print(f"{'kernel':<18}{'plain s':>9}{'ours':>8}{'stock':>8}   (ratio to CPython)")
-    for row in rows:
-        plain = f"{row['plain_s']:.3f}" if row["plain_s"] else ""
-        print(f"{row['kernel']:<18}{plain:>9}{row['ours']:>8.2f}{row['stock']:>8.2f}")
-
-
-if __name__ == "__main__":
-    main()
+        )
+    mean, stock_mean = map(statistics.geometric_mean, (ours_ratios, stock_ratios))
+    return [
+        *rows,
+        Row(
+            name="guards: geometric mean",
+            ours=mean,
+            unit="x",
+            peer_name="stock RestrictedPython guards",
+            peer=stock_mean,
+            ratio=mean,
+            ratio_of="of CPython",
+            target=f"<= {TARGET}",
+            met=mean <= TARGET,
+        ),
+    ]

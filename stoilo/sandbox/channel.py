@@ -26,7 +26,9 @@ __all__ = [
     "Output",
     "Ready",
     "StartRun",
+    "Started",
     "receive",
+    "receive_lifeline",
     "send",
 ]
 
@@ -34,6 +36,7 @@ FRAME_HEADER = 8
 """Bytes before the frame: its length, big-endian."""
 EXIT_JOB_FAILED, EXIT_MEMORY, EXIT_SETUP = 70, 71, 72
 _MESSAGE_BYTES = 1 << 20
+_LIFELINE_BYTES = 4096
 _DESCRIPTORS = 8
 
 
@@ -94,7 +97,11 @@ class StartRun(msgspec.Struct, frozen=True):
     threads: int
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """Zygote → supervisor on the run's lifeline: the child exists."""
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """Zygote → supervisor on the run's lifeline: how the child ended.
 
     Attributes:
@@ -113,6 +120,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 _M = TypeVar("_M", bound=msgspec.Struct)
+_LIFELINE_MESSAGE = Started | Ended
 
 
 def send(
@@ -126,6 +134,15 @@ def send(
         else []
     )
     channel.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+
+
+def receive_lifeline(lifeline: socket.socket) -> Started | Ended | None:
+    """Return the next message about a run, None when the zygote has gone."""
+    data = lifeline.recv(_LIFELINE_BYTES)
+    if not data:
+        return None
+    message: Started | Ended = msgspec.msgpack.decode(data, type=_LIFELINE_MESSAGE)
+    return message
 
 
 def receive(channel: socket.socket, kind: type[_M]) -> tuple[_M, list[int]] | None:

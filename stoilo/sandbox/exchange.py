@@ -13,7 +13,14 @@ from typing import Self
 import msgspec
 
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox.channel import FRAME_HEADER, Ended, StartRun, receive, send
+from stoilo.sandbox.channel import (
+    FRAME_HEADER,
+    Ended,
+    Started,
+    StartRun,
+    receive_lifeline,
+    send,
+)
 from stoilo.sandbox.report import Evidence, JailReport, judge
 
 __all__ = ["Exchange"]
@@ -59,7 +66,7 @@ class Exchange:
         )
         self._poll = select.poll()
         self._started = self._deadline = 0.0
-        self.zygote_silent = False
+        self._child_exists = self.zygote_silent = self.never_started = False
 
     def __enter__(self) -> Self:
         return self
@@ -209,13 +216,17 @@ class Exchange:
 
     def _read_lifeline(self) -> None:
         try:
-            message = receive(self._lifeline, Ended)
+            message = receive_lifeline(self._lifeline)
         except (OSError, msgspec.MsgspecError):
             message = None
-        if message is None:
-            self.zygote_silent = True
-        else:
-            self._ended = message[0]
+        match message:
+            case Started():
+                self._child_exists = True
+            case Ended():
+                self._ended = message
+            case None:
+                self.zygote_silent = True
+                self.never_started = not self._child_exists
 
     def _drain(self) -> None:
         """Read what the dead child left in the pipes, within the bounds."""

@@ -197,7 +197,7 @@ class Jail:
         self._zygote = zygote
         return zygote
 
-    def _begin(self, exchange: Exchange) -> tuple[str, ...]:
+    def _begin(self, exchange: Exchange) -> ZygoteProcess:
         """Hand the run to the zygote, to a new one when the old one has died."""
         with self._lock:
             zygote = self._zygote or self._start()
@@ -208,7 +208,7 @@ class Jail:
                 self._zygote = None
                 zygote = self._start()
                 exchange.begin(zygote.control)
-            return zygote.ready.layers
+            return zygote
 
     def run(
         self, request: bytes, limits: RunLimits, wall_s: float | None = None
@@ -227,12 +227,20 @@ class Jail:
             InternalError: ``STO-S003`` when a zygote cannot be started again.
         """
         wall = min(float(limits.wall_s), wall_s or float("inf"))
-        with Exchange(request, limits, wall) as exchange:
-            layers = self._begin(exchange)
-            report = exchange.finish(layers)
-        if exchange.zygote_silent:
-            self._discard()
+        exchange, report = self._attempt(request, limits, wall)
+        if exchange.never_started:  # the zygote died with the order unread
+            exchange, report = self._attempt(request, limits, wall)
         return report
+
+    def _attempt(
+        self, request: bytes, limits: RunLimits, wall_s: float
+    ) -> tuple[Exchange, JailReport]:
+        with Exchange(request, limits, wall_s) as exchange:
+            zygote = self._begin(exchange)
+            report = exchange.finish(zygote.ready.layers)
+        if exchange.zygote_silent:
+            self._discard(zygote)
+        return exchange, report
 
     async def run_async(
         self, request: bytes, limits: RunLimits, wall_s: float | None = None
@@ -240,16 +248,19 @@ class Jail:
         """Do as `run` does, in a thread, for asyncio."""
         return await asyncio.to_thread(self.run, request, limits, wall_s)
 
-    def _discard(self) -> None:
+    def _discard(self, zygote: ZygoteProcess) -> None:
         """Kill a zygote that no longer answers; its children die with it."""
         with self._lock:
-            if self._zygote is not None:
-                self._zygote.close()
+            zygote.close()
+            if self._zygote is zygote:
                 self._zygote = None
 
     def close(self) -> None:
         """End the zygote and every child. A later run would start a new one."""
-        self._discard()
+        with self._lock:
+            if self._zygote is not None:
+                self._zygote.close()
+                self._zygote = None
 
 
 def _check_platform() -> None:

@@ -36,7 +36,8 @@ def integrate(kwargs: dict[str, Any]) -> float:
     function: Callable[[float], float] = kwargs["f"]
     start, width, points = kwargs["start"], kwargs["width"], kwargs["points"]
     step = width / points
-    return step * sum(function(start + (i + 0.5) * step) for i in range(points))
+    total = sum(function(start + (i + 0.5) * step) for i in range(points))
+    return float(step * total)
 
 
 def make_integral_parts() -> list[dict[str, Any]]:
@@ -80,7 +81,7 @@ def count_hits(kwargs: dict[str, Any]) -> int:
 
 def failing(kwargs: dict[str, Any]) -> float:
     """Raise, as research code does."""
-    return 1 / kwargs["zero"]
+    return 1.0 / float(kwargs["zero"])
 
 
 def never_agree(_left: Any, _right: Any) -> bool:  # noqa: ANN401 - refuses any two

@@ -38,7 +38,7 @@ class FacadeTree:
     modules: dict[str, ModuleType]
     stand_ins: dict[type, type]
 
-    def import_module(self, dotted: str, full: bool) -> ModuleType:  # noqa: FBT001 - generated calls
+    def import_module(self, dotted: str, full: bool) -> ModuleType:
         """Return what ``import a.b`` (or, if `full`, ``import a.b as c``) binds."""
         if dotted not in self.modules:
             raise ImportError(f"no module named {dotted!r} at this level")

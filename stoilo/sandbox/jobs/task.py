@@ -96,7 +96,10 @@ def _parse_request(request: bytes) -> TaskCall:
     fields = skeleton.decode(request)
     kinds = {
         **dict.fromkeys(("source", "entry", "seed"), str),
-        **{"arguments": bytes, "blobs": list, "now": int, "items": int},
+        "arguments": bytes,
+        "blobs": list,
+        "now": int,
+        "items": int,
     }
     if not isinstance(fields, dict) or set(fields) != set(kinds):
         raise TrustError("STO-G120", "a task request has other fields")
@@ -134,7 +137,7 @@ def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
     try:
         return function()
     except SystemExit as stop:
-        if stop.code in {None, 0, False}:
+        if stop.code in {None, 0}:
             return None
         raise EndedError(describe_exception(stop)) from None
     except BaseException as error:  # noqa: BLE001 - the edge between task and us

@@ -1,0 +1,125 @@
+"""Compare tiles as stored with what the leaves say they must be. No I/O of its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from stoilo.audit.merkle import HASH_BYTES
+from stoilo.audit.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    Tile,
+    TileBuilder,
+    render_tile_path,
+    tile_at,
+)
+from stoilo.core.errors import TrustError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["TileScrub"]
+
+
+class TileScrub:
+    """Takes a log's leaves in order and checks every tile as it becomes known.
+
+    Args:
+        read: tile → bytes as stored, None when absent. Hostile.
+        required: size of the checkpoint whose tiles must all be there.
+        stored: further tiles to check when they exist (superseded partial ones).
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Tile], bytes | None],
+        required: int,
+        stored: Iterable[Tile] = (),
+    ) -> None:
+        self._read = read
+        self._required = required
+        self._stored: dict[Tile, set[int]] = defaultdict(set)
+        for tile in stored:
+            self._stored[tile.full].add(tile.width)
+        self._builder = TileBuilder()
+        self.checked = 0
+
+    @property
+    def size(self) -> int:
+        """Leaves taken so far."""
+        return self._builder.size
+
+    def add(self, leaf: bytes) -> list[tuple[Tile, bytes]]:
+        """Take the next leaf; return the tiles that became full by it, checked.
+
+        Raises:
+            TrustError: ``STO-L031`` for a missing tile, ``STO-L032`` for a wrong one.
+        """
+        done = self._builder.add(leaf)
+        for tile, data in done:
+            self._check_place(tile, data)
+        return done
+
+    def root(self) -> bytes:
+        """Return the root over the leaves taken so far."""
+        return self._builder.root()
+
+    def builder(self) -> TileBuilder:
+        """Return the builder, to go on from here."""
+        return self._builder
+
+    def finish(self) -> list[Tile]:
+        """Check the right edge; return stored tiles beyond the leaves taken."""
+        for tile, data in self._builder.partial():
+            self._check_place(tile, data)
+        return sorted(
+            Tile(place.level, place.index, width)
+            for place, widths in self._stored.items()
+            for width in widths
+        )
+
+    def _check_place(self, tile: Tile, data: bytes) -> None:
+        """Check the tile at one place in every width that is required or stored."""
+        beyond = {width for width in self._stored[tile.full] if width > tile.width}
+        seen = set()
+        for width in sorted(self._stored.pop(tile.full) - beyond):
+            present = self._read(Tile(tile.level, tile.index, width))
+            if present is not None:
+                self._compare(Tile(tile.level, tile.index, width), present, data)
+                seen.add(width)
+        if beyond:
+            self._stored[tile.full] = beyond
+        wanted = tile_at(tile.level, tile.index, self._required)
+        if wanted.width > 0 and wanted.width not in seen:
+            self._check_required(wanted, data)
+
+    def _check_required(self, wanted: Tile, data: bytes) -> None:
+        present = self._read(wanted)
+        if present is not None:
+            self._compare(wanted, present, data)
+            return
+        full = self._read(wanted.full)  # partial ones may go once the full one is there
+        if full is None:
+            raise TrustError("STO-L031", f"{render_tile_path(wanted)} is missing")
+        expected = _prefix(wanted, data)
+        self._compare(wanted, full[: len(expected)], data)
+
+    def _compare(self, tile: Tile, present: bytes, data: bytes) -> None:
+        self.checked += 1
+        if present != _prefix(tile, data):
+            raise TrustError(
+                "STO-L032", f"{render_tile_path(tile)} does not hold what the log says"
+            )
+
+
+def _prefix(tile: Tile, data: bytes) -> bytes:
+    """Return the first `tile.width` hashes or entries of a tile's bytes."""
+    if tile.width == TILE_WIDTH:
+        return data
+    if tile.level != ENTRIES:
+        return data[: tile.width * HASH_BYTES]
+    at = 0
+    for _ in range(tile.width):
+        at += 2 + int.from_bytes(data[at : at + 2], "big")
+    return data[:at]

@@ -1,0 +1,226 @@
+"""The check before a log goes on: leaves, head, tiles and checkpoint must agree.
+
+Everything is derived again from the leaves. What a crash between two steps can leave
+goes on (the log database ahead of the head, tiles ahead of the checkpoint); anything
+else refuses to start and says which part lies. Nothing is ever repaired by signing a
+smaller or another tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.headdb import HeadState, TreeHead
+from stoilo.audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from stoilo.audit.note import parse_note
+from stoilo.audit.policy import LogPolicy, open_checkpoint
+from stoilo.audit.scrub import TileScrub
+from stoilo.audit.tiles import Tile, TileBuilder, render_tile_path
+from stoilo.core.errors import TrustError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stoilo.audit.logdb import LogState
+    from stoilo.audit.store import LogRecords, LogStore
+
+__all__ = ["Opening", "check_records", "open_store"]
+
+_CHUNK = 2048
+EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A log found sound.
+
+    Attributes:
+        frontier: of all committed leaves.
+        head: of the head database; at most as large as the frontier.
+        published: the published checkpoint, None before the first.
+        note: its signed note.
+        builder: tile builder that stands at the frontier's size.
+        pending: full tiles beyond the published size, which the disk may not yet hold.
+    """
+
+    frontier: Frontier
+    head: TreeHead
+    published: Checkpoint | None
+    note: bytes
+    builder: TileBuilder
+    pending: tuple[tuple[Tile, bytes], ...]
+
+
+def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Opening:
+    """Check a log, creating it where there is provably none yet.
+
+    Raises:
+        TrustError: ``STO-L041``…``STO-L049``, naming the part that disagrees.
+    """
+    head = store.load_head()
+    log = store.load_log()
+    note = store.load_checkpoint()
+    fresh = note is None and next(iter(store.stored_tiles()), None) is None
+    _check_presence(log, head, fresh=fresh)
+    if log is None:
+        store.create_log(origin)
+        log = store.load_log()
+    if head is None:
+        store.create_head(origin, EMPTY_HEAD)
+        head = HeadState(origin, EMPTY_HEAD, None)
+    if log is None:
+        raise TrustError("STO-L049", "the log database cannot be read back")
+    if {log.origin, head.origin} != {origin}:
+        raise TrustError(
+            "STO-L048", f"the databases belong to {log.origin!r}, not to {origin!r}"
+        )
+    published = None
+    if note is not None:
+        published = _read_published(note, origin, policy)
+    _check_sizes(log, head, published)
+    tiles = list(store.stored_tiles())
+    builder, pending = _check_contents(store, tiles, log, head.head, published)
+    return Opening(log.frontier, head.head, published, note or b"", builder, pending)
+
+
+def check_records(records: LogRecords, published: Checkpoint | None) -> int:
+    """Compare a log's databases with its published checkpoint, also beside its writer.
+
+    `published` was read (and verified) before this call. Returns how many acknowledged
+    leaves are not yet under it.
+
+    Raises:
+        TrustError: as `open_store`.
+    """
+    # Read in the order in which the writer writes backwards: what is read later is newer.
+    tiles = list(records.stored_tiles())
+    head = records.load_head()
+    log = records.load_log()
+    _check_presence(log, head, fresh=published is None and not tiles)
+    if log is None or head is None:
+        return 0
+    origins = {log.origin, head.origin, published.origin if published else log.origin}
+    if len(origins) > 1:
+        raise TrustError("STO-L048", "databases and checkpoint are of different logs")
+    _check_sizes(log, HeadState(head.origin, head.head, None), published)
+    _check_contents(records, tiles, log, head.head, published)
+    return head.head.size - (published.size if published else 0)
+
+
+def _check_presence(
+    log: LogState | None, head: HeadState | None, *, fresh: bool
+) -> None:
+    """Refuse where a part is missing that must have been there."""
+    if log is None and (not fresh or (head is not None and head.head.size > 0)):
+        raise TrustError(
+            "STO-L041",
+            "the log database is gone, but this log has been written before",
+            hint="restore audit/log.sqlite from the newest backup",
+        )
+    if head is None and (not fresh or (log is not None and log.frontier.size > 0)):
+        raise TrustError(
+            "STO-L042",
+            "the head database is gone, but this log has been written before",
+            hint="restore audit-head/head.sqlite; never start a new one beside a log",
+        )
+
+
+def _read_published(note: bytes, origin: str, policy: LogPolicy | None) -> Checkpoint:
+    """Return the published checkpoint, verified as far as a policy is known."""
+    if policy is None:
+        checkpoint = parse_checkpoint(parse_note(note).text)
+    else:
+        checkpoint = open_checkpoint(note, policy).checkpoint
+    if checkpoint.origin != origin:
+        raise TrustError(
+            "STO-L048",
+            f"the published checkpoint is of {checkpoint.origin!r}, not of {origin!r}",
+        )
+    return checkpoint
+
+
+def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -> None:
+    size, head_size = log.frontier.size, head.head.size
+    if size < head_size:
+        raise TrustError(
+            "STO-L043",
+            f"the log database holds {size} leaves, but {head_size} were acknowledged: "
+            "it is older than the head database",
+            hint="restore the newest backup of audit/log.sqlite",
+        )
+    seen = published.size if published else 0
+    if seen > head_size:
+        raise TrustError(
+            "STO-L045",
+            f"the published checkpoint covers {seen} leaves, the databases only "
+            f"{head_size}: they are older than what was published",
+            hint="restore the newest backup of both databases",
+        )
+    known = 0
+    if head.published is not None:
+        known = parse_checkpoint(parse_note(head.published).text).size
+    if seen < known:
+        raise TrustError(
+            "STO-L045",
+            f"a checkpoint of {known} leaves was published, but the one on the disk "
+            f"covers {seen}",
+            hint="restore the log directory",
+        )
+
+
+def _check_contents(
+    store: LogRecords,
+    tiles: list[Tile],
+    log: LogState,
+    head: TreeHead,
+    published: Checkpoint | None,
+) -> tuple[TileBuilder, tuple[tuple[Tile, bytes], ...]]:
+    """Derive roots and tiles from the leaves and compare each with its record."""
+    size, seen = log.frontier.size, published.size if published else 0
+    scrub = TileScrub(store.read_tile, seen, tiles)
+    frontier = Frontier()
+    pending: list[tuple[Tile, bytes]] = []
+    for leaves, hashes in _chunks(store, sorted({seen, head.size, size})):
+        for leaf in leaves:
+            done = scrub.add(leaf)
+            if scrub.size > seen:
+                pending += done
+        frontier = frontier.extend(hashes)
+        if scrub.size == head.size and scrub.root() != head.root:
+            raise TrustError(
+                "STO-L044", "the log database and the head database disagree"
+            )
+        if published and scrub.size == seen and scrub.root() != published.root:
+            raise TrustError(
+                "STO-L046", "the published checkpoint and the databases disagree"
+            )
+    if frontier != log.frontier or log.root != scrub.root():
+        raise TrustError("STO-L049", "the log database's leaves and root disagree")
+    for tile in scrub.finish():
+        raise TrustError(
+            "STO-L047",
+            f"{render_tile_path(tile)} lies beyond the {size} leaves of the databases",
+        )
+    return scrub.builder(), tuple(pending)
+
+
+def _chunks(
+    store: LogRecords, stops: list[int]
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield leaves and their hashes in order, in chunks that end at every stop."""
+    start = 0
+    for stop in stops:
+        while start < stop:
+            end = min(start + _CHUNK, stop)
+            leaves = store.leaves(start, end)
+            hashes = [leaf_hash(leaf) for leaf in leaves]
+            expected = list(zip(range(start, end), hashes, strict=False))
+            if len(leaves) != end - start or expected != store.hashes(start, end):
+                raise TrustError(
+                    "STO-L049",
+                    f"the log database lacks or misnames leaves near {start}",
+                )
+            yield leaves, hashes
+            start = end
