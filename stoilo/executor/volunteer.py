@@ -146,11 +146,15 @@ class Volunteer:
 
         Raises:
             DeniedError: ``STO-X003``, the key is unknown.
-            InternalError: ``STO-X008``, the disk refuses.
         """
         while not self._stop.is_set():
             self._wake.clear()
-            self.tick()
+            try:
+                self.tick()
+            except InternalError as error:  # a full disk, most often: it may pass
+                pause = self._calls.fail()
+                log.warning("%s; going on in %.1f s", error, pause)
+                self._stop.wait(pause)
             self._wake.wait(max(0.0, self._pause()))
 
     def stop(self) -> None:

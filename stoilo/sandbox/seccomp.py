@@ -87,7 +87,12 @@ def _guard_write(context: GuardContext, call: str) -> None:
 
 
 def _guard_close(context: GuardContext, call: str) -> None:
+    """Let the child's own go; EBADF for the rest, which finalizers may still try."""
+    import pyseccomp as bpf  # noqa: PLC0415
+
     _allow_equal(context, call, 0, tuple(FD))
+    beyond = bpf.Arg(0, bpf.GT, max(FD))
+    context.rules.add_rule(bpf.ERRNO(errno.EBADF), call, beyond)
 
 
 def _guard_sendmsg(context: GuardContext, call: str) -> None:

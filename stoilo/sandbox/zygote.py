@@ -25,6 +25,7 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import identity, landlock, libc, namespaces, rlimits, seccomp
 from stoilo.sandbox.channel import (
+    EXIT_SETUP,
     Ended,
     Hello,
     Ready,
@@ -105,7 +106,12 @@ class Zygote:
     """The poll loop and its table of children."""
 
     def __init__(
-        self, control: socket.socket, supervisor: int, hello: Hello, job: Job
+        self,
+        control: socket.socket,
+        supervisor: int,
+        hello: Hello,
+        job: Job,
+        statm: int,
     ) -> None:
         self._control = control
         self._supervisor = supervisor
@@ -114,7 +120,7 @@ class Zygote:
         self._poll = select.poll()
         self._runs: dict[int, _Run] = {}
         self._started = int.from_bytes(os.urandom(2), "big")
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._statm = statm
         self._ruleset = landlock.create_empty_ruleset(landlock.detect_abi())
 
     def serve(self) -> NoReturn:
@@ -198,13 +204,22 @@ class Zygote:
             request_bytes=order.request_bytes,
             descriptors=(request, output, result, theirs.fileno()),
         )
-        pid = os.fork()
+        far = socket.socket(fileno=lifeline)
+        try:
+            pid = os.fork()
+        except OSError:
+            pid = -1
         if pid == 0:
             run_child(plan, self._job)
         theirs.close()
         for descriptor in (request, output, result):
             os.close(descriptor)
-        run = _Run(pid, os.pidfd_open(pid), socket.socket(fileno=lifeline), ours)
+        if pid < 0:
+            _tell(far, Ended(EXIT_SETUP << 8, 0.0, 0, refused="fork"))
+            far.close()
+            ours.close()
+            return
+        run = _Run(pid, os.pidfd_open(pid), far, ours)
         _tell(run.lifeline, Started())
         for descriptor in (run.pidfd, lifeline, ours.fileno()):
             self._watch(run, descriptor)
@@ -308,8 +323,11 @@ def main(host: Host | None = None) -> NoReturn:
         _leave_pid_namespace_parent()
     try:
         job = _prepare(hello)
+        statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        if "mount" in spaces and namespaces.empty_root():
+            spaces = (*spaces, "root")
         _harden()
-        zygote = Zygote(control, supervisor, hello, job)
+        zygote = Zygote(control, supervisor, hello, job, statm)
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
         os._exit(0)

@@ -43,6 +43,7 @@ from stoilo.server.neighbours import (
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.volunteers import LocalVolunteers
+from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.devroot import DevelopmentRoot, create_development_root
 from stoilo.signer.launch import SignerProcess
@@ -205,7 +206,7 @@ def _assemble(
     log = Sequencer.open(
         config.data,
         config.origin,
-        checkpoints.sign_checkpoint,
+        CheckpointSigner(checkpoints, config.data / "audit" / "log"),
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)

@@ -164,9 +164,7 @@ class SignerService:
                 return epoch
         raise TrustError("STO-K024", f"epoch {statement.epoch} is not open now")
 
-    def _sign_checkpoint(
-        self, body: bytes, consistency: Sequence[bytes] | None
-    ) -> bytes:
+    def _sign_checkpoint(self, body: bytes, consistency: Sequence[bytes]) -> bytes:
         """Record, then sign; the order is the point."""
         checkpoint = parse_checkpoint(body)
         self._ledger.record(checkpoint, consistency)

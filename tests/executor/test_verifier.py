@@ -25,7 +25,7 @@ from stoilo.executor.verifier import (
     verify_bundle,
 )
 from stoilo.signer.keyfiles import read_private_key
-from stoilo.testing.gate import ARGUMENTS, BLOBS, MODULE, NOW, GateBench
+from stoilo.testing.gate import ARGUMENTS, BLOBS, FLAVOR, MODULE, NOW, GateBench
 
 HOST = HostState()
 
@@ -123,6 +123,15 @@ def test_limits_in_force_are_the_lowest_of_admission_level_and_opt_in(
     own = dataclasses.replace(RunLimits(), memory_bytes=5)
     limits = run(gate, bundle, HostState(limits=own)).limits
     assert (limits.cpu_s, limits.wall_s, limits.memory_bytes) == (7, 120, 5)
+
+
+def test_runtime_is_chosen_among_those_held_by_the_signed_flavor(
+    gate: GateBench,
+) -> None:
+    bundle = dataclasses.replace(gate.bundle(gate.admit(gate.statement())), flavor="")
+    assert run(gate, bundle, HostState(flavors=frozenset({"00" * 32, FLAVOR})))
+    with pytest.raises(TrustError, match="STO-A029"):
+        run(gate, bundle, HostState(flavors=frozenset({"00" * 32})))
 
 
 def test_witnessed_time_counts_when_the_host_clock_is_behind(gate: GateBench) -> None:

@@ -187,6 +187,10 @@ def test_supervisor_killed_leaves_nothing_behind():
     assert wait_gone(below)
 
 
+def count_descriptors(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def resident(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
@@ -198,8 +202,8 @@ def test_two_hundred_runs_leak_no_descriptor_process_or_memory(pure):
 
         def count():
             pids = children_of(jail.zygote_pid)
-            ours = len(os.listdir("/proc/self/fd"))
-            return ours, [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
+            ours = count_descriptors("self")
+            return ours, [count_descriptors(pid) for pid in pids]
 
         for number in range(40):
             jail.run(encode_probe(programs[number % 4]), limits)
@@ -250,7 +254,7 @@ def test_inherited_descriptor_is_not_in_the_child(pure, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     descriptor = os.open(secret, os.O_RDONLY)
-    os.set_inheritable(descriptor, True)
+    os.set_inheritable(descriptor, True)  # noqa: FBT003
     try:
         plain = subprocess.run(
             [sys.executable, "-c", DESCRIPTORS],

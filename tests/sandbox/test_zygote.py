@@ -125,11 +125,9 @@ def test_kernel_says_that_the_child_is_jailed(pure):
 
 def test_zygote_has_one_thread_and_no_file_of_the_supervisor(pure, tmp_path):
     with (tmp_path / "open").open("w") as file, Jail(pure, PROBE_JOB) as jail:
-        os.set_inheritable(file.fileno(), True)
-        links = [
-            os.readlink(f"/proc/{jail.zygote_pid}/fd/{name}")
-            for name in os.listdir(f"/proc/{jail.zygote_pid}/fd")
-        ]
+        os.set_inheritable(file.fileno(), True)  # noqa: FBT003
+        folder = Path(f"/proc/{jail.zygote_pid}/fd")
+        links = [str(entry.readlink()) for entry in folder.iterdir()]
         assert read_status(jail.zygote_pid)["Threads"] == ["1"]
     assert str(tmp_path / "open") not in links
 
