@@ -130,7 +130,7 @@ class Scenario:
         self.book.check(
             "numpy solution accepted by the researcher's own validators",
             error < 1e-9,  # noqa: PLR2004 - rounding of a well-conditioned system
-            f"largest residual {error:.1e} at level numeric",
+            f"largest residual {error:.1e} at level numeric" if right else f"{x!r}",
         )
 
     async def _monte_carlo(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
