@@ -39,6 +39,7 @@ DURABLE_STEPS = (
     "create_head",
     "write_policy",
     "commit",
+    "move_tail",
     "swap_head",
     "write_tile",
     "write_checkpoint",

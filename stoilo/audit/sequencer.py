@@ -311,6 +311,7 @@ class Sequencer:
                 self._fail(batch, error)
             for request in batch:
                 request.latch.release()
+            self._tidy()
 
     def _next_batch(self) -> list[_Request]:
         """Wait for requests; return an empty batch when closing."""
@@ -350,6 +351,16 @@ class Sequencer:
             self._store.commit(fresh, labels, frontier)
             self._frontier = frontier
         self._advance_head()
+
+    def _tidy(self) -> None:
+        """Keep the database's index in shape, after the batch was acknowledged."""
+        if self._broken is not None:
+            return
+        try:
+            self._store.move_tail()
+        except Exception as error:  # noqa: BLE001 - the writer thread's edge
+            if not is_disk_full(error):
+                self._break(error)
 
     def _advance_head(self) -> None:
         """Move the head database to all that the log database holds."""

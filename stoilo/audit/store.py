@@ -106,9 +106,6 @@ class LogRecords(Protocol):
     def leaves(self, start: int, end: int) -> list[bytes]:
         """Return committed leaves [start, end)."""
 
-    def hashes(self, start: int, end: int) -> list[tuple[int, bytes]]:
-        """Return (place, stored hash) of committed leaves [start, end)."""
-
     def find_label(self, label: str) -> list[int]:
         """Return the places of the leaves labelled so."""
 
@@ -135,6 +132,9 @@ class LogStore(LogRecords, Protocol):
         frontier: Frontier,
     ) -> None:
         """Durably append to the log database."""
+
+    def move_tail(self) -> None:
+        """Tidy the log database's index now and then; acknowledges nothing."""
 
     def swap_head(self, old: TreeHead, new: TreeHead) -> None:
         """Durably compare-and-swap the head."""
@@ -245,7 +245,6 @@ class DiskRecords:
         self.load_log = self._log.load
         self.load_head = self._head.load
         self.leaves = self._log.leaves
-        self.hashes = self._log.hashes
         self.find_label = self._log.find_label
         self.stored_tiles = self._tiles.tiles
         self.read_tile = self._tiles.read_tile
@@ -276,6 +275,7 @@ class DiskStore(DiskRecords):
         self.create_head = self._head.create
         self.find = self._log.find
         self.commit = self._log.commit
+        self.move_tail = self._log.move_tail
         self.swap_head = self._head.swap
         self.record_published = self._head.record_published
         self.write_tile = self._tiles.write_tile

@@ -114,14 +114,6 @@ def test_changed_leaf_in_the_database_is_refused(
     open_log: Opener, filled: Path
 ) -> None:
     execute(filled / "audit/log.sqlite", "UPDATE leaves SET leaf=x'00' WHERE idx=300")
-    refused(open_log, "STO-L049")
-
-
-def test_changed_leaf_with_its_hash_is_refused(open_log: Opener, filled: Path) -> None:
-    from stoilo.audit.merkle import leaf_hash  # noqa: PLC0415
-
-    statement = "UPDATE leaves SET leaf = x'00', hash = ? WHERE idx = 300"
-    execute(filled / "audit/log.sqlite", statement, leaf_hash(b"\0"))
     refused(open_log, "STO-L032")
 
 
