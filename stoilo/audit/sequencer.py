@@ -80,7 +80,7 @@ class _Request:
 
     leaves: Sequence[bytes]
     hashes: list[bytes]
-    label: str | None
+    labels: Sequence[str | None]
     latch: threading.Lock = field(default_factory=threading.Lock)
     indices: list[int] = field(default_factory=list)
     error: StoiloError | None = None
@@ -192,12 +192,12 @@ class Sequencer:
             UsageError: ``STO-L050`` when the leaf is too long.
             InternalError: ``STO-L051`` the writer has stopped, ``STO-L052`` disk full.
         """
-        return self.append_many([leaf], label)[0]
+        return self.append_many([leaf], [label])[0]
 
     def append_many(
-        self, leaves: Sequence[bytes], label: str | None = None
+        self, leaves: Sequence[bytes], labels: Sequence[str | None] | None = None
     ) -> list[int]:
-        """Log leaves together; see `append`."""
+        """Log leaves together, each with its own label; see `append`."""
         for leaf in leaves:
             if len(leaf) > MAX_LEAF_BYTES:
                 raise UsageError(
@@ -205,7 +205,8 @@ class Sequencer:
                 )
         if not leaves:
             return []
-        request = _Request(leaves, [leaf_hash(leaf) for leaf in leaves], label)
+        names = [None] * len(leaves) if labels is None else labels
+        request = _Request(leaves, [leaf_hash(leaf) for leaf in leaves], names)
         request.latch.acquire()
         with self._arrived:
             if self._closing or self._broken is not None:
@@ -344,8 +345,11 @@ class Sequencer:
                     places[digest] = self._frontier.size + len(fresh)
                     fresh.append(NewLeaf(places[digest], digest, leaf))
             request.indices = [places[digest] for digest in request.hashes]
-            if request.label is not None:
-                labels += [(request.label, index) for index in request.indices]
+            labels += [
+                (label, index)
+                for label, index in zip(request.labels, request.indices, strict=True)
+                if label is not None
+            ]
         if fresh or labels:
             frontier = self._frontier.extend(item.hash for item in fresh)
             self._store.commit(fresh, labels, frontier)

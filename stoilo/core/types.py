@@ -58,6 +58,7 @@ class Verdict:
     policy_digest: str
     source_digest: str
     findings: tuple[Finding, ...] = ()
+    engine_digest: str = ""  # of gate, language layer, levels and Python minor
 
 
 class RunStatus(StrEnum):

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -56,7 +57,7 @@ class Deployment:
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
 
-    def __enter__(self) -> Deployment:
+    def __enter__(self) -> Self:
         """Start it."""
         self.start()
         return self
@@ -139,8 +140,29 @@ class Deployment:
         """Return the authenticator of a volunteer's account on this project."""
         output = subprocess.run(
             [sys.executable, "-m", "stoilo", "boinc", "account", "--data", str(self.data),
-             "--email", email, "--json"],
+             "--email", email, "--max-level", "numeric", "--json"],
             check=True,
             capture_output=True,
         ).stdout  # fmt: skip
         return str(json.loads(output)["key"])
+
+    def attach(
+        self, email: str, state: Path, *, cheating: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start one more volunteer as an own user and host, outside the server."""
+        if self.line is None:
+            raise InternalError("STO-U005", "the server is not running")
+        state.mkdir(parents=True, exist_ok=True)
+        key_file = state / "key"
+        key_file.write_text(self.account(email) + "\n")
+        key_file.chmod(0o600)
+        module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
+        root = self.data / "keys" / "root.json"
+        places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
+        with (state / "volunteer.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *places, "--state", str(state),
+                 "--root", str(root), "--max-level", "numeric"],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip

@@ -36,7 +36,8 @@ def integrate(kwargs: dict[str, Any]) -> float:
     function: Callable[[float], float] = kwargs["f"]
     start, width, points = kwargs["start"], kwargs["width"], kwargs["points"]
     step = width / points
-    return step * sum(function(start + (i + 0.5) * step) for i in range(points))
+    total = sum(function(start + (i + 0.5) * step) for i in range(points))
+    return float(step * total)
 
 
 def make_integral_parts() -> list[dict[str, Any]]:
@@ -61,8 +62,8 @@ def solve(kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - an array, by source
 
 
 def residual_small(x: Any) -> bool:  # noqa: ANN401 - any volunteer's value
-    """Accept only a finite vector of the right length."""
-    return bool(x.shape == (60,) and np.isfinite(x).all())
+    """Accept only a finite vector of the right length; a cheat may send anything."""
+    return isinstance(x, np.ndarray) and x.shape == (60,) and bool(np.isfinite(x).all())
 
 
 def solutions_close(x: Any, y: Any) -> bool:  # noqa: ANN401 - any two values
@@ -80,7 +81,7 @@ def count_hits(kwargs: dict[str, Any]) -> int:
 
 def failing(kwargs: dict[str, Any]) -> float:
     """Raise, as research code does."""
-    return 1 / kwargs["zero"]
+    return 1.0 / float(kwargs["zero"])
 
 
 def never_agree(_left: Any, _right: Any) -> bool:  # noqa: ANN401 - refuses any two

@@ -1,0 +1,1 @@
+"""`stoilo demo`: the whole path on one machine, every printed claim checked."""

@@ -1,0 +1,75 @@
+"""The `stoilo demo` command: run the scenario, print the table, exit by the claims."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from stoilo.cli.demo.claims import ClaimBook, render_claims
+from stoilo.cli.demo.parts import (
+    DemoParts,
+    probe_program,
+    prove_task,
+    start_cheat,
+    verify_log,
+)
+from stoilo.cli.demo.scenario import PI_CALLS, Scenario
+from stoilo.core.errors import StoiloError
+from stoilo.testing.deployment import Deployment
+
+__all__ = ["demo", "run_demo"]
+
+HONEST_VOLUNTEERS = 2
+REAL_PARTS = DemoParts(start_cheat, prove_task, verify_log, probe_program)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the claims as one object.")
+def demo(as_json: bool) -> int:
+    """Show the whole path on this machine; exit 0 only if every claim was checked."""
+    return run_demo(REAL_PARTS, as_json=as_json)
+
+
+def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
+    """Run the demo with `parts` in a temporary directory; returns the exit code."""
+    console = Console(stderr=as_json)
+    book, begun = ClaimBook(), time.monotonic()
+    console.print(
+        "stoilo demo: a server, two honest volunteers and one that cheats, all on "
+        "this machine.\nKeys are a development root in a temporary directory."
+    )
+    with tempfile.TemporaryDirectory(prefix="stoilo-demo-") as folder:
+        _run(Path(folder), parts, book, console)
+    if as_json:
+        claims = [asdict(claim) for claim in book.claims]
+        click.echo(json.dumps({"claims": claims, "all_hold": book.all_hold}))
+    else:
+        console.print(render_claims(book.claims))
+    verdict = "all claims hold" if book.all_hold else "NOT every claim holds"
+    console.print(f"{verdict}; {time.monotonic() - begun:.0f} s")
+    return 0 if book.all_hold else 4
+
+
+def _run(folder: Path, parts: DemoParts, book: ClaimBook, console: Console) -> None:
+    columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        Deployment(folder / "data", HONEST_VOLUNTEERS) as deployment,
+        Progress(*columns, console=console, transient=True) as progress,
+    ):
+        bar = progress.add_task("items of the map", total=PI_CALLS, visible=False)
+
+        def advance(done: int) -> None:
+            progress.update(bar, completed=done, visible=done < PI_CALLS)
+
+        scenario = Scenario(deployment, parts, book, progress.console.print, advance)
+        try:
+            scenario.run()
+        except StoiloError as error:
+            book.check("the demo ran to its end", holds=False, evidence=str(error))

@@ -1,0 +1,70 @@
+"""The demo's outside parts, replaceable so that tests can break each claim.
+
+The command line offers no way to replace them: a sabotaged demo is a test's program.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoilo.testing.deployment import Deployment
+
+__all__ = ["DemoParts", "probe_program", "prove_task", "start_cheat", "verify_log"]
+
+COMMAND_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoParts:
+    """What the scenario calls out to.
+
+    Attributes:
+        start_cheat: starts the third, falsifying volunteer of a deployment.
+        prove_task: returns the log proof of a task id, from a data directory.
+        verify_log: returns the exit code of `stoilo audit verify` on a directory.
+        probe_program: runs a program through the kernel layer alone.
+    """
+
+    start_cheat: Callable[[Deployment, Path], subprocess.Popen[bytes]]
+    prove_task: Callable[[Path, str], bytes]
+    verify_log: Callable[[Path], int]
+    probe_program: Callable[[str], dict[str, Any]]
+
+
+def _stoilo(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "stoilo", *arguments]
+    return subprocess.run(
+        command, check=False, capture_output=True, timeout=COMMAND_TIMEOUT_S
+    )
+
+
+def start_cheat(deployment: Deployment, state: Path) -> subprocess.Popen[bytes]:
+    """Attach a volunteer that reports false values; it survives server restarts."""
+    return deployment.attach("cheat@localhost.localdomain", state, cheating=True)
+
+
+def prove_task(data: Path, task_id: str) -> bytes:
+    """Return what `stoilo audit prove` prints for one task."""
+    return _stoilo("audit", "prove", task_id, "--data", str(data)).stdout
+
+
+def verify_log(data: Path) -> int:
+    """Return the exit code of `stoilo audit verify` beside the running server."""
+    return _stoilo("audit", "verify", str(data)).returncode
+
+
+def probe_program(text: str) -> dict[str, Any]:
+    """Return the outcome of `stoilo sandbox probe` on a program."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "program.py"
+        file.write_text(text, encoding="utf-8")
+        done = _stoilo("sandbox", "probe", str(file), "--preload", "socket", "--json")
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    return {**outcome, "exit": done.returncode}

@@ -1,0 +1,256 @@
+"""The demo's story: submit, watch, cheat, crash, check."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import stoilo
+from stoilo.cli.demo.researcher import load_research
+from stoilo.cli.demo.auditor import audit_task, read_log_policy
+from stoilo.cli.demo.claims import ClaimBook
+from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM, read_program
+from stoilo.cli.demo.parts import DemoParts
+from stoilo.client.capture import Captured
+from stoilo.client.session import TaskOptions
+from stoilo.core.errors import StoiloError
+from stoilo.core.skeleton import encode
+from stoilo.low_level import SystemError as NoAgreement
+from stoilo.low_level import UserError
+from stoilo.low_level.redundancy import CreateOptions
+from stoilo.testing.deployment import Deployment
+
+__all__ = ["Scenario", "submit_text"]
+
+research = load_research()
+PI_CALLS = 60
+POINTS_PER_CALL = 3_000
+WAIT_S = 45.0
+Say = Callable[[str], None]
+
+
+async def submit_text(conn: stoilo.Connection, text: str) -> None:
+    """Submit source as an attacker would: exactly these bytes, past the capture."""
+    captured = Captured(
+        task_module=text,
+        entry="main",
+        validator_module="",
+        init_entry="",
+        compare_entry="",
+        arguments=encode({}),
+        blobs=(),
+    )
+    session = conn._session  # noqa: SLF001 - the attacker's own client
+    await session.submit(captured, TaskOptions(), uuid.uuid4().hex)
+
+
+@dataclass
+class Scenario:
+    """One run of the demo on one deployment.
+
+    Attributes:
+        deployment: two honest volunteers inside, the cheat beside.
+        parts: what tests may sabotage.
+        book: claims so far.
+        say: prints one line of progress.
+        progress: called with the number of finished Monte-Carlo calls.
+    """
+
+    deployment: Deployment
+    parts: DemoParts
+    book: ClaimBook
+    say: Say
+    progress: Callable[[int], None]
+
+    def __post_init__(self) -> None:
+        """Start with no submitted tasks."""
+        self.task_ids: list[str] = []
+        self.cheat: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Run every scene; the cheat is ended whatever happens."""
+        self.cheat = self.parts.start_cheat(
+            self.deployment, self.deployment.data.parent / "cheat"
+        )
+        try:
+            asyncio.run(self._scenes())
+        finally:
+            self.cheat.terminate()
+            self.cheat.wait()
+
+    async def _scenes(self) -> None:
+        connection = self.deployment.data / "connection.json"
+        async with await stoilo.connect(connection) as conn:
+            await self._integral(conn)
+            await self._linear_solve(conn)
+            await self._monte_carlo(conn)
+            await self._failing(conn)
+            await self._disagreeing(conn)
+            await self._refusals(conn)
+            await self._cheat_outvoted(conn)
+        self._jail()
+        self._audit()
+
+    async def _integral(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(a) an integral in ten parts; the integrand travels inside kwargs")
+        staged = [
+            conn.create_task(func=research.integrate, kwargs=part)
+            for part in research.make_integral_parts()
+        ]
+        tasks = await asyncio.gather(*(task.submit() for task in staged))
+        self.task_ids += [task.task_id for task in tasks]
+        values = await asyncio.gather(*(task.result(timeout=WAIT_S) for task in tasks))
+        good = all(isinstance(value, float) for value in values)
+        total = sum(values) if good else math.nan
+        self.book.check(
+            "ten parts of ∫ x·sin x over [0, π] add up to π",
+            good and abs(total - math.pi) < 1e-5,  # noqa: PLR2004 - midpoint rule's error
+            f"{total:.8f}" if good else f"not all values: {values}",
+        )
+
+    async def _linear_solve(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(b) a numpy linear solve, compared with a tolerance")
+        system = research.make_system()
+        task = await conn.create_task(
+            func=research.solve,
+            kwargs=system,
+            init_valid_func=research.residual_small,
+            compare_valid_func=research.solutions_close,
+        ).submit()
+        self.task_ids.append(task.task_id)
+        x = await task.result(timeout=WAIT_S)
+        right = hasattr(x, "shape")
+        error = abs(system["a"] @ x - system["b"]).max() if right else math.inf
+        self.book.check(
+            "numpy solution accepted by the researcher's own validators",
+            error < 1e-9,  # noqa: PLR2004 - rounding of a well-conditioned system
+            f"largest residual {error:.1e} at level numeric" if right else f"{x!r}",
+        )
+
+    async def _monte_carlo(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(c) Monte-Carlo π by map; the server is killed in the middle")
+        calls = [{"seed": seed, "n": POINTS_PER_CALL} for seed in range(PI_CALLS)]
+        work = conn.map(research.count_hits, calls, chunk_items=6)
+        hits: list[Any] = []
+        killed = False
+        async for item in work:
+            hits.append(item.result)
+            self.progress(len(hits))
+            if not killed and len(hits) >= PI_CALLS // 4:
+                killed = True
+                await self._crash()
+        self.task_ids += work.task_ids
+        total = sum(hit for hit in hits if isinstance(hit, int))
+        expected = sum(map(research.count_hits, calls))
+        estimate = 4 * total / (PI_CALLS * POINTS_PER_CALL)
+        self.book.check(
+            "map kept every item across the crash",
+            len(hits) == PI_CALLS and total == expected,
+            f"{len(hits)} of {PI_CALLS} items, π ≈ {estimate:.4f}, equal to a local run",
+        )
+        self.book.check(
+            "server killed with SIGKILL and restarted without losing a task",
+            killed and len(hits) == PI_CALLS,
+            "killed after a quarter of the items, same ports, same tasks",
+        )
+
+    async def _crash(self) -> None:
+        await asyncio.to_thread(self.deployment.kill)
+        self.say("    server killed; starting it again")
+        await asyncio.to_thread(self.deployment.start)
+
+    async def _failing(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(d) a function that raises")
+        task = await conn.create_task(
+            func=research.failing, kwargs={"zero": 0}
+        ).submit()
+        self.task_ids.append(task.task_id)
+        error = await task.result(timeout=WAIT_S)
+        self.book.check(
+            "an exception comes back as UserError, not as a crash",
+            isinstance(error, UserError) and isinstance(error, ZeroDivisionError),
+            f"{type(error).__name__}: {error}",
+        )
+
+    async def _disagreeing(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(e) a comparator that never agrees")
+        task = await conn.create_task(
+            func=research.count_hits,
+            kwargs={"seed": 1, "n": 10},
+            compare_valid_func=research.never_agree,
+            redundancy_options=CreateOptions(min_quorum=2, max_total_results=3),
+        ).submit()
+        self.task_ids.append(task.task_id)
+        error = await task.result(timeout=WAIT_S)
+        self.book.check(
+            "copies that never agree end as SystemError with a code",
+            isinstance(error, NoAgreement) and error.code.startswith("STO-"),
+            f"{type(error).__name__}: {error}",
+        )
+
+    async def _refusals(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        self.say("(f) hostile submissions")
+        for name in GATE_PROGRAMS:
+            try:
+                await submit_text(conn, read_program(name))
+            except StoiloError as refusal:
+                family, evidence = refusal.family, str(refusal)
+            else:
+                family, evidence = "", "it was admitted"
+            self.book.check(
+                f"gate refuses {name.replace('_', ' ')}",
+                family == "policy",
+                evidence.splitlines()[0][:160],
+            )
+
+    async def _cheat_outvoted(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
+        outvoted = 0
+        for task_id in self.task_ids:
+            status = await conn.restore_task(task_id).status()
+            outvoted += sum(copy.outcome == "invalid" for copy in status.copies)
+        self.book.check(
+            "the cheating volunteer is outvoted",
+            outvoted > 0,
+            f"{outvoted} false results found invalid in {len(self.task_ids)} tasks",
+        )
+
+    def _jail(self) -> None:
+        self.say(
+            "(f) a hostile program in the jail, as if the language layer were broken"
+        )
+        outcome = self.parts.probe_program(read_program(JAIL_PROGRAM))
+        killed = (outcome["status"], outcome["layer"]) == ("killed", "kernel")
+        self.book.check(
+            "a program that opens a socket dies in the jail, the call named",
+            killed and "socket" in (outcome["error"] or ""),
+            f"{outcome['status']} by the {outcome['layer']} layer: {outcome['error']}",
+        )
+
+    def _audit(self) -> None:
+        self.say("    verifying every task's log proof as an auditor would")
+        data = self.deployment.data
+        policy = read_log_policy(data / "keys")
+        proven, trouble = set(), ""
+        for task_id in self.task_ids:
+            try:
+                proof = self.parts.prove_task(data, task_id)
+                proven.add(audit_task(proof, data / "audit" / "log", policy).index)
+            except StoiloError as error:
+                trouble = trouble or f"; {task_id}: {error}"
+        self.book.check(
+            "every task has its own admission in the signed log",
+            len(proven) == len(self.task_ids),
+            f"{len(proven)} proofs for {len(self.task_ids)} tasks{trouble}",
+        )
+        code = self.parts.verify_log(Path(data))
+        self.book.check(
+            "the whole log verifies, beside the running server",
+            code == 0,
+            f"`stoilo audit verify` exits {code}",
+        )

@@ -1,0 +1,83 @@
+"""`stoilo flavor`: identifiers and contents of frozen dependency sets."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from stoilo.cli.policy import read_source
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import UsageError
+from stoilo.flavors.manifest import (
+    FlavorManifest,
+    find_flavor,
+    flavor_alias,
+    parse_manifest,
+    shipped_flavors,
+)
+
+__all__ = ["flavor"]
+
+
+@click.group()
+def flavor() -> None:
+    """Name frozen dependency sets."""
+
+
+@flavor.command(name="id")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def identify(file: str, as_json: bool) -> None:
+    """Print the identifiers of the manifest FILE: SHA-256, and the thesis's MD5.
+
+    Example: stoilo flavor id dependencies.yaml
+    """
+    data = read_source(file)
+    ids = {"sha256": content_digest(data), "md5": flavor_alias(data)}
+    if as_json:
+        click.echo(json.dumps(ids))
+    else:
+        click.echo("\n".join(f"{name} {value}" for name, value in ids.items()))
+    try:
+        parse_manifest(data)
+    except UsageError as error:
+        click.echo(f"note: {error}", err=True)
+
+
+@flavor.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def list_flavors(as_json: bool) -> None:
+    """List the shipped flavors, smallest first."""
+    if as_json:
+        pages = [_document(one) for one in shipped_flavors()]
+        click.echo(json.dumps(pages))
+        return
+    for one in shipped_flavors():
+        contents = ", ".join(one.requirements) or "the standard library only"
+        click.echo(f"{one.name:<10} {one.digest[:16]}  Python {one.python}: {contents}")
+
+
+@flavor.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show(name: str, as_json: bool) -> None:
+    """Show the flavor called NAME (a name, a SHA-256 or an MD5)."""
+    document = _document(find_flavor(name))
+    if as_json:
+        click.echo(json.dumps(document))
+        return
+    for key, value in document.items():
+        text = ", ".join(value) if isinstance(value, list) else value
+        click.echo(f"{key:<13} {text}")
+
+
+def _document(one: FlavorManifest) -> dict[str, str | list[str]]:
+    return {
+        "name": one.name,
+        "sha256": one.digest,
+        "md5": one.alias,
+        "python": one.python,
+        "requirements": list(one.requirements),
+        "modules": list(one.modules),
+    }

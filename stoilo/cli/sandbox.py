@@ -1,0 +1,150 @@
+"""`stoilo sandbox run` and `stoilo sandbox probe` (design §7)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stoilo.core import skeleton
+from stoilo.core.errors import UsageError
+from stoilo.core.jsonvalue import parse_json_value, render_json_value
+from stoilo.core.limits import BOUNDS
+from stoilo.core.nodes import Node
+from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.run import probe_source, run_source
+
+__all__ = ["render_outcome", "sandbox"]
+
+EXIT_CODES = {
+    RunStatus.OK: 0,
+    RunStatus.REFUSED: 3,
+    RunStatus.KILLED: 4,
+    RunStatus.USER_ERROR: 5,
+}
+_KWARGS_BYTES = 64 * 1024 * 1024
+_TIMEOUT = click.FloatRange(min=0, min_open=True)
+
+
+def read_source(path: str) -> str:
+    """Return a program's text or raise ``STO-S033``."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(BOUNDS.source_bytes + 1)
+    except OSError as error:
+        raise UsageError("STO-S033", f"cannot read {path}: {error.strerror}") from error
+    if len(data) > BOUNDS.source_bytes:
+        raise UsageError("STO-S033", f"{path} is over {BOUNDS.source_bytes} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError("STO-S033", f"{path} is not UTF-8: {error.reason}") from error
+
+
+def read_kwargs(text: str) -> Node:
+    """Return the dict that ``--kwargs`` (JSON or @FILE) names, or raise ``STO-S032``."""
+    data: str | bytes = text
+    if text.startswith("@"):
+        try:
+            with Path(text[1:]).open("rb") as file:
+                data = file.read(_KWARGS_BYTES + 1)
+        except OSError as error:
+            raise UsageError(
+                "STO-S032", f"cannot read {text[1:]}: {error.strerror}"
+            ) from error
+    node = parse_json_value(data)
+    if not isinstance(node, dict):
+        raise UsageError("STO-S032", "--kwargs must be one JSON object")
+    return node
+
+
+def read_preload(text: str) -> tuple[str, ...]:
+    """Return the module names in a comma-separated list or raise ``STO-S030``."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError("STO-S030", f"not a module name: {name[:80]!r}")
+    return names
+
+
+def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
+    """Return the one object of the contract; every key is always there."""
+    value = None if outcome.value is None else skeleton.decode(outcome.value)
+    return {
+        "status": outcome.status.value,
+        "value": render_json_value(value),
+        "error": outcome.error or None,
+        "code": outcome.code or None,
+        "layer": outcome.layer.value if outcome.layer else None,
+        "output": outcome.output,
+        "limit": outcome.limit or None,
+        "usage": {
+            "cpu_s": round(outcome.usage.cpu_s, 6),
+            "wall_s": round(outcome.usage.wall_s, 6),
+            "peak_memory_bytes": outcome.usage.peak_memory_bytes,
+        },
+    }
+
+
+def _show(outcome: RunOutcome, *, as_json: bool, value: bool) -> int:
+    """Print the outcome; returns the exit code."""
+    click.echo(f"jail: {', '.join(outcome.layers) or 'not entered'}", err=True)
+    if as_json:
+        click.echo(json.dumps(render_outcome(outcome), allow_nan=False))
+        return EXIT_CODES[outcome.status]
+    click.echo(outcome.output, nl=False)
+    if outcome.status is not RunStatus.OK:
+        click.echo(
+            f"{outcome.status.value}: {outcome.error} [{outcome.code}]", err=True
+        )
+    elif value:
+        click.echo(json.dumps(render_outcome(outcome)["value"], allow_nan=False))
+    return EXIT_CODES[outcome.status]
+
+
+@click.group()
+def sandbox() -> None:
+    """Run code in the jail, through both layers or the kernel layer alone."""
+
+
+@sandbox.command()
+@click.argument("file")
+@click.option("--entry", help="Function to call; default: the last def of the module.")
+@click.option("--kwargs", default="{}", help="The function's dict: JSON or @FILE.")
+@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@click.option("--timeout", type=_TIMEOUT, help="Wall time, seconds.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object as last line.")
+def run(
+    file: str,
+    entry: str | None,
+    kwargs: str,
+    level: str,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run a function of FILE through the language and the kernel layer."""
+    rules = load_level(level)
+    outcome = run_source(
+        read_source(file), entry, read_kwargs(kwargs), rules, wall_s=timeout
+    )
+    return _show(outcome, as_json=as_json, value=True)
+
+
+@sandbox.command()
+@click.argument("file")
+@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@click.option("--preload", default="", help="Modules to import first, with commas.")
+@click.option("--timeout", type=_TIMEOUT, help="Wall time, seconds.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object as last line.")
+def probe(
+    file: str, level: str, preload: str, timeout: float | None, as_json: bool
+) -> int:
+    """Run FILE as a plain program through the kernel layer alone."""
+    names = read_preload(preload)
+    outcome = probe_source(
+        read_source(file), load_level(level), preload=names, wall_s=timeout
+    )
+    return _show(outcome, as_json=as_json, value=False)

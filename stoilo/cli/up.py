@@ -1,0 +1,56 @@
+"""`stoilo up`: run an embedded server until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from stoilo.core.errors import UsageError
+
+__all__ = ["up"]
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Directory that holds everything the server keeps.",
+)
+@click.option("--volunteers", type=click.IntRange(0, 64), help="Local volunteers.")
+@click.option("--grpc", help="Researchers' address, host:port (0 = any free port).")
+@click.option("--http", help="Volunteers' address, host:port (0 = any free port).")
+@click.option("--http-certificate", help="PEM file; needed beyond loopback.")
+@click.option("--http-key", help="PEM file of its key.")
+@click.option("--tls-names", help="More names for the gRPC certificate, by comma.")
+@click.option("--origin", help="Name of project and log, fixed at the first start.")
+@click.option("--policy", help="File of the project's policy.")
+@click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
+def up(data: Path, as_json: bool, **flags: object) -> None:
+    """Run an embedded server; prints one JSON line when it is ready."""
+    del as_json  # the line is JSON anyway; main renders errors
+    try:
+        from stoilo.server.config import load_config  # noqa: PLC0415 - extra
+        from stoilo.server.up import UpLine, run_server  # noqa: PLC0415 - extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "STO-U002",
+            f"`stoilo up` needs the server extra ({error.name} is missing)",
+            hint="pip install 'stoilo[server]'",
+        ) from error
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="stoilo up: %(message)s"
+    )
+    config, _ = load_config(data.absolute(), flags, os.environ)
+
+    def ready(line: UpLine) -> None:
+        sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+        sys.stdout.flush()
+
+    asyncio.run(run_server(config, ready))

@@ -1,0 +1,266 @@
+"""Arguments and travelling state: Python values to nodes, large parts to blobs."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from stoilo.client.capture.library import is_library_module
+from stoilo.client.capture.refusals import refuse, refuse_value
+from stoilo.client.capture.targets import Target
+from stoilo.client.stored import StoredValue
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.skeleton import encode
+from stoilo.core.values import to_node
+
+if TYPE_CHECKING:
+    from stoilo.client.capture.graph import Graph
+
+__all__ = ["BLOB_BYTES", "Packer", "Values"]
+
+BLOB_BYTES = 256 * 1024
+"""A top-level argument at least this large travels as a blob of its own, bytes."""
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+
+
+class Values:
+    """Discover what values reach, then turn them into nodes once names are known."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        graph.discover = self.discover
+        self._active: list[int] = []
+        self.has_stored = False
+
+    # -- discovery -----------------------------------------------------------------
+
+    def discover(self, value: object, where: str) -> None:
+        """Place every function and class inside `value`; refuse what cannot travel."""
+        if _is_plain(value):
+            return
+        if id(value) in self._active:
+            refuse(
+                "STO-C011",
+                f"{where} contains itself",
+                "pass a tree: replace the inner reference by a name or a number",
+            )
+        self._active.append(id(value))
+        try:
+            self._discover_parts(value, where)
+        finally:
+            self._active.pop()
+
+    def _discover_parts(self, value: object, where: str) -> None:
+        if type(value) in _CONTAINERS:
+            for part, part_where in _parts(value, where):
+                self.discover(part, part_where)
+            return
+        if isinstance(value, StoredValue):
+            self.has_stored = True
+            return
+        if is_code(value):
+            self.graph.place_callable(value, _wanted(where), where)
+            return
+        kind = type(value)
+        if not _is_instance(value):
+            _refuse_leaf(value, where)
+        self.graph.place(kind, "", f"class {kind.__name__} of {where}")
+        for name, part in _state(value).items():
+            self.discover(part, f"{where}.{name}")
+        self.discover(_base(value), where)
+
+    # -- nodes ---------------------------------------------------------------------
+
+    def node(self, value: object) -> Node:
+        """Return the node of a discovered value."""
+        return to_node(value, self)
+
+    def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
+        """Name what is not plain data (see `stoilo.core.values.References`)."""
+        if isinstance(value, StoredValue):
+            return value  # the packer puts a blob reference here
+        if is_code(value):
+            target: Target = self.graph.place_callable(value, "", "")
+            is_class = isinstance(value, type)
+            return ClassRef(target.name) if is_class else FunctionRef(target.name)
+        name = self.graph.place(type(value), "", "").name
+        state = {key: convert(part) for key, part in _state(value).items()}
+        return Instance(name, state, convert(_base(value)))
+
+    def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
+        """Refuse: the client builds references, it never follows them."""
+        del convert
+        raise UsageError("STO-C010", f"a {type(node).__name__} names nothing here")
+
+
+def is_code(value: object) -> bool:
+    """Whether `value` is a function, class or other callable without data of its own."""
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return True
+    if isinstance(value, types.MethodType):
+        return True
+    kind = type(value)
+    library = is_library_module(kind.__module__)
+    return library and callable(value) and kind.__name__ in _LIBRARY_CALLABLES
+
+
+_LIBRARY_CALLABLES = frozenset(
+    {"partial", "_lru_cache_wrapper", "ufunc", "method_descriptor"}
+    | {"wrapper_descriptor", "_ArrayFunctionDispatcher"}
+)
+
+
+def _is_plain(value: object) -> bool:
+    try:
+        to_node(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _refuse_leaf(value: object, where: str) -> None:
+    try:
+        to_node(value)
+    except UsageError as error:
+        if error.code == "STO-D001":
+            refuse_value(value, where)
+        raise UsageError(
+            error.code, f"{where}: {error.message}", hint=error.hint
+        ) from None
+
+
+def _is_instance(value: object) -> bool:
+    """Whether `value` belongs to a class of the researcher and has state we can read."""
+    kind = type(value)
+    if is_library_module(kind.__module__):
+        return False
+    return not isinstance(value, enum.Enum | BaseException | types.ModuleType)
+
+
+def _state(value: object) -> dict[str, object]:
+    """Return the attributes of an instance without running any of its code."""
+    state: dict[str, object] = {}
+    for cls in reversed(type(value).__mro__):
+        for name, member in vars(cls).items():
+            if isinstance(member, types.MemberDescriptorType):
+                try:
+                    state[name] = member.__get__(value)
+                except AttributeError:
+                    continue
+    try:
+        state |= object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return state
+    return state
+
+
+_BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
+
+
+def _base(value: object) -> object:
+    """Return the builtin part of an instance whose class extends list, dict, str …"""
+    for kind in _BASES:
+        if isinstance(value, kind):
+            plain: Callable[[object], object] = kind
+            return plain(value)
+    return None
+
+
+def _parts(value: object, where: str) -> Iterator[tuple[object, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key, f"a key of {where}"
+            yield item, f"{where}[{key!r}]" if len(repr(key)) <= 40 else f"{where}[…]"
+        return
+    items: list[object] = list(value)  # type: ignore[call-overload]  # a container
+    for index, item in enumerate(items):
+        yield item, f"{where}[{index}]"
+
+
+def _wanted(where: str) -> str:
+    """Return a name for a function found at ``kwargs['f']``: ``f``."""
+    name = where.rpartition("[")[2].rstrip("]").strip("'\"")
+    return name if name.isidentifier() else ""
+
+
+class Packer:
+    """Encode calls; values of some size go to blobs, each content once."""
+
+    def __init__(self, *, has_stored: bool = False) -> None:
+        self.blobs: dict[str, bytes | str] = {}
+        self.has_stored = has_stored
+
+    def encode(self, node: Node) -> bytes:
+        """Return the inline encoding of `node`; a dict's large entries become blobs.
+
+        Raises:
+            UsageError: ``STO-C020`` when something is too large to travel at all.
+        """
+        if self.has_stored:
+            node = self._resolve_stored(node)
+        made = self._spill(node, BLOB_BYTES)
+        data = encode(made)
+        if len(data) > BOUNDS.inline_arguments_bytes:
+            made = self._spill(node, 4096)
+            data = encode(made)
+        if len(data) > BOUNDS.inline_arguments_bytes:
+            raise too_large("the arguments", len(data), BOUNDS.inline_arguments_bytes)
+        if len(self.blobs) > BOUNDS.blobs_per_task:
+            raise too_large("the number of large arguments", len(self.blobs), 64)
+        return data
+
+    def _spill(self, node: Node, threshold: int, depth: int = 0) -> Node:
+        """Replace entries of the outer dicts and lists by blob references."""
+        if type(node) is dict and depth < 3:  # noqa: PLR2004 - call, kwargs, entry
+            return {
+                key: self._spill_entry(value, threshold, depth)
+                for key, value in node.items()
+            }
+        if type(node) is list and depth < 3:  # noqa: PLR2004 - same
+            return [self._spill_entry(value, threshold, depth) for value in node]
+        return node
+
+    def _spill_entry(self, value: Node, threshold: int, depth: int) -> Node:
+        data = encode(value)
+        if len(data) < threshold:
+            return value
+        if type(value) in {dict, list} and depth < 1:
+            return self._spill(value, threshold, depth + 1)
+        if len(data) > BOUNDS.blob_bytes:
+            raise too_large("an argument", len(data), BOUNDS.blob_bytes)
+        return self._blob(content_digest(data), data)
+
+    def _blob(self, digest: str, data: bytes | str) -> BlobRef:
+        self.blobs.setdefault(digest, data)
+        return BlobRef(list(self.blobs).index(digest))
+
+    def _resolve_stored(self, node: Node) -> Node:
+        """Put blob references where handles of `Connection.put` stand."""
+        match node:
+            case StoredValue():
+                return self._blob(node.digest, node.digest)
+            case dict():
+                return {key: self._resolve_stored(value) for key, value in node.items()}
+            case list():
+                return [self._resolve_stored(value) for value in node]
+            case tuple():
+                return tuple(self._resolve_stored(value) for value in node)
+            case Instance():
+                state = self._resolve_stored(node.state)
+                return Instance(node.class_name, state, node.base)
+        return node
+
+
+def too_large(what: str, size: int, bound: int) -> UsageError:
+    """Return the refusal ``STO-C020``."""
+    return UsageError(
+        "STO-C020",
+        f"{what} take {size}, at most {bound} can travel",
+        hint="split the work into more tasks, or send smaller parts",
+    )

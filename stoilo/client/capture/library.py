@@ -1,0 +1,116 @@
+"""Which functions, classes and modules the volunteer's side has under the same name."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import types
+from pathlib import Path
+
+from stoilo.client.capture.refusals import refuse
+
+__all__ = ["check_module", "is_library_module", "library_path"]
+
+
+@functools.cache
+def _library_folders() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
+
+
+@functools.cache
+def is_library_module(name: str) -> bool:
+    """Whether `name` belongs to Python or an installed package, not to the researcher.
+
+    Code of libraries is named by import; code of the researcher's own files, notebooks
+    and scripts travels as source.
+    """
+    root = name.split(".", maxsplit=1)[0]
+    if root in {"__main__", ""}:
+        return False
+    if root in sys.stdlib_module_names or root == "stoilo":
+        return True
+    module = sys.modules.get(root)
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    found = [Path(place).resolve() for place in places if place]
+    if not found:
+        return module is not None and root in sys.builtin_module_names
+    return any(
+        place.is_relative_to(folder) for place in found for folder in _library_folders()
+    )
+
+
+@functools.cache
+def _level_modules() -> dict[str, str]:
+    """Return every module that some level lets in, with the lowest level's name."""
+    try:
+        from stoilo.policies import levels  # noqa: PLC0415 - read once when needed
+    except ImportError:
+        return {}
+
+    modules: dict[str, str] = {}
+    for level_name in levels.level_names():
+        for module in levels.load_level(level_name).modules:
+            modules.setdefault(module, level_name)
+    return modules
+
+
+def check_module(name: str, where: str) -> None:
+    """Raise ``STO-C012`` unless some level lets tasks import module `name`."""
+    modules = _level_modules()
+    if not modules:
+        return
+    if name in modules or any(known.startswith(f"{name}.") for known in modules):
+        return
+    roots = sorted({module.split(".")[0] for module in modules})
+    refuse(
+        "STO-C012",
+        f"{where} needs module {name}, which no level lets a task import",
+        f"tasks may import: {', '.join(roots)}; do the rest here and pass its result",
+    )
+
+
+def library_path(value: object, wanted: str = "") -> tuple[str, str] | None:
+    """Return (module, attribute) under which a library offers this very object.
+
+    Public modules come first (``heapq``, not ``_heapq``); None when it is not found.
+    """
+    names = [
+        getattr(value, "__qualname__", ""),
+        getattr(value, "__name__", ""),
+        wanted,
+    ]
+    for module_name in _candidate_modules(value):
+        module = sys.modules.get(module_name)
+        for name in names:
+            if name.isidentifier() and _is_same(getattr(module, name, None), value):
+                return module_name, name
+    return None
+
+
+def _is_same(found: object, value: object) -> bool:
+    if found is value:
+        return True
+    bound = (types.MethodType, types.BuiltinMethodType)
+    return isinstance(value, bound) and type(found) is type(value) and found == value
+
+
+def _candidate_modules(value: object) -> list[str]:
+    holder = getattr(value, "__self__", None)
+    module_names = [
+        getattr(value, "__module__", None),
+        type(value).__module__,
+        getattr(holder, "__module__", None),
+        type(holder).__module__,
+        getattr(getattr(value, "__objclass__", None), "__module__", None),
+    ]
+    found: list[str] = []
+    for name in module_names:
+        if not isinstance(name, str) or not is_library_module(name):
+            continue
+        parts = name.split(".")
+        chain = [".".join(parts[:size]) for size in range(1, len(parts) + 1)]
+        public = [item.lstrip("_") for item in chain]
+        found += [item for item in [*public, *chain] if item not in found]
+    return [name for name in found if name not in {"builtins", "types"}]

@@ -1,0 +1,306 @@
+"""The two modules of a task and its encoded arguments."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stoilo.client.capture.arguments import Packer, Values, too_large
+from stoilo.client.capture.emit import render_module
+from stoilo.client.capture.graph import Graph
+from stoilo.client.capture.naming import assign_names, order_targets, reachable
+from stoilo.client.capture.refusals import refuse
+from stoilo.client.capture.targets import (
+    DataTarget,
+    FunctionTarget,
+    Mention,
+    Target,
+    reference,
+)
+from stoilo.core.errors import UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.nodes import Node
+
+__all__ = ["Captured", "CapturedCalls", "capture_calls", "capture_task"]
+
+VALIDATOR_LITERAL_CHARS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One task, ready for the wire.
+
+    Attributes:
+        task_module: source text of the task module.
+        entry: the function in it that is called with one dict.
+        validator_module: source text of the validators; empty when both are defaults.
+        init_entry: name of the check of one value; empty = always true.
+        compare_entry: name of the comparison of two values; empty = equality.
+        arguments: encoded skeleton of the dict (of the list of dicts for a map).
+        blobs: large values, in the order the arguments use; text is the digest of a
+            value that was uploaded before.
+        map_items: 0 for one call, else the number of calls.
+    """
+
+    task_module: str
+    entry: str
+    validator_module: str
+    init_entry: str
+    compare_entry: str
+    arguments: bytes
+    blobs: tuple[bytes | str, ...]
+    map_items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCalls:
+    """One task module and many calls of its entry, packed on demand."""
+
+    task_module: str
+    entry: str
+    validator_module: str
+    init_entry: str
+    compare_entry: str
+    calls: tuple[Node, ...]
+    has_stored: bool = False
+
+    def pack_one(self) -> Captured:
+        """Return the task of the only call."""
+        return self._packed(self.calls[0], 0)
+
+    def pack_items(self, indices: Sequence[int]) -> Captured:
+        """Return the map task of the calls at `indices`."""
+        return self._packed([self.calls[index] for index in indices], len(indices))
+
+    def _packed(self, node: Node, items: int) -> Captured:
+        packer = Packer(has_stored=self.has_stored)
+        data = packer.encode(node)
+        return Captured(
+            self.task_module,
+            self.entry,
+            self.validator_module,
+            self.init_entry,
+            self.compare_entry,
+            data,
+            tuple(packer.blobs.values()),
+            items,
+        )
+
+
+def capture_task(
+    func: Callable[[dict[str, Any]], Any],
+    kwargs: Mapping[str, Any] | None = None,
+    init_valid: Callable[[Any], bool] | None = None,
+    compare_valid: Callable[[Any, Any], bool] | None = None,
+) -> Captured:
+    """Capture ``func(kwargs)`` and its validators.
+
+    Raises:
+        UsageError: ``STO-C001`` … ``STO-C025``, naming what cannot travel.
+    """
+    calls = [dict(kwargs or {})]
+    return capture_calls(func, calls, init_valid, compare_valid).pack_one()
+
+
+def capture_calls(
+    func: Callable[..., Any],
+    calls: Sequence[Mapping[str, Any]],
+    init_valid: Callable[[Any], bool] | None = None,
+    compare_valid: Callable[[Any, Any], bool] | None = None,
+    *,
+    spread: bool = False,
+) -> CapturedCalls:
+    """Capture `func` once for many calls.
+
+    Args:
+        func: called with one dict; with `spread`, as ``func(*args, **kwargs)``.
+        calls: the dicts; with `spread`, each is ``{"args": […], "kwargs": {…}}``.
+        init_valid: one value → bool.
+        compare_valid: two values → bool.
+        spread: how `func` is called.
+    """
+    _check_entry(func, spread=spread)
+    module = _TaskModule(func, calls, spread=spread)
+    validators = _capture_validators(init_valid, compare_valid)
+    for text in (module.text, validators[0]):
+        if len(text.encode()) > BOUNDS.source_bytes:
+            raise too_large("source bytes", len(text.encode()), BOUNDS.source_bytes)
+    nodes = tuple(module.nodes)
+    stored = module.values.has_stored
+    return CapturedCalls(module.text, module.entry, *validators, nodes, stored)
+
+
+def _check_entry(func: Callable[..., Any], *, spread: bool) -> None:
+    if not callable(func):
+        raise UsageError(
+            "STO-C021",
+            f"func must be a function, not {type(func).__name__}",
+            hint="pass the function itself, without calling it",
+        )
+    if inspect.isgeneratorfunction(func) or inspect.iscoroutinefunction(func):
+        raise UsageError(
+            "STO-C014",
+            "func must return its value: generators and async functions do not travel",
+            hint="return list(...) of what it yields; write async work as plain code",
+        )
+    if not spread:
+        check_arity(
+            func, 1, "func", "one dict: write def f(kwargs) and use kwargs['a']"
+        )
+
+
+def check_arity(func: Callable[..., Any], count: int, what: str, takes: str) -> None:
+    """Raise ``STO-C021`` unless `func` can be called with `count` arguments."""
+    try:
+        inspect.signature(func).bind(*[None] * count)
+    except TypeError:
+        raise UsageError(
+            "STO-C021",
+            f"{what} cannot be called with {count} argument(s)",
+            hint=f"{what} takes {takes}",
+        ) from None
+    except ValueError:  # a built-in without a signature: the call decides
+        return
+
+
+class _TaskModule:
+    """Graph, names, text and call nodes of one task module."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        calls: Sequence[Mapping[str, Any]],
+        *,
+        spread: bool,
+    ) -> None:
+        self.graph = Graph()
+        self.values = Values(self.graph)
+        self.task = self.graph.place_callable(func, "", _label(func))
+        roots = [self.task]
+        for index, call in enumerate(calls):
+            where = "kwargs" if len(calls) == 1 else f"items[{index}]"
+            before = len(self.graph.targets)
+            for key, value in call.items():
+                if not isinstance(key, str):
+                    refuse("STO-C022", f"{where} has the key {key!r}", "use text keys")
+                self.values.discover(value, f"{where}[{key!r}]")
+            roots += self.graph.targets[before:]
+        self.graph.close()
+        targets = reachable(roots)
+        state = [t for t in targets if isinstance(t, DataTarget) and t.travels]
+        self.wrapper = _entry_wrapper(self.task, state, spread=spread)
+        if self.wrapper is not None:
+            targets.append(self.wrapper)
+        assign_names(targets, self.graph.undefined)
+        self.graph.lift_cells()
+        ordered = order_targets(targets)
+        last = self.wrapper or self.task
+        ordered.remove(last)
+        self.text = render_module([*ordered, last])
+        self.entry = last.name
+        self.nodes = self._call_nodes(calls, state, spread=spread)
+
+    def _call_nodes(
+        self,
+        calls: Sequence[Mapping[str, Any]],
+        state: list[DataTarget],
+        *,
+        spread: bool,
+    ) -> list[Node]:
+        data = {target.name: self.values.node(target.value) for target in state}
+        made: list[Node] = []
+        for call in calls:
+            node = self.values.node(dict(call))
+            if state and spread:
+                node["state"] = data
+            elif state:
+                node = {"kwargs": node, "state": data}
+            made.append(node)
+        return made
+
+
+def _entry_wrapper(
+    task: Target, state: list[DataTarget], *, spread: bool
+) -> FunctionTarget | None:
+    """Return ``def run_task(call)``: bind the travelling data, then call the task."""
+    if not state and not spread:
+        return None
+    wrapper = FunctionTarget(["run_task"], "the entry")
+    body: list[ast.stmt] = []
+    if state:
+        names = ast.Global(["" for _ in state])
+        body.append(names)
+        for index, target in enumerate(state):
+            body.append(_bind_state(target, index, names))
+        wrapper.later += state
+    callee = reference(task, wrapper, now=False)
+    if spread:
+        starred = ast.Starred(_item("call", "args"), ast.Load())
+        named = [ast.keyword(None, _item("call", "kwargs"))]
+        result = ast.Call(callee, [starred], named)
+    else:
+        result = ast.Call(callee, [_item("call", "kwargs")], [])
+    body.append(ast.Return(result))
+    arguments = ast.arguments([], [ast.arg("call")], None, [], [], None, [])
+    wrapper.node = ast.FunctionDef("run_task", arguments, body, [])
+    return wrapper
+
+
+def _bind_state(target: DataTarget, index: int, names: ast.Global) -> ast.stmt:
+    """Return ``name = call["state"]["name"]`` and keep its three names in step."""
+    key = ast.Constant("")
+    place = ast.Name("", ast.Store())
+
+    def rename(new: str) -> None:
+        names.names[index] = new
+        key.value = new
+        place.id = new
+
+    target.mentions.append(Mention(rename))
+    value = ast.Subscript(_item("call", "state"), key, ast.Load())
+    return ast.Assign([place], value)
+
+
+def _item(name: str, key: str) -> ast.Subscript:
+    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(key), ast.Load())
+
+
+def _label(func: object) -> str:
+    name = getattr(func, "__qualname__", type(func).__name__)
+    is_lambda = isinstance(func, types.FunctionType) and func.__name__ == "<lambda>"
+    return "the lambda" if is_lambda else f"`{name}`"
+
+
+def _capture_validators(
+    init_valid: Callable[[Any], bool] | None,
+    compare_valid: Callable[[Any, Any], bool] | None,
+) -> tuple[str, str, str]:
+    """Return the validator module's text and the names of its two entries."""
+    if init_valid is None and compare_valid is None:
+        return "", "", ""
+    graph = Graph(literal_chars=VALIDATOR_LITERAL_CHARS, state_allowed=False)
+    Values(graph)
+    roots: list[Target] = []
+    found: list[Target | None] = []
+    for func, count, name in (
+        (init_valid, 1, "init_valid_func"),
+        (compare_valid, 2, "compare_valid_func"),
+    ):
+        if func is None:
+            found.append(None)
+            continue
+        check_arity(func, count, name, f"{count} returned value(s), gives a bool")
+        target = graph.place_callable(func, name.removesuffix("_func"), name)
+        found.append(target)
+        roots.append(target)
+    graph.close()
+    targets = reachable(roots)
+    assign_names(targets, graph.undefined)
+    graph.lift_cells()
+    text = render_module(order_targets(targets))
+    init, compare = (target.name if target else "" for target in found)
+    return text, init, compare

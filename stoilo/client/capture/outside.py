@@ -1,0 +1,52 @@
+"""Where the outside names of a captured function or class are looked up."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+
+from stoilo.client.capture.scopes import External
+
+__all__ = ["MISSING", "Outside"]
+
+MISSING = object()
+"""The name is bound nowhere outside (it may be a built-in)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """The surroundings of one unit, as they are now.
+
+    Attributes:
+        globals: the module dictionary.
+        cells: closure cells by name.
+        extra: values known by other ways (bases of a local class), by name.
+    """
+
+    globals: dict[str, object]
+    cells: dict[str, types.CellType] = field(default_factory=dict)
+    extra: dict[str, object] = field(default_factory=dict)
+
+    def is_cell(self, external: External) -> bool:
+        """Whether the name means a closure cell here."""
+        return external.name in self.cells and not external.declared_global
+
+    def value_of(self, external: External) -> object:
+        """Return what the name holds now; `MISSING` when nothing does.
+
+        Raises:
+            ValueError: the closure cell is still empty.
+        """
+        if external.name in self.extra:
+            return self.extra[external.name]
+        if self.is_cell(external):
+            return self.cells[external.name].cell_contents
+        return self.globals.get(external.name, MISSING)
+
+    def key_of(self, external: External) -> tuple[object, ...]:
+        """Return what makes the variable one and the same across units."""
+        if external.name in self.extra:
+            return ("extra", id(self.extra[external.name]))
+        if self.is_cell(external):
+            return ("cell", id(self.cells[external.name]))
+        return ("global", id(self.globals), external.name)

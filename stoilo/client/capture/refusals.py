@@ -1,0 +1,99 @@
+"""What cannot travel, and how we say so: the name, why, and what to do instead."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import io
+import logging
+import queue
+import socket
+import subprocess
+import threading
+import types
+from typing import NoReturn
+
+from stoilo.core.errors import UsageError
+
+__all__ = ["reason_against", "refuse", "refuse_value"]
+
+
+def refuse(code: str, message: str, hint: str) -> NoReturn:
+    """Raise the usage error of `code`."""
+    raise UsageError(code, message, hint=hint)
+
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
+
+_REASONS: tuple[tuple[tuple[type, ...], str, str], ...] = (
+    (
+        (io.IOBase,),
+        "an open file, and volunteers have none of your files",
+        "read it here and pass the content",
+    ),
+    (
+        (*_LOCKS, threading.Event, threading.Semaphore, threading.Thread),
+        "a lock or thread, which belongs to one process",
+        "a task runs alone; drop it or create what you need inside the function",
+    ),
+    (
+        (types.GeneratorType, types.AsyncGeneratorType, types.CoroutineType),
+        "a running generator or coroutine, whose position cannot be written down",
+        "pass list(...) of it, or create it inside the function",
+    ),
+    (
+        (socket.socket,),
+        "a socket, and tasks have no network",
+        "fetch the data here and pass it",
+    ),
+    (
+        (subprocess.Popen,),
+        "a process, and tasks cannot start any",
+        "run it here and pass what it printed",
+    ),
+    (
+        (queue.Queue, asyncio.Future, concurrent.futures.Future),
+        "a queue or future, which belongs to this process",
+        "wait for the value here and pass that",
+    ),
+    (
+        (concurrent.futures.Executor, asyncio.AbstractEventLoop),
+        "an executor or event loop, which belongs to this process",
+        "create tasks here instead of inside a task",
+    ),
+    ((logging.Logger,), "a logger", "use print: a task's output comes back with it"),
+    (
+        (types.FrameType, types.TracebackType, types.CodeType),
+        "a part of the running interpreter",
+        "pass the values you need from it",
+    ),
+    ((memoryview,), "a view of this process's memory", "pass bytes(...) of it"),
+    ((bytearray,), "a bytearray", "pass bytes(...) of it"),
+)
+
+
+def reason_against(value: object) -> tuple[str, str]:
+    """Return why `value` cannot travel, and what to do."""
+    for kinds, why, advice in _REASONS:
+        if isinstance(value, kinds):
+            return why, advice
+    kind = type(value)
+    if hasattr(kind, "__next__"):
+        return "an iterator", "pass list(...) of it"
+    if kind.__module__.split(".")[0] == "stoilo":
+        return (
+            f"stoilo's own {kind.__name__}, which talks to the server",
+            "submit follow-up tasks from here, not from inside a task",
+        )
+    return (
+        f"an object of {kind.__module__}.{kind.__qualname__}, which has no form that "
+        "travels",
+        "pass the numbers, text, lists, dicts or arrays it holds and rebuild it "
+        "inside the function",
+    )
+
+
+def refuse_value(value: object, where: str) -> NoReturn:
+    """Raise ``STO-C010``: the value that `where` names does not travel."""
+    why, advice = reason_against(value)
+    refuse("STO-C010", f"{where} cannot travel: it is {why}", advice)

@@ -1,0 +1,147 @@
+"""The result file: one header line written outside the jail, then the jail's bytes.
+
+    {"format":"stoilo-result/1", …} LF <frame_bytes of frame> <output_bytes of output>
+
+The server compares the header with the copy that it gave to the reporting host before
+it decodes anything else (design §1.8). The frame is what the jailed child wrote and the
+output what it printed: both stay untrusted, also for the volunteer who carries them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.types import RunLayer, RunStatus
+
+__all__ = [
+    "Disposition",
+    "ResultFile",
+    "ResultHeader",
+    "largest_result",
+    "parse_result",
+    "parse_result_header",
+    "render_result",
+]
+
+FORMAT: Literal["stoilo-result/1"] = "stoilo-result/1"
+
+
+class Disposition(StrEnum):
+    """What the executor did with the copy."""
+
+    RAN = "ran"  # verified and run; `status` says how the run ended
+    REFUSED = "refused"  # verification failed; `code` says which check
+    NOT_FOR_THIS_HOST = "not_for_this_host"  # the volunteer's opt-in says no
+
+
+class ResultHeader(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What the executor says about one copy, outside of the jail.
+
+    Attributes:
+        format: version of this file format.
+        result: BOINC result name of the copy.
+        workunit: its workunit's name.
+        disposition: ran, refused or not for this host.
+        admission: SHA-256 of the admission's DSSE PAE, empty when it did not parse.
+        attempt: from the admission, 0 when it did not parse.
+        flavor: flavor id that ran (or would have).
+        verifier: version of the verifier.
+        layers: mechanisms of the jail that were active.
+        checkpoint: ``<size> <root hex>`` of the checkpoint in the log proof.
+        status: how the run ended, None unless it ran.
+        code: stable code, empty when the run returned.
+        message: one sentence for `code`, without paths or names of the host.
+        layer: who decided, None when the run returned.
+        limit: the limit that was hit, empty if none.
+        frame_bytes: length of the frame, bytes.
+        output_bytes: length of the captured output, bytes.
+    """
+
+    format: Literal["stoilo-result/1"]
+    result: str
+    workunit: str
+    disposition: Disposition
+    admission: str = ""
+    attempt: int = 0
+    flavor: str = ""
+    verifier: str = ""
+    layers: tuple[str, ...] = ()
+    checkpoint: str = ""
+    status: RunStatus | None = None
+    code: str = ""
+    message: str = ""
+    layer: RunLayer | None = None
+    limit: str = ""
+    frame_bytes: int = 0
+    output_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A parsed result file; frame and output are the jail's, hostile."""
+
+    header: ResultHeader
+    frame: bytes
+    output: bytes
+
+
+def largest_result(result_bytes: int, output_bytes: int) -> int:
+    """Return the largest result file, bytes, under a task's limits."""
+    return BOUNDS.result_header_bytes + 1 + result_bytes + output_bytes
+
+
+def render_result(header: ResultHeader, frame: bytes, output: bytes) -> bytes:
+    """Return the file's bytes; the lengths in `header` are set here.
+
+    Raises:
+        TrustError: ``STO-X020`` when the header is longer than 4 KiB.
+    """
+    full = msgspec.structs.replace(
+        header, frame_bytes=len(frame), output_bytes=len(output)
+    )
+    line = msgspec.json.encode(full)
+    if len(line) > BOUNDS.result_header_bytes:
+        raise TrustError("STO-X020", "the result header is longer than 4 KiB")
+    return b"".join((line, b"\n", frame, output))
+
+
+def parse_result_header(data: bytes) -> ResultHeader:
+    """Return the header of a hostile file; `data` may be only its first 4097 bytes.
+
+    Raises:
+        TrustError: ``STO-X020``.
+    """
+    line, newline, _ = data[: BOUNDS.result_header_bytes + 1].partition(b"\n")
+    if not newline:
+        raise TrustError("STO-X020", "the result file has no header line")
+    try:
+        header = msgspec.json.decode(line, type=ResultHeader)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise TrustError("STO-X020", "the result header is not readable") from error
+    if msgspec.json.encode(header) != line:  # duplicate keys, spaces, defaults
+        raise TrustError("STO-X020", "the result header is not in its one form")
+    return header
+
+
+def parse_result(data: bytes) -> ResultFile:
+    """Return the parts of a hostile result file.
+
+    Raises:
+        TrustError: ``STO-X020`` for a bad header, ``STO-X021`` for lengths that differ
+            from what the header says.
+    """
+    header = parse_result_header(data)
+    start = data.index(b"\n") + 1
+    middle = start + header.frame_bytes
+    end = middle + header.output_bytes
+    if min(header.frame_bytes, header.output_bytes) < 0 or end != len(data):
+        raise TrustError("STO-X021", "the result file is not as long as it says")
+    return ResultFile(header, data[start:middle], data[middle:end])

@@ -1,0 +1,155 @@
+"""Flavor manifests: which libraries a frozen runtime holds (thesis §7.3, listing 4).
+
+The file is the small part of YAML that the thesis's example uses: keys with lists of
+plain words. It is parsed strictly here, so that a flavor means the same to everybody
+and no YAML library is in the trusted base. A flavor is named by the SHA-256 of the
+file's bytes; the thesis's MD5 of the same bytes is accepted as an alias and never as
+proof of anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from stoilo.core.digests import Digest, content_digest
+from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.flavors.fields import broken_manifest, parse_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "FlavorManifest",
+    "find_flavor",
+    "flavor_alias",
+    "parse_manifest",
+    "shipped_flavors",
+    "smallest_flavor",
+]
+
+_MANIFEST_BYTES = 64 * 1024
+_DEFAULT_PYTHON = "3.11"
+_SUFFIX = ".yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorManifest:
+    """One flavor.
+
+    Attributes:
+        name: for people; the file's name, not part of the identity.
+        requirements: pinned distributions, ``numpy==2.4.6``.
+        modules: top-level import names that the requirements give.
+        python: minor version of the interpreter.
+        digest: SHA-256 of the file's bytes, the identity.
+        alias: MD5 of the same bytes, the thesis's identity.
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    modules: tuple[str, ...]
+    python: str
+    digest: Digest
+    alias: str
+
+    def holds(self, module: str) -> bool:
+        """Whether a third-party dotted `module` can be imported in this flavor."""
+        return any(
+            module == held or module.startswith(held + ".") for held in self.modules
+        )
+
+
+def flavor_alias(data: bytes) -> str:
+    """Return the thesis's flavor identifier of a file: MD5, an alias without trust."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def parse_manifest(data: bytes, name: str = "") -> FlavorManifest:
+    """Parse one manifest or raise ``STO-P060``; `data` is untrusted.
+
+    Args:
+        data: the file's bytes.
+        name: what to call the flavor.
+    """
+    if len(data) > _MANIFEST_BYTES:
+        raise broken_manifest(0, f"it is larger than {_MANIFEST_BYTES:,} bytes")
+    try:
+        text = data.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise broken_manifest(0, "it is not plain ASCII text") from error
+    fields = parse_fields(text)
+    for required in ("requirements", "modules"):
+        if required not in fields:
+            raise broken_manifest(0, f"the key {required!r} is missing")
+    (python,) = fields.get("python", (_DEFAULT_PYTHON,))
+    return FlavorManifest(
+        name=name,
+        requirements=fields["requirements"],
+        modules=fields["modules"],
+        python=python,
+        digest=content_digest(data),
+        alias=flavor_alias(data),
+    )
+
+
+@functools.cache
+def shipped_flavors() -> tuple[FlavorManifest, ...]:
+    """Return the shipped flavors, smallest first, or raise ``STO-P060``."""
+    folder = resources.files("stoilo.flavors") / "specs"
+    manifests = [
+        parse_manifest(page.read_bytes(), page.name.removesuffix(_SUFFIX))
+        for page in folder.iterdir()
+        if page.name.endswith(_SUFFIX)
+    ]
+    return tuple(sorted(manifests, key=_size))
+
+
+def find_flavor(
+    wanted: str, flavors: Sequence[FlavorManifest] | None = None
+) -> FlavorManifest:
+    """Return the flavor with this name, SHA-256 or MD5, or raise ``STO-P061``."""
+    known = shipped_flavors() if flavors is None else flavors
+    for flavor in known:
+        if wanted and wanted in {flavor.name, flavor.digest, flavor.alias}:
+            return flavor
+    raise UsageError(
+        "STO-P061",
+        f"there is no flavor {wanted[:80]!r} here",
+        hint=f"flavors here: {', '.join(flavor.name for flavor in known)}",
+    )
+
+
+def smallest_flavor(
+    imports: Iterable[str], flavors: Sequence[FlavorManifest] | None = None
+) -> FlavorManifest:
+    """Return the smallest flavor that holds every import (full dotted names).
+
+    Standard library modules are in every flavor.
+
+    Raises:
+        PolicyRefusal: ``STO-P062``, no flavor holds them all.
+    """
+    known = shipped_flavors() if flavors is None else sorted(flavors, key=_size)
+    wanted = sorted(
+        name
+        for name in set(imports)
+        if name.split(".", 1)[0] not in sys.stdlib_module_names
+    )
+    for flavor in known:
+        if all(flavor.holds(name) for name in wanted):
+            return flavor
+    missing = ", ".join(wanted)[:200]
+    raise PolicyRefusal(
+        "STO-P062",
+        f"no flavor of this project holds all of: {missing}",
+        hint="use what a flavor holds (`stoilo flavor list`) or ask for a new one",
+    )
+
+
+def _size(flavor: FlavorManifest) -> tuple[int, int, str]:
+    return len(flavor.requirements), len(flavor.modules), flavor.name

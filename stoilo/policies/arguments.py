@@ -1,0 +1,35 @@
+"""Which library types a task's arguments hold: they too choose the level."""
+
+from __future__ import annotations
+
+from stoilo.core.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
+
+__all__ = ["find_argument_types"]
+
+_TYPES: dict[type, str] = {
+    Ndarray: "numpy.ndarray",
+    NumpyScalar: "numpy.generic",
+    Tensor: "torch.Tensor",
+}
+
+
+def find_argument_types(node: Node) -> tuple[str, ...]:
+    """Return the dotted library types in a decoded argument node, sorted; iterative.
+
+    Args:
+        node: from `stoilo.core.skeleton.decode`, and therefore bounded.
+    """
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        name = _TYPES.get(type(one))
+        if name is not None:
+            found.add(name)
+        elif isinstance(one, Instance):
+            stack += [*one.state.values(), one.base]
+        elif isinstance(one, dict):
+            stack += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            stack += one
+    return tuple(sorted(found))

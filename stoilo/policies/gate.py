@@ -1,0 +1,345 @@
+"""The gate: a submission and a policy go in, a verdict comes out. Nothing is executed.
+
+`judge` is pure and total: the same request has the same verdict on any machine with the
+same engine (`engine_digest`), and every byte string ends in a verdict. Parsing hostile
+source can still cost time and memory, so servers call it in a jailed child
+(`stoilo.policies.jailed`) and the command line in a child with limits
+(`stoilo.policies.check`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
+from stoilo.core.limits import BOUNDS
+from stoilo.core.types import Finding, Verdict
+from stoilo.policies import entry as entries
+from stoilo.policies.constants import find_large_constants
+from stoilo.policies.findings import (
+    FIRST_PLACE,
+    Lines,
+    Place,
+    has_errors,
+    in_validators,
+    make_finding,
+    tidy,
+)
+from stoilo.policies.imports import Need, find_import_problems, find_needs
+from stoilo.policies.levels import check_level_name, load_levels
+from stoilo.policies.limits import (
+    TREE_LIMITS,
+    TreeLimits,
+    find_finally_bombs,
+    find_oversize,
+)
+from stoilo.policies.names import find_deceptive_names
+from stoilo.policies.policy import Policy, default_policy
+from stoilo.policies.scan import find_deep_brackets
+from stoilo.policies.text import check_text
+from stoilo.sandbox.findings import (
+    FINALLY,
+    MODULE,
+    MODULE_NAME,
+    RELATIVE,
+    STAR,
+    TOO_LARGE,
+)
+from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.transformer import check_tree
+
+if TYPE_CHECKING:
+    from stoilo.core.levels import Level
+
+__all__ = ["GATE_VERSION", "GateRequest", "engine_digest", "judge", "verdict_key"]
+
+GATE_VERSION = "1"
+"""Part of every cached verdict's key: raised when the gate's own rules change."""
+
+
+_SAID_BY_GATE = frozenset(
+    rule.code for rule in (FINALLY, MODULE, MODULE_NAME, RELATIVE, STAR, TOO_LARGE)
+)
+"""Rules that the language layer repeats for itself: one finding a place is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRequest:
+    """One submission, as the gate sees it.
+
+    Attributes:
+        source: the task module exactly as uploaded; hostile.
+        validator: the validator module, None when the task has none; hostile.
+        entry: the function to call; empty for the last ``def``.
+        level: the level asked for; empty for the lowest that admits.
+        policy: in force, trusted.
+        validator_entries: functions that the validator module must define.
+        argument_types: dotted library types in the arguments (``numpy.ndarray``).
+    """
+
+    source: bytes
+    validator: bytes | None = None
+    entry: str = ""
+    level: str = ""
+    policy: Policy = field(default_factory=default_policy)
+    validator_entries: tuple[str, ...] = ()
+    argument_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """One parsed module (tree None when it must not be looked at further)."""
+
+    tree: ast.Module | None
+    lines: Lines
+    findings: list[Finding]
+    needs: list[Need]
+
+
+def judge(request: GateRequest) -> Verdict:
+    """Return the verdict on `request`, or raise ``STO-P002`` for an unknown level."""
+    check_level_name(request.level)
+    common = _find_denials(request)
+    modules = [_read_module(request.source, request.policy)]
+    common += _check_task(modules[0], request.entry)
+    if request.validator is not None:
+        modules.append(_read_module(request.validator, request.policy))
+        common += in_validators(_check_validators(modules[1], request))
+    return _decide(request, common, _find_by_level(request, modules))
+
+
+@functools.cache
+def engine_digest() -> Digest:
+    """Return the digest of what a verdict depends on besides the request."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    fixed = f"{GATE_VERSION}\n{python}\n{BOUNDS}\n{TREE_LIMITS}\n{LANGUAGE_DIGEST}"
+    levels = [level.digest.encode() for level in load_levels()]
+    return domain_digest(Domain.VERDICT, fixed.encode(), *levels)
+
+
+def verdict_key(request: GateRequest) -> Digest:
+    """Return the key under which the verdict on `request` may be cached."""
+    validator = b"-" if request.validator is None else b"+" + request.validator
+    names = "\0".join(
+        (
+            request.entry,
+            request.level,
+            "\1".join(request.validator_entries),
+            "\1".join(request.argument_types),
+        )
+    )
+    return domain_digest(
+        Domain.VERDICT,
+        engine_digest().encode(),
+        request.policy.digest.encode(),
+        names.encode("utf-8", "surrogatepass"),
+        request.source,
+        validator,
+    )
+
+
+def _decide(
+    request: GateRequest,
+    common: list[Finding],
+    by_level: dict[str, list[Finding]],
+) -> Verdict:
+    """Choose the level and put the findings that belong to it together."""
+    clean = not has_errors(common)
+    admitting = [
+        name for name, found in by_level.items() if clean and not has_errors(found)
+    ]
+    lowest = admitting[0] if admitting else ""
+    level = request.level or lowest or (list(by_level)[-1] if by_level else "")
+    found = by_level.get(level)
+    if found is None:
+        found = [_closed(level)]
+    findings = tidy([*common, *found])
+    return Verdict(
+        admitted=not has_errors(findings),
+        level=level,
+        lowest_level=lowest,
+        policy_digest=request.policy.digest,
+        source_digest=content_digest(request.source),
+        findings=findings,
+        engine_digest=engine_digest(),
+    )
+
+
+def _closed(level: str) -> Finding:
+    message = f"level {level or '(any)'} is closed under this project's policy"
+    hint = "use a level that the policy opens"
+    return make_finding("STO-P050", FIRST_PLACE, message, hint)
+
+
+def _find_by_level(
+    request: GateRequest, modules: list[_Module]
+) -> dict[str, list[Finding]]:
+    """Return open level → its own findings, narrowest first."""
+    levels = [level for level in load_levels() if request.policy.is_open(level.name)]
+    result = {}
+    for index, level in enumerate(levels):
+        wider = levels[index + 1 :]
+        found = _find_types(level, request.argument_types)
+        found += _find_in_module(modules[0], level, wider)
+        for module in modules[1:]:
+            found += in_validators(_find_in_module(module, level, wider))
+        result[level.name] = found
+    return result
+
+
+def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[Finding]:
+    if module.tree is None:
+        return []
+    found = find_import_problems(module.needs, module.lines, level, wider)
+    try:
+        language = check_tree(module.tree, level)
+    except (RecursionError, MemoryError):
+        return [*found, _too_complex()]
+    said = {(finding.line, finding.column) for finding in (*module.findings, *found)}
+    return found + [
+        finding
+        for finding in (_by_characters(one, module.lines) for one in language)
+        if finding.code not in _SAID_BY_GATE
+        or (finding.line, finding.column) not in said
+    ]
+
+
+def _by_characters(found: Finding, lines: Lines) -> Finding:
+    """Return a finding of the language layer, which counts columns in bytes, in ours."""
+    place = Place(
+        found.line,
+        lines.column(found.line, found.column - 1),
+        found.end_line,
+        lines.column(found.end_line, found.end_column - 1),
+    )
+    return make_finding(found.code, place, found.message, found.hint, found.severity)
+
+
+def _find_types(level: Level, argument_types: tuple[str, ...]) -> list[Finding]:
+    return [
+        make_finding(
+            "STO-P053",
+            FIRST_PLACE,
+            f"an argument of type {name[:80]} cannot travel at level {level.name}",
+            "ask for a higher level, or convert the argument to plain Python",
+        )
+        for name in argument_types
+        if name not in level.travelling_types
+    ]
+
+
+def _find_denials(request: GateRequest) -> list[Finding]:
+    denied = set(request.policy.deny.digests)
+    parts = [request.source]
+    if request.validator is not None:
+        parts.append(request.validator)
+    message = "this project's policy denies exactly this source"
+    hint = "ask the project's operator why"
+    return [
+        make_finding("STO-P051", FIRST_PLACE, message, hint)
+        for part in parts
+        if content_digest(part) in denied
+    ]
+
+
+def _check_task(module: _Module, entry: str) -> list[Finding]:
+    if module.tree is None:
+        return module.findings
+    found = entries.find_entry_problems(module.tree, module.lines, entry)
+    return module.findings + found
+
+
+def _check_validators(module: _Module, request: GateRequest) -> list[Finding]:
+    if module.tree is None:
+        return module.findings
+    missing = entries.find_missing(module.tree, request.validator_entries)
+    return module.findings + missing
+
+
+def _read_module(data: bytes, policy: Policy) -> _Module:
+    """Run everything that does not depend on the level, cheapest first."""
+    report = check_text(data, min(policy.limits.source_bytes, BOUNDS.source_bytes))
+    if report.text is None:
+        return _Module(None, Lines(""), list(report.findings), [])
+    lines = Lines(report.text)
+    findings = find_deep_brackets(report.text, BOUNDS.ast_depth)
+    findings += find_deceptive_names(report.text)
+    if has_errors(findings):
+        return _Module(None, lines, findings, [])
+    tree, problems = _parse(report.text, lines, policy)
+    findings += problems
+    if tree is None:
+        return _Module(None, lines, findings, [])
+    findings += find_finally_bombs(tree, lines)
+    findings += find_large_constants(tree, lines)
+    findings += entries.find_main_block(tree, lines)
+    findings += entries.find_repeated_definitions(tree, lines)
+    needs = find_needs(tree)
+    findings += _find_denied_modules(needs, lines, policy)
+    return _Module(tree, lines, findings, needs)
+
+
+def _parse(
+    text: str, lines: Lines, policy: Policy
+) -> tuple[ast.Module | None, list[Finding]]:
+    """Parse bounded text; every way the parser can fail becomes a finding."""
+    nodes = min(policy.limits.ast_nodes, BOUNDS.ast_nodes)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, "<task>", feature_version=(3, 11))
+        oversize = find_oversize(tree, lines, TreeLimits(nodes=nodes))
+    except SyntaxError as error:
+        return None, [_syntax_finding(error)]
+    except (RecursionError, MemoryError, ValueError, OverflowError):
+        return None, [_too_complex()]
+    return (None, oversize) if oversize else (tree, [])
+
+
+def _syntax_finding(error: SyntaxError) -> Finding:
+    line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+    end_line = max(error.end_lineno or line, line)
+    end_column = max(error.end_offset or column + 1, 1)
+    if end_line == line:
+        end_column = max(end_column, column + 1)
+    place = Place(line, column, end_line, end_column)
+    message = f"this is not Python 3.11: {error.msg}"
+    return make_finding("STO-P023", place, message, "repair the syntax")
+
+
+def _too_complex() -> Finding:
+    message = "the source is too complex for the parser"
+    hint = "shorten long chains and split the code into functions"
+    return make_finding("STO-P024", FIRST_PLACE, message, hint)
+
+
+def _find_denied_modules(
+    needs: list[Need], lines: Lines, policy: Policy
+) -> list[Finding]:
+    denied = set(policy.deny.modules)
+    if not denied:
+        return []
+    hint = "ask the project's operator why, or do without it"
+    return [
+        make_finding(
+            "STO-P052",
+            lines.place(need.node),
+            f"this project's policy denies module {name}",
+            hint,
+        )
+        for need in needs
+        for name in _denied_names(need, denied)
+    ]
+
+
+def _denied_names(need: Need, denied: set[str]) -> list[str]:
+    """Return the denied modules that `need` reaches: itself or a parent."""
+    full = f"{need.module}.{need.name}" if need.name else need.module
+    parts = full.split(".")
+    prefixes = {".".join(parts[: index + 1]) for index in range(len(parts))}
+    return sorted(prefixes & denied)

@@ -1,0 +1,206 @@
+"""Imports against a level: each dotted name, each from-name, each module attribute.
+
+A level hands out façades that hold listed names only, so an unlisted name would fail in
+the jail anyway; here it fails earlier, with a place and the level that has it. The tree
+is hostile and never executed; relative and star imports are refused whatever they name.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.policies.findings import FINDINGS_SHOWN, Lines, make_finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stoilo.core.levels import Level
+    from stoilo.core.types import Finding
+
+__all__ = ["Need", "find_import_problems", "find_needs", "imported_modules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One library thing that a source asks for.
+
+    Attributes:
+        module: full dotted module name.
+        name: what it wants of that module; empty for the module itself.
+        node: where.
+        form: ``module``, ``name`` (from-import), ``attribute``, ``relative``, ``star``.
+    """
+
+    module: str
+    name: str
+    node: ast.AST
+    form: str
+
+
+def find_needs(tree: ast.Module) -> list[Need]:
+    """Return everything the tree imports, and attributes read off imported modules."""
+    needs: list[Need] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            needs += [Need(alias.name, "", alias, "module") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            needs += _from_needs(node)
+    return [*needs, *_attribute_needs(tree)]
+
+
+def imported_modules(tree: ast.Module) -> frozenset[str]:
+    """Return the full dotted names of all modules that the tree imports."""
+    return frozenset(
+        need.module for need in find_needs(tree) if need.form in {"module", "name"}
+    )
+
+
+def find_import_problems(
+    needs: Sequence[Need],
+    lines: Lines,
+    level: Level,
+    wider: Sequence[Level] = (),
+) -> list[Finding]:
+    """Return findings for what `level` does not hand out.
+
+    Args:
+        needs: from `find_needs`.
+        lines: the text, for places.
+        level: the level that is asked.
+        wider: higher levels, to say which one would admit it.
+    """
+    refused = (need for need in needs if not _admits(level, need))
+    return [
+        _refuse(need, lines, level, wider)
+        for need in itertools.islice(refused, FINDINGS_SHOWN + 1)
+    ]
+
+
+def _from_needs(node: ast.ImportFrom) -> list[Need]:
+    if node.level:
+        return [Need("." * node.level + (node.module or ""), "", node, "relative")]
+    module = node.module or ""
+    return [
+        Need(module, alias.name, alias, "star" if alias.name == "*" else "name")
+        for alias in node.names
+    ]
+
+
+def _admits(level: Level, need: Need) -> bool:
+    if need.form in {"relative", "star"}:
+        return False
+    if need.module == "__future__":
+        return need.name == "annotations"
+    if not need.name:
+        return need.module in level.modules
+    rule = level.modules.get(need.module)
+    if rule is None and need.form == "attribute":
+        return True  # an attribute of a value, or the import itself is refused
+    if rule is not None and need.name in rule.names:
+        return True
+    return f"{need.module}.{need.name}" in level.modules
+
+
+def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> Finding:
+    place = lines.place(need.node)
+    if need.form == "relative":
+        message, hint = "relative imports have no meaning in a task", "inline the code"
+        return make_finding("STO-P042", place, message, hint)
+    if need.form == "star":
+        message = f"`from {need.module[:60]} import *` hides what is used"
+        return make_finding("STO-P043", place, message, "name what you need")
+    if need.module == "__future__":
+        message = f"`from __future__ import {need.name[:60]}` changes the language"
+        return make_finding("STO-P044", place, message, "only annotations is allowed")
+    opening = next((other.name for other in wider if _admits(other, need)), "")
+    if not need.name or need.module not in level.modules:
+        message = f"module {need.module[:80]} is not open at level {level.name}"
+        return make_finding("STO-P040", place, message, _advice(opening, ""))
+    what = f"{need.module}.{need.name}"[:100]
+    message = f"{what} is not handed out at level {level.name}"
+    return make_finding("STO-P041", place, message, _advice(opening, need.module))
+
+
+def _advice(opening: str, module: str) -> str:
+    if opening:
+        return f"level {opening} has it: ask for level={opening}"
+    if module:
+        return f"use another name of {module[:60]}: `stoilo policy show` lists them"
+    return "no level has it: `stoilo policy show` lists the open modules"
+
+
+def _attribute_needs(tree: ast.Module) -> Iterator[Need]:
+    """Yield attribute reads on names that only ever mean one imported module.
+
+    A name that anything else in the source also binds is left to the run-time guards.
+    """
+    modules = _module_names(tree)
+    if not modules:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            dotted = _dotted(node)
+            if dotted and dotted[0] in modules:
+                path = [modules[dotted[0]], *dotted[1:]]
+                yield Need(".".join(path[:-1]), path[-1], node, "attribute")
+
+
+def _module_names(tree: ast.Module) -> dict[str, str]:
+    """Return local name → dotted module for names bound by one kind of import only."""
+    meanings: dict[str, str] = {}
+    bound: Counter[str] = Counter(_bound_names(tree))
+    imported: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".", 1)[0]
+                target = alias.name if alias.asname else name
+                if meanings.setdefault(name, target) == target:
+                    imported[name] += 1
+                bound[name] += 1
+        elif isinstance(node, ast.ImportFrom):
+            bound.update(alias.asname or alias.name for alias in node.names)
+    return {
+        name: module
+        for name, module in meanings.items()
+        if bound[name] == imported[name]
+    }
+
+
+_NAMED = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+)
+
+
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    """Yield every name that something other than an import binds, anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, _NAMED) and node.name:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            yield node.rest
+
+
+def _dotted(node: ast.Attribute) -> tuple[str, ...]:
+    """Return the path of a plain ``a.b.c`` read, else nothing."""
+    parts: list[str] = []
+    inner: ast.expr = node
+    while isinstance(inner, ast.Attribute):
+        parts.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Name):
+        return ()
+    return (inner.id, *reversed(parts))

@@ -1,0 +1,141 @@
+"""The server's gate: a warm zygote, one jailed child a verdict, a cache before it.
+
+The jail comes in as an argument, so that tests can hand in a broken one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from threading import Lock
+from typing import Protocol
+
+from stoilo.core.digests import Digest, content_digest
+from stoilo.core.errors import InternalError
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import Verdict
+from stoilo.policies.findings import FIRST_PLACE, make_finding
+from stoilo.policies.gate import GateRequest, engine_digest, verdict_key
+from stoilo.policies.wire import ANSWER_BYTES, parse_answer, render_request
+
+__all__ = ["GATE_JOB", "GATE_LIMITS", "Gate", "GateJail", "GateReport", "too_costly"]
+
+GATE_JOB = "stoilo.policies.gate_job"
+
+GATE_LIMITS = RunLimits(
+    cpu_s=5,
+    wall_s=60,
+    memory_bytes=512 * 1024 * 1024,
+    result_bytes=ANSWER_BYTES,
+    output_bytes=4096,
+    threads=1,
+)
+"""What one verdict may cost; a source that needs more is refused (``STO-P054``)."""
+
+
+_CRASHES = 3
+"""A child may die with its zygote; one that dies so often has a source that breaks it."""
+
+
+class GateReport(Protocol):
+    """What the gate reads of a jail's report."""
+
+    @property
+    def status(self) -> str:
+        """``finished``, or how the child ended instead."""
+        ...
+
+    @property
+    def frame(self) -> bytes:
+        """The untrusted answer."""
+        ...
+
+    @property
+    def limit(self) -> str:
+        """The limit that was hit, empty if none."""
+        ...
+
+
+class GateJail(Protocol):
+    """A jail running `GATE_JOB`; `stoilo.sandbox.supervisor.Jail` is one."""
+
+    def run(
+        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+    ) -> GateReport:
+        """Run one request in a fresh child."""
+        ...
+
+
+class Gate:
+    """Verdicts in a jail, each (source, policy, engine) judged once; thread-safe.
+
+    Args:
+        jail: runs `GATE_JOB`; closed by whoever made it.
+        remembered: how many verdicts to keep.
+    """
+
+    def __init__(self, jail: GateJail, remembered: int = 4096) -> None:
+        self._jail = jail
+        self._remembered = remembered
+        self._verdicts: OrderedDict[Digest, Verdict] = OrderedDict()
+        self._lock = Lock()
+
+    def judge(self, request: GateRequest) -> Verdict:
+        """Return the verdict on `request`.
+
+        Raises:
+            UsageError: unknown level, names too long.
+            InternalError: ``STO-P004``, the child did not answer or lied about it.
+        """
+        key = verdict_key(request)
+        with self._lock:
+            known = self._verdicts.get(key)
+            if known is not None:
+                self._verdicts.move_to_end(key)
+                return known
+        verdict, final = self._judge_in_jail(request)
+        if not final:
+            return verdict
+        with self._lock:
+            self._verdicts[key] = verdict
+            while len(self._verdicts) > self._remembered:
+                self._verdicts.popitem(last=False)
+        return verdict
+
+    def _judge_in_jail(self, request: GateRequest) -> tuple[Verdict, bool]:
+        """Return the verdict and whether it says something lasting about the source."""
+        question = render_request(request)
+        status = ""
+        for _ in range(_CRASHES):
+            report = self._jail.run(question, GATE_LIMITS)
+            status = str(report.status)
+            if status == "finished":
+                return parse_answer(report.frame, request), True
+            if report.limit:
+                return too_costly(request), report.limit != "wall_s"
+            if status != "crashed":
+                break
+        else:
+            return too_costly(request), False
+        raise InternalError(
+            "STO-P004",
+            f"the gate's jail did not answer: {status}",
+            hint="`stoilo sandbox selftest` says what this machine lacks",
+        )
+
+
+def too_costly(request: GateRequest) -> Verdict:
+    """Return the refusal of a source whose check was killed by its limits."""
+    message = "checking the source took more time or memory than any source may"
+    hint = "shorten it; nested try/finally, long chains and huge literals cost most"
+    verdict = Verdict(
+        admitted=False,
+        level=request.level,
+        lowest_level="",
+        policy_digest=request.policy.digest,
+        source_digest=content_digest(request.source),
+        engine_digest=engine_digest(),
+    )
+    return replace(
+        verdict, findings=(make_finding("STO-P054", FIRST_PLACE, message, hint),)
+    )

@@ -1,0 +1,179 @@
+"""The gate's request and answer as bytes, for the pipe to and from its child.
+
+Both directions are bounded and checked strictly. The answer comes from a process that
+has parsed hostile source: it is believed only where it repeats what was asked.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.types import Finding, Severity, Verdict
+from stoilo.policies.findings import FINDINGS_SHOWN
+from stoilo.policies.gate import GateRequest, engine_digest, judge
+from stoilo.policies.levels import level_names
+from stoilo.policies.policy import parse_policy
+
+__all__ = [
+    "ANSWER_BYTES",
+    "answer_request",
+    "parse_answer",
+    "parse_request",
+    "render_request",
+]
+
+ANSWER_BYTES = 256 * 1024
+"""Largest answer: `FINDINGS_SHOWN` findings of bounded length."""
+
+_REQUEST_BYTES = 16 * 1024 * 1024  # two modules in base64, far below this
+
+
+class _WireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: bytes
+    validator: bytes | None
+    entry: str
+    level: str
+    policy: bytes
+    validator_entries: tuple[str, ...]
+    argument_types: tuple[str, ...]
+
+
+class _WireError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    code: str
+    message: str
+    hint: str
+
+
+class _WireAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    verdict: Verdict | None = None
+    error: _WireError | None = None
+
+
+def render_request(request: GateRequest) -> bytes:
+    """Return the bytes that ask the child about `request`.
+
+    Raises:
+        UsageError: ``STO-P005``, a small field is out of bounds.
+    """
+    names = (request.entry, request.level, *request.validator_entries)
+    long = any(
+        len(name) > BOUNDS.name_chars for name in (*names, *request.argument_types)
+    )
+    if long or len(request.argument_types) > BOUNDS.blobs_per_task:
+        raise UsageError(
+            "STO-P005",
+            "a name in the submission is too long",
+            hint=f"names have at most {BOUNDS.name_chars} characters",
+        )
+    wire = _WireRequest(
+        source=request.source,
+        validator=request.validator,
+        entry=request.entry,
+        level=request.level,
+        policy=request.policy.text,
+        validator_entries=request.validator_entries,
+        argument_types=request.argument_types,
+    )
+    try:
+        return msgspec.json.encode(wire)
+    except UnicodeEncodeError as error:  # a lone surrogate in a name
+        raise UsageError("STO-P005", "a name in the submission is no text") from error
+
+
+def parse_request(data: bytes) -> GateRequest:
+    """Parse a request or raise ``STO-P005``."""
+    if len(data) > _REQUEST_BYTES:
+        raise TrustError("STO-P005", "the gate's request is too large")
+    try:
+        wire = msgspec.json.decode(data, type=_WireRequest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TrustError(
+            "STO-P005", f"the gate's request is broken: {error}"
+        ) from error
+    return GateRequest(
+        source=wire.source,
+        validator=wire.validator,
+        entry=wire.entry,
+        level=wire.level,
+        policy=parse_policy(wire.policy),
+        validator_entries=wire.validator_entries,
+        argument_types=wire.argument_types,
+    )
+
+
+def answer_request(data: bytes) -> bytes:
+    """Return the answer to request bytes; total: every input has an answer."""
+    try:
+        answer = _WireAnswer(verdict=judge(parse_request(data)))
+    except StoiloError as error:
+        problem = _WireError(error.code, error.message, error.hint)
+        answer = _WireAnswer(error=problem)
+    return msgspec.json.encode(answer)
+
+
+def parse_answer(data: bytes, request: GateRequest) -> Verdict:
+    """Return the verdict in untrusted answer bytes about `request`.
+
+    Raises:
+        UsageError: the request was wrong, with the child's code.
+        InternalError: ``STO-P004``, the answer is broken or about something else.
+    """
+    if len(data) > ANSWER_BYTES:
+        raise _disbelieve("it is too large")
+    try:
+        answer = msgspec.json.decode(data, type=_WireAnswer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _disbelieve("it cannot be read") from error
+    if answer.error is not None:
+        raise UsageError(
+            answer.error.code, answer.error.message, hint=answer.error.hint
+        )
+    if answer.verdict is None:
+        raise _disbelieve("it is empty")
+    _check_verdict(answer.verdict, request)
+    return answer.verdict
+
+
+def _check_verdict(verdict: Verdict, request: GateRequest) -> None:
+    """Raise ``STO-P004`` where a verdict contradicts the request or itself."""
+    names = level_names()
+    errors = [found for found in verdict.findings if found.severity is Severity.ERROR]
+    agrees = (
+        verdict.source_digest == content_digest(request.source)
+        and verdict.policy_digest == request.policy.digest
+        and verdict.engine_digest == engine_digest()
+        and verdict.level in {"", *names}
+        and verdict.lowest_level in {"", *names}
+        and request.level in {"", verdict.level}
+        and len(verdict.findings) <= FINDINGS_SHOWN + 1
+        and all(_is_placed(found) for found in verdict.findings)
+        and verdict.admitted == (not errors)
+    )
+    if not agrees:
+        raise _disbelieve("it does not fit the question")
+    if verdict.admitted and not _is_reachable(verdict, names, request):
+        raise _disbelieve("its level is not one that could admit")
+
+
+def _is_placed(found: Finding) -> bool:
+    return found.line >= 1 and found.column >= 1 and found.end_line >= found.line
+
+
+def _is_reachable(
+    verdict: Verdict, names: tuple[str, ...], request: GateRequest
+) -> bool:
+    if not verdict.level or not verdict.lowest_level:
+        return False
+    raised = names.index(verdict.level) >= names.index(verdict.lowest_level)
+    return raised and request.policy.is_open(verdict.level)
+
+
+def _disbelieve(reason: str) -> InternalError:
+    return InternalError(
+        "STO-P004",
+        f"the gate's answer was not believed: {reason}",
+        hint="submit again; if it stays, report the source to the operator",
+    )

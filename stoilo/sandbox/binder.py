@@ -1,0 +1,168 @@
+"""Skeleton ↔ values, in the jail, after the source is loaded (design §6).
+
+References are looked up in the task module under the guards' name rule. Instances are
+made without running any of their code: no ``__init__``, ``__setstate__``, ``__reduce__``,
+property or ``__setattr__`` is called on what came from the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MemberDescriptorType, ModuleType
+from typing import Any
+
+from stoilo.core import skeleton
+from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.values import from_node, to_node
+from stoilo.sandbox.guards import Guards, class_dict, class_mro, is_own_class
+from stoilo.sandbox.rules import (
+    DEFINABLE_DUNDERS,
+    NameKind,
+    attribute_kind,
+    is_variable_name,
+)
+
+__all__ = ["TaskReferences", "bind_arguments", "encode_result"]
+
+_BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
+
+
+class TaskReferences:
+    """Resolves what arguments name in a loaded task module (see `core.values`)."""
+
+    def __init__(
+        self, module: ModuleType, guards: Guards, blobs: Sequence[bytes] = ()
+    ) -> None:
+        self._module = module
+        self._guards = guards
+        self._blobs = blobs
+        self._inside_blob = False
+
+    def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
+        """Refuse: results are plain data."""
+        del convert
+        raise TrustError(
+            "STO-G112", f"a {type(value).__name__} cannot leave the sandbox"
+        )
+
+    def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
+        """Return the function, class, new instance or blob's value that `node` names.
+
+        Raises:
+            TrustError: ``STO-G110`` nothing of that kind has this name, ``STO-G111`` the
+                state does not fit the class, ``STO-G113`` a blob is missing or nested.
+        """
+        match node:
+            case FunctionRef(name=name):
+                return self._look_up(name, callable, "function")
+            case ClassRef(name=name):
+                return self._look_up(name, _is_class, "class")
+            case Instance():
+                return self._make_instance(node, convert)
+            case BlobRef(index=index):
+                return self._read_blob(index)
+        raise TrustError("STO-G110", "an unknown kind of reference")
+
+    def _look_up(self, name: str, accept: Callable[[Any], bool], kind: str) -> Any:  # noqa: ANN401
+        first, *rest = name.split(".")
+        value = self._module.__dict__.get(first) if is_variable_name(first) else None
+        try:
+            for part in rest:
+                value = self._guards.getattr(value, part)
+        except (AttributeError, PolicyRefusal):
+            value = None
+        if value is None or not accept(value):
+            raise TrustError("STO-G110", f"the source defines no {kind} {name[:64]!r}")
+        return value
+
+    def _make_instance(
+        self, node: Instance, convert: Callable[[Node], object]
+    ) -> object:
+        cls = self._look_up(node.class_name, _is_class, "class")
+        if not is_own_class(cls):
+            raise TrustError(
+                "STO-G111", f"{node.class_name!r} is no class of the source"
+            )
+        instance = _new_instance(cls, convert(node.base))
+        for name, value in node.state.items():
+            _set_state(instance, name, convert(value))
+        return instance
+
+    def _read_blob(self, index: int) -> object:
+        if self._inside_blob or not 0 <= index < len(self._blobs):
+            raise TrustError("STO-G113", f"there is no blob {index} to refer to here")
+        self._inside_blob = True
+        try:
+            return from_node(skeleton.decode(self._blobs[index]), self)
+        finally:
+            self._inside_blob = False
+
+
+def _is_class(value: object) -> bool:
+    return isinstance(value, type)
+
+
+def _new_instance(cls: type, base: Any) -> Any:  # noqa: ANN401
+    """Make an empty instance with the builtin part `base` (None when it has none)."""
+    for kind in _BASES:
+        if issubclass(cls, kind):
+            return _new_with_base(cls, kind, base)
+    if base is not None:
+        raise TrustError("STO-G111", f"{cls.__name__} extends no builtin container")
+    try:
+        return object.__new__(cls)
+    except TypeError:
+        raise TrustError(
+            "STO-G111", f"instances of {cls.__name__} do not travel"
+        ) from None
+
+
+def _new_with_base(cls: type, kind: type, base: Any) -> Any:  # noqa: ANN401
+    if type(base) is not kind:
+        raise TrustError("STO-G111", f"{cls.__name__} needs the content of its {kind}")
+    if kind in {list, dict, set}:
+        instance = kind.__new__(cls)
+        fill = {list: list.extend, dict: dict.update, set: set.update}[kind]
+        fill(instance, base)
+        return instance
+    return kind.__new__(cls, base)
+
+
+def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401
+    if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        raise TrustError("STO-G111", f"the attribute name {name[:64]!r} is reserved")
+    for cls in class_mro(type(instance)):
+        member = class_dict(cls).get(name)
+        if isinstance(member, MemberDescriptorType):
+            if not is_own_class(cls):
+                raise TrustError(
+                    "STO-G111", f"{name[:64]!r} belongs to a library class"
+                )
+            member.__set__(instance, value)
+            return
+    try:
+        attributes = object.__getattribute__(instance, "__dict__")
+    except AttributeError:
+        raise TrustError("STO-G111", f"there is no attribute {name[:64]!r}") from None
+    attributes[name] = value
+
+
+def bind_arguments(
+    data: bytes, module: ModuleType, guards: Guards, blobs: Sequence[bytes] = ()
+) -> Any:  # noqa: ANN401
+    """Return the call's argument from its encoding (untrusted), bound to `module`.
+
+    Raises:
+        TrustError: ``STO-D…`` malformed, ``STO-G11x`` names nothing of the source.
+    """
+    return from_node(skeleton.decode(data), TaskReferences(module, guards, blobs))
+
+
+def encode_result(value: object) -> bytes:
+    """Return the encoding of what the task returned.
+
+    Raises:
+        StoiloError: ``STO-D…`` the value is of a kind that does not travel.
+    """
+    return skeleton.encode(to_node(value))

@@ -1,0 +1,182 @@
+"""What supervisor, zygote and child say to each other, and over which descriptors.
+
+Supervisor and zygote exchange one message a packet over SOCK_SEQPACKET unix sockets, as
+msgpack of the structs below, with descriptors beside (SCM_RIGHTS). Both are ours, yet the
+receiver checks types. The jailed child says only bytes: output, and one length-prefixed
+frame; both are untrusted.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from enum import IntEnum
+from typing import TypeVar
+
+import msgspec
+
+from stoilo.core.levels import Level
+
+__all__ = [
+    "FD",
+    "FRAME_HEADER",
+    "Ended",
+    "Hello",
+    "Output",
+    "Ready",
+    "StartRun",
+    "Started",
+    "receive",
+    "receive_lifeline",
+    "send",
+]
+
+FRAME_HEADER = 8
+"""Bytes before the frame: its length, big-endian."""
+EXIT_JOB_FAILED, EXIT_MEMORY, EXIT_SETUP = 70, 71, 72
+_MESSAGE_BYTES = 1 << 20
+_LIFELINE_BYTES = 4096
+_DESCRIPTORS = 8
+
+
+class FD(IntEnum):
+    """The child's descriptors, the only ones that it ever has."""
+
+    NULL = 0
+    OUTPUT = 1
+    ERRORS = 2
+    REQUEST = 3
+    RESULT = 4
+    TRANSFER = 5
+    LISTENER = 6
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Supervisor → zygote, once: what to prepare.
+
+    Attributes:
+        level: the level in force.
+        job: dotted name of the job module.
+        preload: modules to import besides the level's.
+        program: BPF program for runs with one thread.
+        threaded_program: BPF program for runs with more.
+        supervisor: pid of the sender, whose death ends the zygote.
+    """
+
+    level: Level
+    job: str
+    preload: tuple[str, ...]
+    program: bytes
+    threaded_program: bytes
+    supervisor: int
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Zygote → supervisor, once: what it could set up.
+
+    Attributes:
+        layers: mechanisms that every child will have.
+        missing: mandatory mechanisms that this host lacks; then no run is possible.
+        error: why preparing failed, empty when it did not.
+        failed_import: the module that could not be imported, empty if none.
+    """
+
+    layers: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    error: str = ""
+    failed_import: str = ""
+
+
+class StartRun(msgspec.Struct, frozen=True):
+    """Supervisor → zygote: fork a child; descriptors request, output, result, lifeline."""
+
+    request_bytes: int
+    cpu_s: int
+    memory_bytes: int
+    threads: int
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """Zygote → supervisor on the run's lifeline: the child exists."""
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """Zygote → supervisor on the run's lifeline: how the child ended.
+
+    Attributes:
+        wait_status: as wait4(2) gave it.
+        cpu_s: user and system time, s.
+        peak_bytes: largest resident set.
+        syscall: number of the denied call, -1 when none was.
+        refused: the mechanism that could not be applied, empty if all were.
+    """
+
+    wait_status: int
+    cpu_s: float
+    peak_bytes: int
+    syscall: int = -1
+    refused: str = ""
+
+
+_M = TypeVar("_M", bound=msgspec.Struct)
+_LIFELINE_MESSAGE = Started | Ended
+
+
+def send(
+    channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()
+) -> None:
+    """Send one message with descriptors; raises OSError when the other side is gone."""
+    data = msgspec.msgpack.encode(message)
+    ancillary = (
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        if descriptors
+        else []
+    )
+    channel.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+
+
+def receive_lifeline(lifeline: socket.socket) -> Started | Ended | None:
+    """Return the next message about a run, None when the zygote has gone."""
+    data = lifeline.recv(_LIFELINE_BYTES)
+    if not data:
+        return None
+    message: Started | Ended = msgspec.msgpack.decode(data, type=_LIFELINE_MESSAGE)
+    return message
+
+
+def receive(channel: socket.socket, kind: type[_M]) -> tuple[_M, list[int]] | None:
+    """Return the next message and its descriptors, None at the end of the channel.
+
+    Raises:
+        OSError: the channel broke.
+        msgspec.MsgspecError: not a message of `kind`.
+    """
+    data, descriptors, _, _ = socket.recv_fds(
+        channel, _MESSAGE_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+    )
+    if not data:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
+    return msgspec.msgpack.decode(data, type=kind), descriptors
+
+
+class Output:
+    """Where a job prints: unbuffered, so that what was printed survives a kill.
+
+    The supervisor counts the bytes and kills at the limit.
+    """
+
+    def __init__(self, descriptor: int = FD.OUTPUT) -> None:
+        self._descriptor = descriptor
+
+    def write(self, text: str) -> int:
+        """Write all of `text` as UTF-8; returns its length in characters."""
+        data = memoryview(text.encode("utf-8", "backslashreplace"))
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""

@@ -1,0 +1,202 @@
+"""The jailed child: closes the jail around itself, then reads the request and runs it.
+
+Everything here runs after the fork and before any byte of the task is looked at, in the
+order of reference sandbox §3.5. A step that fails ends the child, with the mechanism's name
+sent to the zygote; nothing weaker is ever tried instead.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from typing import NoReturn, Protocol
+
+from stoilo.core.limits import RunLimits
+from stoilo.sandbox import identity, landlock, libc, rlimits, seccomp
+from stoilo.sandbox.channel import (
+    EXIT_JOB_FAILED,
+    EXIT_MEMORY,
+    EXIT_SETUP,
+    FD,
+    FRAME_HEADER,
+    Output,
+)
+from stoilo.sandbox.mechanisms import Mechanism, MechanismError
+
+__all__ = ["ChildPlan", "Job", "run_child"]
+
+
+class Job(Protocol):
+    """What a job module offers to the child."""
+
+    def run(self, request: bytes, output: Output) -> bytes:
+        """Work on `request` (untrusted) inside the jail; return one frame."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPlan:
+    """All that the zygote decided before the fork.
+
+    Attributes:
+        limits: what the run may use.
+        base_bytes: address space of the zygote.
+        uid: user to become, None for an ordinary user.
+        zygote: pid of the parent, as the child sees it.
+        ruleset: descriptor of the empty Landlock ruleset.
+        program: BPF program to close with.
+        request_bytes: length of the request.
+        descriptors: request, output, result and transfer ends, all above the fixed ones.
+        thread_setters: what tells libraries how many threads the run may have.
+    """
+
+    limits: RunLimits
+    base_bytes: int
+    uid: int | None
+    zygote: int
+    ruleset: int
+    program: bytes
+    request_bytes: int
+    descriptors: tuple[int, int, int, int]
+    thread_setters: tuple[Callable[[int], object], ...] = ()
+
+
+@contextmanager
+def _applying(mechanism: Mechanism) -> Iterator[None]:
+    """Turn a failure of the block into the name of the mechanism."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise MechanismError(mechanism.value) from error
+
+
+def _die_with_parent(zygote: int) -> None:
+    with _applying(Mechanism.PARENT_DEATH):
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != zygote:  # it died before the signal was armed
+        os._exit(EXIT_SETUP)
+
+
+def _arrange_descriptors(plan: ChildPlan) -> None:
+    """Put the four pipes on their fixed numbers and close all the rest."""
+    request, output, result, transfer = plan.descriptors
+    with _applying(Mechanism.DESCRIPTORS):
+        for source, target in (
+            (transfer, FD.TRANSFER),
+            (output, FD.OUTPUT),
+            (output, FD.ERRORS),
+            (request, FD.REQUEST),
+            (result, FD.RESULT),
+        ):
+            os.dup2(source, target)
+        os.closerange(FD.LISTENER, 1 << 20)
+
+
+def _count_processes(plan: ChildPlan) -> int | None:
+    """Return RLIMIT_NPROC: the task's threads and the pools of its libraries."""
+    threads = plan.limits.threads
+    if threads == 1:
+        return 0
+    if plan.uid is None:  # the uid is shared with everything else that its user runs
+        return None
+    return threads + len(plan.thread_setters) * (threads - 1)
+
+
+def _lower_limits(plan: ChildPlan) -> None:
+    with _applying(Mechanism.RLIMITS):
+        rlimits.apply_limits(
+            plan.limits,
+            base_bytes=plan.base_bytes,
+            descriptors=FD.LISTENER + 1,
+            processes=_count_processes(plan),
+        )
+
+
+def _close_jail(plan: ChildPlan) -> None:
+    """Apply every mechanism but the filter."""
+    _die_with_parent(plan.zygote)
+    with _applying(Mechanism.SESSION):
+        os.setsid()
+    with _applying(Mechanism.NO_NEW_PRIVS):
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    with _applying(Mechanism.LANDLOCK):
+        landlock.restrict_self(plan.ruleset)
+    _arrange_descriptors(plan)
+    _lower_limits(plan)
+    with _applying(Mechanism.IDENTITY):
+        identity.drop_identity(plan.uid)
+    with _applying(Mechanism.UNDUMPABLE):
+        identity.become_undumpable()
+    _die_with_parent(plan.zygote)  # setresuid cleared the signal
+
+
+def _seal(transfer: socket.socket, program: bytes) -> None:
+    """Load the filter and hand its listener to the zygote; nothing is open afterwards."""
+    with _applying(Mechanism.SECCOMP):
+        listener = seccomp.load_filter(program)
+        socket.send_fds(transfer, [b"+"], [listener])
+        os.close(listener)
+    transfer.close()
+
+
+def _read_request(file: FileIO, size: int) -> bytes:
+    """Read the whole request (untrusted) into one buffer and close the descriptor."""
+    request = bytearray(size)
+    view = memoryview(request)
+    with file:
+        while view and (count := file.readinto(view)):
+            view = view[count:]
+    if view:
+        raise EOFError
+    return bytes(request)
+
+
+def _write_frame(frame: bytes) -> None:
+    for data in (len(frame).to_bytes(FRAME_HEADER, "big"), frame):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(FD.RESULT, view) :]
+
+
+def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
+    """Read, run, answer; returns the exit status."""
+    try:
+        if plan.limits.threads > 1:
+            for set_threads in plan.thread_setters:
+                set_threads(plan.limits.threads)
+        _write_frame(job.run(_read_request(source, plan.request_bytes), Output()))
+    except MemoryError:
+        return EXIT_MEMORY
+    except BaseException:  # noqa: BLE001 - the process edge: only a status leaves
+        return EXIT_JOB_FAILED
+    return 0
+
+
+def _report_refusal(plan: ChildPlan, mechanism: str) -> None:
+    """Tell the zygote, before or after the descriptors got their fixed numbers."""
+    for number in (plan.descriptors[3], FD.TRANSFER):
+        try:
+            os.write(number, f"!{mechanism}".encode())
+        except OSError:
+            continue
+        return
+
+
+def run_child(plan: ChildPlan, job: Job) -> NoReturn:
+    """Become the jailed child and run `job`; never returns."""
+    try:
+        _close_jail(plan)
+        transfer = socket.socket(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, int(FD.TRANSFER)
+        )
+        source = FileIO(int(FD.REQUEST))
+        _seal(transfer, plan.program)
+    except MechanismError as error:
+        _report_refusal(plan, str(error.args[0]))
+        os._exit(EXIT_SETUP)
+    os._exit(_work(plan, job, source))

@@ -1,0 +1,69 @@
+"""What makes honest copies agree (I7): seeded generators and a clock that stands still.
+
+One `RunState` a process: a jailed child runs one task. Everything random derives from the
+admission's seed and the item's index; time is the admission's time, in UTC. Façades draw
+from here, and nothing that they hand out asks the operating system.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+
+from stoilo.core.digests import Domain, domain_digest
+
+__all__ = ["RUN", "RunState", "start_item"]
+
+_TICK_S = 1e-6
+
+
+@dataclass
+class RunState:
+    """Seed and clock of the run in this process.
+
+    Attributes:
+        seed: from the admission.
+        index: the item's index.
+        now: admitted_at, s since 1970-01-01 UTC.
+        drawn: how many derived seeds were handed out for this item.
+        ticks: how often a stopwatch was read; each reading is 1 µs later.
+    """
+
+    seed: bytes = bytes(32)
+    index: int = 0
+    now: int = 0
+    drawn: int = 0
+    ticks: int = 0
+
+    def next_seed(self) -> int:
+        """Return the next 256-bit seed of this item, for a generator made without one."""
+        self.drawn += 1
+        digest = domain_digest(
+            Domain.SEED,
+            self.seed,
+            self.index.to_bytes(8, "big"),
+            self.drawn.to_bytes(8, "big"),
+        )
+        return int(digest, 16)
+
+    def elapsed_s(self) -> float:
+        """Return a stopwatch reading: monotonic, equal on every copy."""
+        self.ticks += 1
+        return self.ticks * _TICK_S
+
+
+RUN = RunState()
+
+
+def start_item(seed: bytes, index: int, now: int) -> None:
+    """Seed every generator for item `index`; numpy's and torch's if they are loaded."""
+    RUN.seed, RUN.index, RUN.now = seed, index, now
+    RUN.drawn = RUN.ticks = 0
+    random.seed(RUN.next_seed())
+    number = RUN.next_seed()
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        words = [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
+        numpy_random.seed(words)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(number & 0x7FFFFFFFFFFFFFFF)

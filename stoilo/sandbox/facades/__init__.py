@@ -1,0 +1,107 @@
+"""Façades: what a task gets for a library module, name by name, from the level's data.
+
+A façade is a plain module object (attribute reads are as fast as on a real one) which is
+never in ``sys.modules`` and holds the listed names only, so ``random._os`` and friends do
+not exist. Guards refuse assignment to it. Names that need care are replaced by what the
+rule's facade module builds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+from stoilo.core.errors import InternalError
+from stoilo.core.levels import Level, ModuleRule
+
+__all__ = ["FacadeTree", "build_facades"]
+
+ALWAYS_LOADED = (
+    *("_strptime", "unicodedata", "encodings.ascii", "encodings.latin_1"),
+    *("encodings.utf_16", "encodings.utf_16_le", "encodings.utf_16_be"),
+    *("encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be"),
+    *("encodings.utf_8_sig", "encodings.cp1252", "encodings.unicode_escape"),
+)
+"""Modules that CPython imports when a task first needs them, too late in a jail."""
+
+
+@dataclass(frozen=True, slots=True)
+class FacadeTree:
+    """Every façade of a level.
+
+    Attributes:
+        modules: by full dotted name, parents included.
+        stand_ins: real class → what ``type(x)`` shows for it.
+    """
+
+    modules: dict[str, ModuleType]
+    stand_ins: dict[type, type]
+
+    def import_module(self, dotted: str, full: bool) -> ModuleType:
+        """Return what ``import a.b`` (or, if `full`, ``import a.b as c``) binds."""
+        if dotted not in self.modules:
+            raise ImportError(f"no module named {dotted!r} at this level")
+        return self.modules[dotted if full else dotted.partition(".")[0]]
+
+    def import_name(self, dotted: str, name: str) -> object:
+        """Return what ``from a.b import name`` binds."""
+        module = self.import_module(dotted, full=True)
+        if name in module.__dict__ and not name.startswith("__"):
+            return module.__dict__[name]
+        raise ImportError(f"cannot import {name!r} from {dotted!r} at this level")
+
+
+def build_facades(level: Level) -> FacadeTree:
+    """Import the level's modules and build their façades (in the zygote, once).
+
+    Raises:
+        InternalError: ``STO-G130`` when the level's data do not fit the library.
+    """
+    for name in ALWAYS_LOADED:
+        importlib.import_module(name)
+    modules: dict[str, ModuleType] = {}
+    stand_ins: dict[type, type] = {}
+    for dotted, rule in sorted(level.modules.items()):
+        facade = ModuleType(dotted)
+        facade.__dict__.update(_contents(dotted, rule, level))
+        modules[dotted] = facade
+        stand_ins.update(_stand_ins(facade))
+    _link(modules)
+    return FacadeTree(modules, stand_ins)
+
+
+def _contents(dotted: str, rule: ModuleRule, level: Level) -> dict[str, object]:
+    replaced: dict[str, object] = {}
+    if rule.facade:
+        replaced = importlib.import_module(rule.facade).build(level)
+    missing = [name for name in rule.names if name not in replaced]
+    real = importlib.import_module(dotted) if missing else None
+    contents: dict[str, object] = {}
+    for name in rule.names:
+        value = replaced[name] if name in replaced else getattr(real, name, _ABSENT)
+        if value is _ABSENT or isinstance(value, ModuleType):
+            raise InternalError("STO-G130", f"level data name {dotted}.{name} wrongly")
+        contents[name] = value
+    return contents
+
+
+_ABSENT = object()
+
+
+def _stand_ins(facade: ModuleType) -> dict[type, type]:
+    """A stand-in class names what it stands for in ``__stoilo_real__``."""
+    return {
+        value.__dict__["__stoilo_real__"]: value
+        for value in facade.__dict__.values()
+        if isinstance(value, type) and "__stoilo_real__" in value.__dict__
+    }
+
+
+def _link(modules: dict[str, ModuleType]) -> None:
+    for dotted in sorted(modules):
+        child = modules[dotted]
+        while (parent_name := dotted.rpartition(".")[0]) != "":
+            parent = modules.setdefault(parent_name, ModuleType(parent_name))
+            parent.__dict__.setdefault(dotted.rpartition(".")[2], child)
+            dotted, child = parent_name, parent  # noqa: PLW2901 - climbs to the root

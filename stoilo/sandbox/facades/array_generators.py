@@ -1,0 +1,76 @@
+"""`numpy.random`: a generator made without a seed takes the admission's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.determinism import RUN
+from stoilo.sandbox.facades.stand_in import StandIn
+
+__all__ = ["build"]
+
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
+
+
+def default_rng(seed: Any = None) -> np.random.Generator:  # noqa: ANN401
+    """``numpy.random.default_rng``."""
+    return np.random.default_rng(RUN.next_seed() if seed is None else seed)
+
+
+def legacy_words() -> list[int]:
+    """Return a seed in the form that the legacy generator takes: 32-bit words."""
+    number = RUN.next_seed()
+    return [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
+
+
+def seed(seed: Any = None) -> None:  # noqa: ANN401
+    """``numpy.random.seed``."""
+    np.random.seed(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
+
+
+class RandomState(metaclass=StandIn):
+    """Stands for ``numpy.random.RandomState``."""
+
+    __stoilo_real__ = np.random.RandomState
+
+    def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
+        """Return a real one; its own constructor would ask the system for entropy."""
+        if isinstance(seed, np.random.BitGenerator):
+            return np.random.RandomState(seed)  # noqa: NPY002 - the façade
+        state = np.random.RandomState(np.random.MT19937(0))  # noqa: NPY002 - the façade
+        state.seed(legacy_words() if seed is None else seed)
+        return state
+
+
+def _seeded(name: str) -> type:
+    real = getattr(np.random, name)
+
+    class Seeded(metaclass=StandIn):
+        """Stands for a bit generator or seed sequence."""
+
+        __stoilo_real__ = real
+
+        def __new__(cls, seed: Any = None, **options: Any) -> Any:  # noqa: ANN401
+            """Return a real one, seeded."""
+            if seed is None and not {"entropy", "key", "seed"} & set(options):
+                seed = RUN.next_seed()
+            return real(**options) if seed is None else real(seed, **options)
+
+    Seeded.__name__ = Seeded.__qualname__ = name
+    Seeded.__module__ = "numpy.random"
+    return Seeded
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    del level
+    RandomState.__module__ = "numpy.random"
+    return {
+        **{name: _seeded(name) for name in _BIT_GENERATORS},
+        "RandomState": RandomState,
+        "default_rng": default_rng,
+        "seed": seed,
+    }

@@ -1,0 +1,43 @@
+"""`numpy`: no uninitialised memory, no raw array constructor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.facades.stand_in import StandIn
+
+__all__ = ["build"]
+
+
+class NdarrayStandIn(metaclass=StandIn):
+    """Stands for ``numpy.ndarray`` in annotations and ``isinstance``."""
+
+    __stoilo_real__ = np.ndarray
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
+        """Refuse: the raw constructor shows whatever lies in memory."""
+        raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
+
+    def __class_getitem__(cls, item: object) -> object:
+        return np.ndarray[item]  # type: ignore[misc,valid-type]  # an alias, as data
+
+
+def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
+    """Return zeros: what lies in free memory differs between honest copies."""
+    return np.zeros(shape, dtype, order, **options)
+
+
+def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noqa: ANN401
+    """Return zeros of the prototype's shape."""
+    return np.zeros_like(prototype, dtype, **options)
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    del level
+    NdarrayStandIn.__name__ = NdarrayStandIn.__qualname__ = "ndarray"
+    NdarrayStandIn.__module__ = "numpy"
+    return {"empty": empty, "empty_like": empty_like, "ndarray": NdarrayStandIn}

@@ -1,0 +1,44 @@
+"""`enum`: the functional form may not smuggle in names that a class body could not."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.guards import GuardError
+from stoilo.sandbox.rules import NameKind, attribute_kind
+
+__all__ = ["build"]
+
+_real_call = enum.EnumMeta.__call__
+
+
+def _member_names(names: Any) -> list[Any]:  # noqa: ANN401
+    """Return the members asked for as a list that cannot change afterwards."""
+    if isinstance(names, str):
+        return str.__str__(names).replace(",", " ").split()
+    if isinstance(names, dict):
+        return list(names.items())
+    return [item if isinstance(item, str) else tuple(item) for item in names]
+
+
+def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> Any:  # noqa: ANN401
+    """``EnumMeta.__call__`` whose member names pass the attribute rule."""
+    if names is None:
+        return _real_call(cls, value, **options)
+    members = _member_names(names)
+    for member in members:
+        name = member if isinstance(member, str) else member[0]
+        if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
+            raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
+    if options.pop("type", None) is not None:
+        raise GuardError("STO-G106", "write an enum with a mixed-in type as a class")
+    return _real_call(cls, value, members, **options)
+
+
+def build(level: Level) -> dict[str, object]:
+    """Put the check into the metaclass: task enums inherit it, however they are made."""
+    del level
+    enum.EnumMeta.__call__ = _checked_call  # type: ignore[method-assign]  # see above
+    return {}

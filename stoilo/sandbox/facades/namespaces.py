@@ -1,0 +1,35 @@
+"""`types`: plain records, with the attribute rule on their keyword names."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.facades.stand_in import StandIn
+from stoilo.sandbox.guards import GuardError
+from stoilo.sandbox.rules import NameKind, attribute_kind
+
+__all__ = ["build"]
+
+
+class SimpleNamespace(metaclass=StandIn):
+    """Stands for ``types.SimpleNamespace``."""
+
+    __stoilo_real__ = types.SimpleNamespace
+
+    def __new__(cls, **attributes: Any) -> Any:  # noqa: ANN401
+        """Return a real namespace; names that a task cannot assign are refused."""
+        for name in attributes:
+            if attribute_kind(name) is not NameKind.PLAIN:
+                raise GuardError("STO-G102", f"the attribute {name[:64]!r} is reserved")
+        return types.SimpleNamespace(**attributes)
+
+
+SimpleNamespace.__module__ = "types"
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    del level
+    return {"SimpleNamespace": SimpleNamespace}

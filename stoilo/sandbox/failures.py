@@ -1,0 +1,92 @@
+"""How a task's exception is told: type and text, bounded, free of paths and user names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.types import RunLayer, RunStatus
+
+__all__ = ["Failure", "describe_exception", "scrub_paths"]
+
+TEXT_CHARS = 2000
+TYPE_CHARS = 128
+_PATH = re.compile(
+    r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s'\"]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run gave no value, in the terms of design §7.
+
+    Attributes:
+        status: refused, user_error or killed.
+        layer: who decided.
+        code: stable code.
+        error_type: name of the exception's class, empty for a refusal.
+        error_text: what it said.
+    """
+
+    status: RunStatus
+    layer: RunLayer
+    code: str
+    error_type: str
+    error_text: str
+
+
+def scrub_paths(text: str) -> str:
+    """Return `text` with every absolute path replaced by its last part."""
+
+    def keep_name(match: re.Match[str]) -> str:
+        return re.split(r"[/\\]", match[0].rstrip("/"))[-1] or "…"
+
+    return _PATH.sub(keep_name, text)
+
+
+def _text_of(error: BaseException) -> str:
+    """Return ``str(error)``, which may be the task's own code, cut and scrubbed."""
+    try:
+        text = str(error)
+    except Exception as second:  # noqa: BLE001 - the task's __str__ may do anything
+        return f"(its text raised {type(second).__name__[:TYPE_CHARS]})"
+    return scrub_paths(str.__str__(text)[: 2 * TEXT_CHARS])[:TEXT_CHARS]
+
+
+def describe_exception(error: BaseException) -> Failure:
+    """Return how `error`, which reached the top of a task, is reported."""
+    name = type(error).__name__[:TYPE_CHARS]
+    if isinstance(error, MemoryError):
+        return Failure(
+            RunStatus.KILLED,
+            RunLayer.LIMITS,
+            "STO-S013",
+            "MemoryError",
+            "out of memory",
+        )
+    if isinstance(error, PolicyRefusal):
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
+        return Failure(
+            RunStatus.REFUSED, RunLayer.LANGUAGE, error.code, "", scrub_paths(text)
+        )
+    return Failure(
+        RunStatus.USER_ERROR, RunLayer.LANGUAGE, "STO-G200", name, _text_of(error)
+    )
+
+
+def describe_refusal(error: StoiloError) -> Failure:
+    """Return how a source or argument that never ran is reported."""
+    text = f"{error.message}: {error.hint}" if error.hint else error.message
+    return Failure(RunStatus.REFUSED, RunLayer.GATE, error.code, "", text)
+
+
+def describe_result(error: StoiloError | TrustError) -> Failure:
+    """Return how a returned value that cannot be encoded is reported."""
+    return Failure(
+        RunStatus.USER_ERROR,
+        RunLayer.RESULT,
+        error.code,
+        "",
+        scrub_paths(error.message),
+    )

@@ -1,0 +1,80 @@
+"""Who the jailed child is: an unprivileged uid of its own, without capabilities.
+
+As root every child gets a uid from the range that systemd reserves for transient users
+(61184 to 65519: it owns no file), another one for each concurrent child; as an ordinary
+user the uid stays, and what separates children is the rest of the jail.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stoilo.sandbox.libc import prctl, set_capabilities
+
+__all__ = [
+    "become_undumpable",
+    "choose_uid",
+    "drop_bounding_set",
+    "drop_identity",
+    "keep_zygote_capabilities",
+]
+
+FIRST_UID, UIDS, NOBODY = 61184, 4336, 65534
+CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
+_PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 4, 23, 24
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CAPABILITIES = 64  # an upper bound; the kernel says EINVAL past its last
+
+
+def choose_uid(run: int) -> int | None:
+    """Return the uid for a run, None when not root; `run` counts from a random start."""
+    if os.geteuid() != 0:
+        return None
+    return FIRST_UID + run % UIDS
+
+
+def drop_identity(uid: int | None) -> None:
+    """Give up root, groups and every capability, for good.
+
+    Args:
+        uid: user and group to become; None keeps the (ordinary) user.
+
+    Raises:
+        OSError: the kernel refused, or the process would still be root.
+    """
+    if uid is not None:
+        os.setgroups([])
+        try:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        except OSError:  # a user namespace that maps few ids
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+    set_capabilities(0)
+    if 0 in os.getresuid() or 0 in os.getresgid():
+        raise PermissionError("the child is still root")
+
+
+def become_undumpable() -> None:
+    """Forbid core dumps, ptrace and /proc/PID access by others of the same user."""
+    prctl(_PR_SET_DUMPABLE, 0)
+
+
+def drop_bounding_set() -> None:
+    """Remove every capability from the bounding and ambient sets, if permitted."""
+    for capability in range(_CAPABILITIES):
+        try:
+            if prctl(_PR_CAPBSET_READ, capability):
+                prctl(_PR_CAPBSET_DROP, capability)
+        except OSError:
+            break
+    try:
+        prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    except OSError:
+        pass  # kernels before 4.3 have no ambient set
+
+
+def keep_zygote_capabilities() -> None:
+    """Keep only what the zygote needs: to change the child's uid and to kill it."""
+    keep = (CAP_KILL, CAP_SETGID, CAP_SETUID) if os.geteuid() == 0 else ()
+    set_capabilities(sum(1 << capability for capability in keep))

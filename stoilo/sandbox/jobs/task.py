@@ -1,0 +1,235 @@
+"""The task job: compile, load, bind, call, encode; all of it inside the jail.
+
+Request and frame are encoded skeletons:
+
+    {"source", "entry", "arguments", "blobs", "seed", "now", "items"}
+    {"status", "value", "error_type", "error_text", "code", "layer"}
+
+With ``items`` > 0 the arguments are a list of that many dicts and the frame is
+``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
+call is one plain frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from stoilo.core import skeleton
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.levels import Level
+from stoilo.core.limits import BOUNDS
+from stoilo.core.types import RunStatus
+from stoilo.sandbox.binder import bind_arguments, encode_result
+from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
+from stoilo.sandbox.determinism import start_item
+from stoilo.sandbox.failures import (
+    Failure,
+    describe_exception,
+    describe_refusal,
+    describe_result,
+)
+from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.rules import TASK_MODULE
+from stoilo.sandbox.transformer import compile_source
+
+__all__ = ["TaskCall", "prepare", "run", "run_call"]
+
+NO_ENTRY = "STO-S031"
+_LARGEST_SEED_CHARS = 128
+_runtimes: list[LanguageRuntime] = []
+
+
+class EndedError(Exception):
+    """Carries the `Failure` that ends a run."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """A checked request."""
+
+    source: str
+    entry: str
+    arguments: bytes
+    blobs: tuple[bytes, ...]
+    seed: bytes
+    now: int
+    items: int
+
+
+def prepare(level: Level) -> None:
+    """Import and build everything that runs at `level` need (in the zygote)."""
+    _runtimes[:] = [prepare_runtime(level)]
+
+
+def run(request: bytes, output: OutputSink) -> bytes:
+    """Work on one request (untrusted); return one frame."""
+    return skeleton.encode(run_call(_runtimes[0], request, output))
+
+
+def run_call(
+    runtime: LanguageRuntime, request: bytes, output: OutputSink
+) -> dict[str, Any]:
+    """Return the frame of one request, as a node."""
+    printer = TaskPrinter(output)
+    try:
+        call = _parse_request(request)
+        with contextlib.redirect_stdout(printer):  # type: ignore[type-var]  # has write
+            return _run_all(runtime, call, printer)
+    except EndedError as ended:
+        return _failed(ended.failure)
+    except StoiloError as error:
+        return _failed(describe_refusal(error))
+    finally:
+        sys.modules.pop(TASK_MODULE, None)
+
+
+def _parse_request(request: bytes) -> TaskCall:
+    fields = skeleton.decode(request)
+    kinds = {
+        **dict.fromkeys(("source", "entry", "seed"), str),
+        "arguments": bytes,
+        "blobs": list,
+        "now": int,
+        "items": int,
+    }
+    if not isinstance(fields, dict) or set(fields) != set(kinds):
+        raise TrustError("STO-G120", "a task request has other fields")
+    values = {
+        name: bytes(value) if type(value) is memoryview else value
+        for name, value in fields.items()
+    }
+    if any(type(values[name]) is not kind for name, kind in kinds.items()):
+        raise TrustError("STO-G120", "a task request's fields are of other types")
+    seed = values["seed"]
+    if not 0 <= values["items"] <= BOUNDS.map_items or len(seed) > _LARGEST_SEED_CHARS:
+        raise TrustError("STO-G120", "a task request's numbers are out of bounds")
+    try:
+        values["seed"] = bytes.fromhex(seed)
+    except ValueError:
+        raise TrustError("STO-G120", "a task request's seed is not hex") from None
+    return TaskCall(**(values | {"blobs": tuple(map(bytes, values["blobs"]))}))
+
+
+def load_source(
+    runtime: LanguageRuntime, source: str, printer: TaskPrinter
+) -> ModuleType:
+    """Return the loaded module of `source` (untrusted).
+
+    Raises:
+        PolicyRefusal: the source is refused before anything of it runs.
+        EndedError: its module body failed.
+    """
+    code = compile_source(source, runtime.level)
+    return call_task(lambda: runtime.load(code, printer))
+
+
+def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """Run the task's own code; whatever it raises becomes an `EndedError`."""
+    try:
+        return function()
+    except SystemExit as stop:
+        if stop.code in {None, 0}:
+            return None
+        raise EndedError(describe_exception(stop)) from None
+    except BaseException as error:  # noqa: BLE001 - the edge between task and us
+        raise EndedError(describe_exception(error)) from None
+
+
+def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
+    """Return the function `entry`, or the last one defined when empty.
+
+    Raises:
+        PolicyRefusal: ``STO-S031`` there is none.
+    """
+    own = {
+        name: value
+        for name, value in module.__dict__.items()
+        if callable(value) and not name.startswith("__")
+    }
+    if not entry:
+        lines = {
+            name: value.__code__.co_firstlineno
+            for name, value in own.items()
+            if type(value) is FunctionType
+            and value.__globals__ is module.__dict__
+            and value.__code__.co_name == name
+        }
+        entry = max(lines, key=lines.__getitem__, default="")
+    if entry not in own:
+        raise PolicyRefusal(
+            NO_ENTRY,
+            f"the source defines no function {entry[:64]!r}",
+            hint="name a function of the module body",
+        )
+    function: Callable[..., Any] = own[entry]
+    return function
+
+
+def _run_all(
+    runtime: LanguageRuntime, call: TaskCall, printer: TaskPrinter
+) -> dict[str, Any]:
+    start_item(call.seed, 0, call.now)
+    module = load_source(runtime, call.source, printer)
+    function = find_entry(module, call.entry)
+    arguments = bind_arguments(call.arguments, module, runtime.guards, call.blobs)
+    if not call.items:
+        return _run_item(call, 0, function, arguments)
+    if type(arguments) is not list or len(arguments) != call.items:
+        raise TrustError("STO-G121", f"there are not {call.items} items to call with")
+    return {
+        "items": [
+            _run_item(call, index, function, item)
+            for index, item in enumerate(arguments)
+        ]
+    }
+
+
+def _run_item(
+    call: TaskCall,
+    index: int,
+    function: Callable[..., Any],
+    argument: Any,  # noqa: ANN401
+) -> dict[str, Any]:
+    start_item(call.seed, index, call.now)
+    try:
+        value = call_task(lambda: function(argument))
+        return _succeeded(_encode(value))
+    except EndedError as ended:
+        return _failed(ended.failure)
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return encode_result(value)
+    except StoiloError as error:
+        raise EndedError(describe_result(error)) from None
+    except Exception as error:  # noqa: BLE001 - a value whose own methods misbehave
+        raise EndedError(describe_exception(error)) from None
+
+
+def _succeeded(value: bytes) -> dict[str, Any]:
+    return {
+        "status": RunStatus.OK.value,
+        "value": value,
+        **dict.fromkeys(("error_type", "error_text", "code", "layer"), ""),
+    }
+
+
+def _failed(failure: Failure) -> dict[str, Any]:
+    return {
+        "status": failure.status.value,
+        "value": None,
+        "error_type": failure.error_type,
+        "error_text": failure.error_text,
+        "code": failure.code,
+        "layer": failure.layer.value,
+    }

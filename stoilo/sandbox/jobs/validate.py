@@ -1,0 +1,88 @@
+"""The validator job: one call of the researcher's init or compare function, in the jail.
+
+    {"source", "op": "init" | "compare", "entry", "values": [bytes, …]}
+    {"verdict": "true" | "false" | "raised" | "not_bool", "error_text"}
+
+A source that the language layer refuses, or whose module body fails, is "raised": the
+researcher's fault either way (design §7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from stoilo.core import skeleton
+from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.levels import Level
+from stoilo.sandbox.binder import bind_arguments
+from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
+from stoilo.sandbox.determinism import start_item
+from stoilo.sandbox.jobs.task import EndedError, call_task, find_entry, load_source
+from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.rules import TASK_MODULE
+
+__all__ = ["prepare", "run", "run_validator"]
+
+_ARITY = {"init": 1, "compare": 2}
+_SEED = bytes(32)
+_runtimes: list[LanguageRuntime] = []
+
+
+def prepare(level: Level) -> None:
+    """Import and build everything that validators at `level` need (in the zygote)."""
+    _runtimes[:] = [prepare_runtime(level)]
+
+
+def run(request: bytes, output: OutputSink) -> bytes:
+    """Work on one request (untrusted); return one frame."""
+    return skeleton.encode(run_validator(_runtimes[0], request, output))
+
+
+def run_validator(
+    runtime: LanguageRuntime, request: bytes, output: OutputSink
+) -> dict[str, Any]:
+    """Return the frame of one request, as a node."""
+    printer = TaskPrinter(output)
+    try:
+        with contextlib.redirect_stdout(printer):  # type: ignore[type-var]  # has write
+            verdict = _judge(runtime, skeleton.decode(request), printer)
+    except EndedError as ended:
+        failure = ended.failure
+        text = f"{failure.error_type}: {failure.error_text}".removeprefix(": ")
+        return {"verdict": "raised", "error_text": text}
+    except StoiloError as error:
+        return {"verdict": "raised", "error_text": str(error)}
+    finally:
+        sys.modules.pop(TASK_MODULE, None)
+    if type(verdict) is not bool:
+        text = f"the validator returned a {type(verdict).__name__[:128]}, not a bool"
+        return {"verdict": "not_bool", "error_text": text}
+    return {"verdict": "true" if verdict else "false", "error_text": ""}
+
+
+def _judge(runtime: LanguageRuntime, fields: Any, printer: TaskPrinter) -> object:  # noqa: ANN401
+    source, entry, values = _parse_request(fields)
+    start_item(_SEED, 0, 0)
+    module = load_source(runtime, source, printer)
+    function = find_entry(module, entry)
+    arguments = [bind_arguments(value, module, runtime.guards) for value in values]
+    return call_task(lambda: function(*arguments))
+
+
+def _parse_request(fields: Any) -> tuple[str, str, list[bytes]]:  # noqa: ANN401
+    if not isinstance(fields, dict) or set(fields) != {
+        "source",
+        "op",
+        "entry",
+        "values",
+    }:
+        raise TrustError("STO-G120", "a validator request has other fields")
+    source, entry, values = fields["source"], fields["entry"], fields["values"]
+    arity = _ARITY.get(fields["op"]) if type(fields["op"]) is str else None
+    if type(source) is not str or type(entry) is not str or type(values) is not list:
+        raise TrustError("STO-G120", "a validator request's fields are of other types")
+    if arity != len(values):
+        raise TrustError("STO-G120", "a validator takes another number of values")
+    return source, entry, [bytes(value) for value in values]

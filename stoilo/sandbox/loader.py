@@ -1,0 +1,83 @@
+"""Load compiled source as the task module, with builtins made for its level.
+
+Loading already executes (decorators, defaults, class bodies): only ever in the jail.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import warnings
+from types import CodeType, ModuleType
+from typing import Any
+
+from stoilo.core.errors import InternalError
+from stoilo.core.levels import Level
+from stoilo.sandbox.capture_print import TaskPrinter
+from stoilo.sandbox.facades import FacadeTree, build_facades
+from stoilo.sandbox.guards import Guards, import_loaded
+from stoilo.sandbox.rules import TASK_MODULE
+
+__all__ = ["LanguageRuntime", "prepare_runtime"]
+
+
+class LanguageRuntime:
+    """Everything a level needs before the first source arrives; built in the zygote.
+
+    Attributes:
+        level: the level served.
+        facades: its façades.
+        guards: its guards.
+    """
+
+    def __init__(self, level: Level, facades: FacadeTree) -> None:
+        self.level = level
+        self.facades = facades
+        self.guards = Guards(tuple(facades.modules.values()), facades.stand_ins)
+        self._builtins = self._make_builtins()
+
+    def _make_builtins(self) -> dict[str, Any]:
+        guards, facades = self.guards, self.facades
+        special: dict[str, Any] = {
+            "getattr": guards.getattr,
+            "setattr": guards.setattr,
+            "hasattr": guards.hasattr,
+            "delattr": guards.delattr,
+            "type": guards.type_class,
+            "print": None,
+        }
+        names: dict[str, Any] = {}
+        for name in self.level.builtins:
+            if name.startswith("_") or not hasattr(builtins, name):
+                raise InternalError("STO-G130", f"level data name a builtin {name!r}")
+            names[name] = special.get(name, getattr(builtins, name))
+        return names | {
+            "__build_class__": guards.build_class,
+            "__import__": import_loaded,
+            "_stoilo_type": type,
+            "_stoilo_type_of": guards.type_of,
+            "_stoilo_own_types": guards.own_types,
+            "_stoilo_check_self": guards.check_self,
+            "_stoilo_getattr": guards.read,
+            "_stoilo_write": guards.write,
+            "_stoilo_import": facades.import_module,
+            "_stoilo_import_name": facades.import_name,
+        }
+
+    def load(self, code: CodeType, printer: TaskPrinter) -> ModuleType:
+        """Execute `code` (from `compile_source`) as the task module and return it.
+
+        It is registered in ``sys.modules``, where dataclasses look it up. Raises whatever
+        the source raises.
+        """
+        module = ModuleType(TASK_MODULE)
+        module.__dict__["__builtins__"] = self._builtins | {"print": printer.print}
+        sys.modules[TASK_MODULE] = module
+        warnings.showwarning = printer.show_warning
+        exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail
+        return module
+
+
+def prepare_runtime(level: Level) -> LanguageRuntime:
+    """Import and build what `level` hands out; slow, once a zygote."""
+    return LanguageRuntime(level, build_facades(level))

@@ -1,0 +1,157 @@
+"""The one table of names: what the gate refuses is what the loader and guards refuse.
+
+An attribute or variable name falls into one `NameKind`. *Plain* names compile to direct
+access: no object that a façade hands out gives more through them (a test walks every
+façade). *Guarded* names go through `stoilo.sandbox.guards`, which decides on the object.
+*Refused* names never compile, and no guard lets them through.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from RestrictedPython.transformer import INSPECT_ATTRIBUTES
+
+from stoilo.core.digests import Digest, Domain, domain_digest
+
+__all__ = [
+    "DEFINABLE_DUNDERS",
+    "LANGUAGE_DIGEST",
+    "LANGUAGE_VERSION",
+    "MAX_FINALLY_DEPTH",
+    "MAX_TREE_DEPTH",
+    "PRIVATE_PREFIX",
+    "READABLE_DUNDERS",
+    "TASK_FILENAME",
+    "TASK_MODULE",
+    "NameKind",
+    "attribute_kind",
+    "is_dunder",
+    "is_variable_name",
+    "mangled",
+]
+
+LANGUAGE_VERSION = "1"
+"""Raised whenever a program could mean or be allowed something else than before."""
+
+TASK_MODULE = "stoilo_task"
+"""``__name__`` of the loaded source; marks the task's own classes and functions."""
+
+TASK_FILENAME = "<task>"
+PRIVATE_PREFIX = "_stoilo_"
+"""Names that the transformer injects; no source can spell or bind one."""
+
+MAX_FINALLY_DEPTH = 4  # each level doubles the code that the compiler emits
+MAX_TREE_DEPTH = 120  # nodes; the transformer recurses four frames a node
+
+
+class NameKind(Enum):
+    """How an attribute name is treated."""
+
+    PLAIN = "plain"
+    GUARDED = "guarded"
+    REFUSED = "refused"
+
+
+def _binary(*stems: str) -> set[str]:
+    return {f"__{prefix}{stem}__" for stem in stems for prefix in ("", "r", "i")}
+
+
+DEFINABLE_DUNDERS = frozenset(
+    _binary(
+        *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow"),
+        *("lshift", "rshift", "and", "or", "xor"),
+    )
+    | {"__divmod__", "__rdivmod__", "__neg__", "__pos__", "__abs__", "__invert__"}
+    | {"__complex__", "__int__", "__float__", "__index__", "__bool__", "__hash__"}
+    | {"__round__", "__trunc__", "__floor__", "__ceil__"}
+    | {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"}
+    | {"__repr__", "__str__", "__format__", "__bytes__"}
+    | {"__len__", "__length_hint__", "__iter__", "__next__", "__reversed__"}
+    | {"__contains__", "__getitem__", "__setitem__", "__delitem__", "__missing__"}
+    | {"__call__", "__enter__", "__exit__", "__copy__", "__deepcopy__"}
+    | {"__init__", "__new__", "__post_init__"}
+)
+"""What a class of the task may define, and reach through ``super()``.
+
+Never: ``__reduce__ __getattr__ __getattribute__ __setattr__ __class__ __del__
+__init_subclass__ __set_name__ __class_getitem__ __match_args__ __array_interface__
+__prepare__ __instancecheck__``: libraries trust what these return.
+"""
+
+READABLE_DUNDERS = frozenset(
+    {"__name__", "__qualname__", "__doc__", "__cause__", "__context__"}
+)
+
+GUARDED_ATTRIBUTES = frozenset(
+    {"bit_generator", "buffer_info", "cffi", "ctypes", "data_ptr", "dump", "dumps"}
+    | {"format", "format_map", "fromfile", "gen", "mro", "obj", "resize", "set_"}
+    | {"setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
+    | {"attrname"}
+)
+"""Names under which some library object gives away more than data."""
+
+REFUSED_ATTRIBUTES = frozenset(INSPECT_ATTRIBUTES) | {
+    *("func_closure", "func_code", "func_defaults", "func_dict", "func_globals"),
+    *("im_class", "im_func", "im_self", "tb_lasti", "tb_lineno", "f_lasti", "f_lineno"),
+    *("gi_running", "gi_suspended", "co_consts", "co_names", "co_varnames"),
+    *("co_freevars", "co_cellvars", "co_filename", "co_consts"),
+}
+
+_REFUSED_PREFIXES = (PRIVATE_PREFIX, "_abc_")
+UNBINDABLE = frozenset({"super"})
+"""Names with a meaning in the transformer itself."""
+
+
+def is_dunder(name: str) -> bool:
+    """Whether `name` has the form ``__x__``."""
+    return len(name) > 4 and name.startswith("__") and name.endswith("__")  # noqa: PLR2004
+
+
+def attribute_kind(name: str) -> NameKind:
+    """Return how ``obj.name`` is treated; `name` is as the compiler sees it."""
+    if name in READABLE_DUNDERS:
+        return NameKind.PLAIN
+    if name in DEFINABLE_DUNDERS:
+        return NameKind.GUARDED
+    if (
+        name in REFUSED_ATTRIBUTES
+        or name.startswith(_REFUSED_PREFIXES)
+        or (name.startswith("__") and name.endswith("__"))
+    ):
+        return NameKind.REFUSED
+    if name.startswith("_") or name in GUARDED_ATTRIBUTES:
+        return NameKind.GUARDED
+    return NameKind.PLAIN
+
+
+def is_variable_name(name: str) -> bool:
+    """Whether a variable, parameter, keyword or definition may have this name."""
+    return not (
+        name.startswith(_REFUSED_PREFIXES)
+        or (name.startswith("__") and name.endswith("__"))
+        or name in UNBINDABLE
+    )
+
+
+def mangled(name: str, class_name: str | None) -> str:
+    """Return what the compiler makes of a private `name` inside `class_name`."""
+    if class_name is None or not name.startswith("__") or name.endswith("__"):
+        return name
+    stripped = class_name.lstrip("_")
+    return f"_{stripped}{name}" if stripped else name
+
+
+def _language_digest() -> Digest:
+    tables = (
+        DEFINABLE_DUNDERS,
+        READABLE_DUNDERS,
+        GUARDED_ATTRIBUTES,
+        REFUSED_ATTRIBUTES,
+    )
+    rendered = (" ".join(sorted(table)).encode() for table in tables)
+    return domain_digest(Domain.LANGUAGE, LANGUAGE_VERSION.encode(), *rendered)
+
+
+LANGUAGE_DIGEST: Digest = _language_digest()
+"""What an admission names as its language layer."""

@@ -1,0 +1,305 @@
+"""One run, from source text to `RunOutcome`, through both layers or the kernel layer alone.
+
+The parent decodes what the jail answered with the strict codec and checks every field; it
+calls nothing that the task wrote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stoilo.core import skeleton
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.levels import Level
+from stoilo.core.limits import RunLimits
+from stoilo.core.nodes import Node
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.supervisor import Jail
+
+__all__ = [
+    "PROBE_JOB",
+    "TASK_JOB",
+    "TaskRequest",
+    "choose_limits",
+    "encode_probe",
+    "probe_source",
+    "read_items",
+    "read_outcome",
+    "read_probe",
+    "run_source",
+    "run_task",
+]
+
+TASK_JOB = "stoilo.sandbox.jobs.task"
+PROBE_JOB = "stoilo.sandbox.jobs.probe"
+NO_ENTRY = "STO-S031"
+_TEXT_CHARS = 4000
+_OUR_FAULTS = ("STO-S003", "STO-S005", "STO-S006")
+_CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """What `stoilo.sandbox.jobs.task` is asked to do; all of it untrusted.
+
+    Attributes:
+        source: text of the task module.
+        entry: function to call, empty for the last ``def`` of the module body.
+        arguments: encoded dict that the function gets.
+        blobs: encoded values that the arguments refer to.
+        seed: hex digits; the seed of every generator (I7).
+        now: what the clock says, s since 1970 in UTC.
+        items: how many calls share the run, 0 for a single one.
+    """
+
+    source: str
+    entry: str
+    arguments: bytes
+    blobs: tuple[bytes, ...] = ()
+    seed: str = "00" * 32
+    now: int = 0
+    items: int = 0
+
+    def encode(self) -> bytes:
+        """Return the request as an encoded skeleton."""
+        fields: dict[Any, Any] = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+        }
+        return skeleton.encode(fields | {"blobs": list(self.blobs)})
+
+
+def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
+    """Return the level's defaults, with another wall time up to its maximum, s."""
+    limits = level.default_limits()
+    if wall_s is None:
+        return limits
+    most = level.max_limits().wall_s
+    return dataclasses.replace(limits, wall_s=min(math.ceil(wall_s), most))
+
+
+def _from_report(report: JailReport) -> RunOutcome:
+    """Return the outcome of a run that did not finish."""
+    if report.code in _OUR_FAULTS:
+        raise InternalError(report.code, report.detail)
+    status = _CRASHES.get(report.status) or RunStatus(report.status.value)
+    return _complete(
+        RunOutcome(
+            status=status,
+            error=report.detail,
+            code=report.code,
+            layer=report.layer,
+            limit=report.limit,
+        ),
+        report,
+    )
+
+
+def _complete(outcome: RunOutcome, report: JailReport) -> RunOutcome:
+    """Add what the parent itself knows."""
+    return dataclasses.replace(
+        outcome,
+        output=report.output.decode("utf-8", "replace"),
+        usage=report.usage,
+        layers=report.layers,
+    )
+
+
+def _malformed(detail: str) -> RunOutcome:
+    return RunOutcome(
+        status=RunStatus.USER_ERROR,
+        error=f"what came out of the jail is not a result: {detail}",
+        code="STO-S021",
+        layer=RunLayer.RESULT,
+    )
+
+
+def _memory_ending() -> RunOutcome:
+    return RunOutcome(
+        status=RunStatus.KILLED,
+        error="the limit memory_bytes was reached",
+        code="STO-S013",
+        layer=RunLayer.LIMITS,
+        limit="memory_bytes",
+    )
+
+
+def _text(fields: dict[Any, Any], name: str) -> str:
+    value = fields.get(name)
+    return value[:_TEXT_CHARS] if isinstance(value, str) else ""
+
+
+def _describe(fields: dict[Any, Any]) -> str:
+    kind, text = _text(fields, "error_type"), _text(fields, "error_text")
+    return f"{kind}: {text}" if kind and text else kind or text
+
+
+def _read_value(fields: dict[Any, Any]) -> bytes:
+    """Return the encoded value after the strict codec has accepted it."""
+    value = fields.get("value")
+    if not isinstance(value, bytes | memoryview):
+        raise TrustError("STO-D002", "a result without a value")
+    skeleton.decode(value)
+    return bytes(value)
+
+
+def _read_fields(fields: Node) -> RunOutcome:
+    """Turn one item of a task frame (untrusted) into an outcome."""
+    if not isinstance(fields, dict):
+        return _malformed("not a dict")
+    if _text(fields, "error_type") in {"MemoryError", "_ArrayMemoryError"}:
+        return _memory_ending()
+    try:
+        status = RunStatus(_text(fields, "status"))
+        if status is RunStatus.OK:
+            return RunOutcome(status=status, value=_read_value(fields))
+        layer = RunLayer(_text(fields, "layer") or RunLayer.LANGUAGE)
+    except (ValueError, TrustError) as error:
+        return _malformed(str(error)[:_TEXT_CHARS])
+    code = _text(fields, "code")
+    return RunOutcome(status=status, error=_describe(fields), code=code, layer=layer)
+
+
+def _decode_frame(report: JailReport) -> Node:
+    try:
+        return skeleton.decode(report.frame)
+    except TrustError as error:
+        return str(error)
+
+
+def read_outcome(report: JailReport) -> RunOutcome:
+    """Return the outcome of a single call from what the jail reported.
+
+    Raises:
+        InternalError: ``STO-S005`` the zygote died, which says nothing about the task.
+    """
+    if report.status is not JailStatus.FINISHED:
+        return _from_report(report)
+    return _complete(_read_fields(_decode_frame(report)), report)
+
+
+def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:
+    """Return one outcome for each of the `items` calls that shared the run.
+
+    A run that ended as a whole (killed, refused) gives every item the same outcome.
+    """
+    if report.status is not JailStatus.FINISHED:
+        return (_from_report(report),) * items
+    frame = _decode_frame(report)
+    rows = frame.get("items") if isinstance(frame, dict) else None
+    if isinstance(rows, list) and len(rows) == items:
+        return tuple(_complete(_read_fields(row), report) for row in rows)
+    return (_complete(_read_fields(frame), report),) * items
+
+
+def run_task(
+    jail: Jail, request: TaskRequest, limits: RunLimits, wall_s: float | None = None
+) -> RunOutcome:
+    """Run one call in a warm `jail` made for `TASK_JOB`."""
+    return read_outcome(jail.run(request.encode(), limits, wall_s))
+
+
+def run_source(
+    source: str,
+    entry: str | None,
+    kwargs: Node,
+    level: Level,
+    limits: RunLimits | None = None,
+    *,
+    wall_s: float | None = None,
+    now: int = 0,
+) -> RunOutcome:
+    """Run a function of `source` through both layers, in a jail of its own.
+
+    Args:
+        source: module text (untrusted).
+        entry: function name, None for the last ``def`` of the module body.
+        kwargs: the one dict that the function gets.
+        level: what it may do.
+        limits: None for the level's defaults.
+        wall_s: elapsed time, s; None for the limit's.
+        now: what the clock says inside, s since 1970 in UTC.
+
+    Raises:
+        UsageError: ``STO-S031`` there is no such function.
+        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+        InternalError: the jail broke, or the zygote died.
+    """
+    request = TaskRequest(source, entry or "", skeleton.encode(kwargs), now=now)
+    limits = limits or choose_limits(level, wall_s)
+    with Jail(level, TASK_JOB) as jail:
+        outcome = run_task(jail, request, limits, wall_s)
+    if outcome.code == NO_ENTRY:
+        raise UsageError(NO_ENTRY, outcome.error or "there is no function to run")
+    return outcome
+
+
+# ------------------------------------------------------------------ the kernel layer alone
+
+
+def read_probe(report: JailReport) -> RunOutcome:
+    """Turn a probe's report into an outcome; what it printed is its value."""
+    if report.code == "STO-S022" and "status 0" in report.detail:
+        outcome = RunOutcome(status=RunStatus.OK)  # os._exit(0) is the program's right
+    elif report.status is not JailStatus.FINISHED:
+        outcome = _from_report(report)
+    else:
+        outcome = _read_probe_frame(_decode_frame(report))
+    outcome = _complete(outcome, report)
+    return dataclasses.replace(outcome, value=skeleton.encode(outcome.output))
+
+
+def _read_probe_frame(frame: Node) -> RunOutcome:
+    fields = frame if isinstance(frame, dict) else {}
+    code, status = _text(fields, "code"), _text(fields, "status")
+    if status == "ok":
+        return RunOutcome(status=RunStatus.OK)
+    if status != "failed":
+        return _malformed("not a probe's answer")
+    if code == "STO-S013":
+        return _memory_ending()
+    refused = code == "STO-S026"
+    return RunOutcome(
+        status=RunStatus.REFUSED if refused else RunStatus.USER_ERROR,
+        error=_describe(fields),
+        code=code,
+        layer=RunLayer.GATE if refused else RunLayer.LANGUAGE,
+    )
+
+
+def encode_probe(source: str, preload: tuple[str, ...] = ()) -> bytes:
+    """Return a request for a jail made for `PROBE_JOB`."""
+    return skeleton.encode({"source": source, "preload": list(preload)})
+
+
+def probe_source(
+    source: str,
+    level: Level,
+    *,
+    preload: tuple[str, ...] = (),
+    limits: RunLimits | None = None,
+    wall_s: float | None = None,
+) -> RunOutcome:
+    """Run a plain program through the kernel layer alone.
+
+    Args:
+        source: program text (untrusted), run as ``__main__``.
+        level: whose system calls and limits are in force.
+        preload: modules imported before the jail closes; the level's list is not used.
+        limits: None for the level's defaults.
+        wall_s: elapsed time, s.
+
+    Raises:
+        UsageError: ``STO-S030`` a module to preload cannot be imported.
+        PolicyRefusal: ``STO-S001``, ``STO-S002`` this host cannot make the jail.
+    """
+    bare = msgspec.structs.replace(level, preload=())
+    request = encode_probe(source, preload)
+    with Jail(bare, PROBE_JOB, preload=preload) as jail:
+        report = jail.run(request, limits or choose_limits(level, wall_s), wall_s)
+    return read_probe(report)

@@ -1,0 +1,299 @@
+"""The supervisor's side of the jail: starts the zygote, feeds a child, believes little.
+
+`Jail.run` may be called from many threads at once (each call polls its own descriptors) and
+from asyncio by `Jail.run_async`. It reads at most the allowed bytes within the allowed
+time, then has the child killed; what the child wrote is returned as untrusted bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
+from stoilo.core.levels import Level
+from stoilo.core.limits import RunLimits
+from stoilo.sandbox import seccomp
+from stoilo.sandbox.channel import Hello, Ready, receive, send
+from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.report import JailReport, JailStatus
+
+__all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
+
+_ENTRY = "from stoilo.sandbox.zygote import main; main()"  # runpy would cost 3 ms
+START_S = 120.0
+"""How long a zygote may take to import its preload list, s."""
+
+
+def zygote_command() -> list[str]:
+    """Return the argument list that starts a zygote; nothing in it is a choice."""
+    return [sys.executable, "-s", "-P", "-c", _ENTRY]
+
+
+def zygote_environment() -> dict[str, str]:
+    """Return the whole environment of a zygote: fixed words, for equal results (I7).
+
+    The interpreter's ``-I`` would ignore the hash seed, so the command uses its other two
+    parts (``-s -P``) and the environment holds no other variable that Python reads.
+    """
+    threads = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB", "BLIS")
+    return {
+        "PYTHONHASHSEED": "0",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        **{f"{name}_NUM_THREADS": "1" for name in threads},
+    }
+
+
+@functools.lru_cache(maxsize=32)
+def _build_programs(level_digest: str, level: _Hashable) -> tuple[bytes, bytes]:
+    del level_digest
+    rules = level.level.syscalls
+    return (
+        seccomp.build_filter(rules, threads=False),
+        seccomp.build_filter(rules, threads=True),
+    )
+
+
+class _Hashable:
+    """A level as a cache key: levels of one name and digest are the same."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+
+    def __hash__(self) -> int:
+        return hash((self.level.name, self.level.digest))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashable) and self.level == other.level
+
+
+class ZygoteProcess:
+    """One running zygote: its process, control socket and what it achieved."""
+
+    def __init__(self, command: Sequence[str], hello: Hello) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = ours
+        with theirs:
+            self.process = subprocess.Popen(
+                list(command),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=zygote_environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+        try:
+            self.ready = self._introduce(hello)
+        except BaseException:
+            self.close()
+            raise
+
+    def _introduce(self, hello: Hello) -> Ready:
+        self.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.control.settimeout(START_S)
+        try:
+            send(self.control, hello)
+            answer = receive(self.control, Ready)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InternalError(
+                "STO-S003", f"the zygote did not start: {error}"
+            ) from error
+        if answer is None:
+            raise InternalError("STO-S003", "the zygote ended before it was ready")
+        self.control.settimeout(None)
+        return answer[0]
+
+    def close(self) -> None:
+        """Kill the zygote, and with it every child; reap it."""
+        self.control.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Jail:
+    """A warm jail for one level and one job.
+
+    Args:
+        level: what runs may do (trusted).
+        job: dotted name of the job module (trusted; see `stoilo.sandbox.jobs`).
+        preload: modules imported besides the level's list.
+        command: how to start the zygote; tests alone pass another.
+
+    Raises:
+        PolicyRefusal: ``STO-S002`` names the mandatory mechanism that this host lacks,
+            ``STO-S001`` that it is not Linux.
+        UsageError: ``STO-S030`` a module to preload cannot be imported.
+        InternalError: ``STO-S003`` the zygote did not start, ``STO-S004`` libseccomp.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        job: str,
+        *,
+        preload: tuple[str, ...] = (),
+        command: Callable[[], Sequence[str]] = zygote_command,
+    ) -> None:
+        self._level = level
+        self._job = job
+        self._preload = preload
+        self._command = command
+        self._lock = threading.Lock()
+        self._zygote: ZygoteProcess | None = None
+        with self._lock:
+            self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the mechanisms that every run of this jail has."""
+        with self._lock:
+            return (self._zygote or self._start()).ready.layers
+
+    @property
+    def zygote_pid(self) -> int:
+        """Pid of the zygote process, for tests and process lists."""
+        with self._lock:
+            return (self._zygote or self._start()).process.pid
+
+    def _start(self) -> ZygoteProcess:
+        _check_platform()
+        program, threaded = _load_programs(self._level)
+        hello = Hello(
+            level=self._level,
+            job=self._job,
+            preload=self._preload,
+            program=program,
+            threaded_program=threaded,
+            supervisor=os.getpid(),
+        )
+        zygote = ZygoteProcess(self._command(), hello)
+        try:
+            _check_ready(zygote.ready)
+        except BaseException:
+            zygote.close()
+            raise
+        self._zygote = zygote
+        return zygote
+
+    def _begin(self, exchange: Exchange) -> ZygoteProcess:
+        """Hand the run to the zygote, to a new one when the old one has died."""
+        with self._lock:
+            zygote = self._zygote or self._start()
+            try:
+                exchange.begin(zygote.control)
+            except OSError:
+                zygote.close()
+                self._zygote = None
+                zygote = self._start()
+                exchange.begin(zygote.control)
+            return zygote
+
+    def run(
+        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+    ) -> JailReport:
+        """Run the job on `request` in a fresh jailed child.
+
+        Args:
+            request: untrusted bytes for the job.
+            limits: CPU s, wall s, bytes, threads.
+            wall_s: a shorter wall time, s.
+
+        Returns:
+            What happened; frame and output are untrusted.
+
+        Raises:
+            InternalError: ``STO-S003`` when a zygote cannot be started again.
+        """
+        wall = min(float(limits.wall_s), wall_s or float("inf"))
+        exchange, report = self._attempt(request, limits, wall)
+        if exchange.never_started:  # the zygote died with the order unread
+            exchange, report = self._attempt(request, limits, wall)
+        return report
+
+    def _attempt(
+        self, request: bytes, limits: RunLimits, wall_s: float
+    ) -> tuple[Exchange, JailReport]:
+        with Exchange(request, limits, wall_s) as exchange:
+            zygote = self._begin(exchange)
+            report = exchange.finish(zygote.ready.layers)
+        if exchange.zygote_silent:
+            self._discard(zygote)
+        return exchange, report
+
+    async def run_async(
+        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+    ) -> JailReport:
+        """Do as `run` does, in a thread, for asyncio."""
+        return await asyncio.to_thread(self.run, request, limits, wall_s)
+
+    def _discard(self, zygote: ZygoteProcess) -> None:
+        """Kill a zygote that no longer answers; its children die with it."""
+        with self._lock:
+            zygote.close()
+            if self._zygote is zygote:
+                self._zygote = None
+
+    def close(self) -> None:
+        """End the zygote and every child. A later run would start a new one."""
+        with self._lock:
+            if self._zygote is not None:
+                self._zygote.close()
+                self._zygote = None
+
+
+def _check_platform() -> None:
+    if not sys.platform.startswith("linux"):
+        raise PolicyRefusal(
+            "STO-S001",
+            "the jail needs Linux",
+            hint="run the executor in a Linux virtual machine or container",
+        )
+
+
+def _load_programs(level: Level) -> tuple[bytes, bytes]:
+    try:
+        return _build_programs(level.digest, _Hashable(level))
+    except (ImportError, RuntimeError, OSError) as error:
+        raise InternalError(
+            "STO-S004",
+            f"the system call filter cannot be built: {error}",
+            hint="install libseccomp2 and the extra: pip install 'stoilo[executor]'",
+        ) from error
+
+
+def _check_ready(ready: Ready) -> None:
+    if ready.missing:
+        raise PolicyRefusal(
+            "STO-S002",
+            f"this host lacks a mandatory mechanism: {', '.join(ready.missing)}",
+            hint="update the kernel or allow the mechanism; nothing weaker is used",
+        )
+    if ready.failed_import:
+        raise UsageError(
+            "STO-S030", f"a module to preload cannot be imported: {ready.failed_import}"
+        )
+    if ready.error:
+        raise InternalError("STO-S003", f"the zygote did not start: {ready.error}")

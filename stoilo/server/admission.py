@@ -1,0 +1,266 @@
+"""The admission pipeline: every durable step of an attempt, in batches, resumable.
+
+One thread walks all attempts through the steps of `stoilo.server.states`. Each step
+reads the rows that wait for it, does its work idempotently (the log knows its leaves by
+digest, the engine its workunits by name) and commits; so kill -9 at any moment costs at
+most the repetition of one step, and never a second leaf, workunit or outcome.
+Order is the invariant I1: no workunit without a leaf under a published checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from stoilo.core.errors import StoiloError
+from stoilo.core.types import TaskState
+from stoilo.server import rows
+from stoilo.server.outcomes import finish_task
+from stoilo.server.records import Outcome
+from stoilo.server.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.leaves import LeafBook
+    from stoilo.server.ports import AdmissionSigner, Log
+    from stoilo.server.records import AttemptRow, TaskRow
+    from stoilo.server.statements import StatementWriter
+    from stoilo.server.store import Store
+    from stoilo.server.workunits import WorkunitWriter
+
+__all__ = ["AdmissionPipeline"]
+
+LOGGER = logging.getLogger(__name__)
+BATCH = 256
+IDLE_S = 0.5
+RETRY_S = 1.0
+PUBLISH_TIMEOUT_S = 30.0
+
+PATIENT_CODES = frozenset({"STO-K023"})
+"""The signer's refusals that pass with time (the epoch's rate)."""
+
+Waiting = list[tuple["AttemptRow", "TaskRow"]]
+
+
+class AdmissionPipeline:
+    """Moves attempts from ``created`` to ``issued``, and leaves into the log.
+
+    Args:
+        store: tasks and attempts.
+        log: the audit log's writer.
+        signer: client of the signer process.
+        engine: where workunits go.
+        statements: fixes statement bytes.
+        workunits: turns a signed attempt into a `WorkunitSpec`.
+        leaves: results and refusals that wait for the log.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        log: Log,
+        signer: AdmissionSigner,
+        engine: Engine,
+        *,
+        statements: StatementWriter,
+        workunits: WorkunitWriter,
+        leaves: LeafBook,
+        clock: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._signer = signer
+        self._engine = engine
+        self._statements = statements
+        self._workunits = workunits
+        self._leaves = leaves
+        self._clock = clock
+        self._wanted = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
+        self.trouble: StoiloError | None = None
+
+    def start(self) -> None:
+        """Begin in an own thread; what a killed server left half done comes first."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that rows have changed."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Finish the step in progress and end the thread."""
+        self._stopping.set()
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wanted.clear()
+            try:
+                moved = self.run_once()
+                self.trouble = None
+            except StoiloError as error:
+                self.trouble = error
+                LOGGER.warning("admission waits: %s", error)
+                self._stopping.wait(RETRY_S)
+            else:
+                if not moved:
+                    self._wanted.wait(IDLE_S)
+
+    def run_once(self) -> int:
+        """Do every step once; returns how many rows moved."""
+        return (
+            self._sweep()
+            + self._seal()
+            + self._append()
+            + self._sign()
+            + self._issue()
+            + self._leaves.append_waiting(self._log)
+        )
+
+    def _waiting(self, state: AttemptState) -> Waiting:
+        with self._store.read() as connection:
+            found = rows.attempts_in(connection, state, BATCH)
+        return [(attempt, task) for attempt, task in found if not task.state.final]
+
+    def _sweep(self) -> int:
+        """Close the attempts of tasks that became final in another way."""
+        with self._store.read() as connection:
+            orphans = rows.orphaned_attempts(connection)
+        for attempt in orphans:
+            self._engine.cancel(attempt.workunit)
+        if orphans:
+            with self._store.write() as connection:
+                rows.move_attempts(connection, orphans, AttemptState.CLOSED)
+        return len(orphans)
+
+    def _seal(self) -> int:
+        """Fix the statement bytes of new attempts."""
+        waiting = self._waiting(AttemptState.CREATED)
+        if not waiting:
+            return 0
+        now = self._clock()
+        sealed: list[AttemptRow] = []
+        for attempt, task in waiting:
+            try:
+                sealed.append(self._statements.seal(task, attempt, now))
+            except StoiloError as error:
+                self._give_up(task, attempt, error)
+        with self._store.write() as connection:
+            rows.save_attempts(connection, sealed, AttemptState.SEALED)
+        return len(waiting)
+
+    def _append(self) -> int:
+        """Append the leaves; their indices are durable in the log before here."""
+        waiting = self._waiting(AttemptState.SEALED)
+        if not waiting:
+            return 0
+        leaves = [attempt.leaf or b"" for attempt, _ in waiting]
+        labels = [task.task_id for _, task in waiting]
+        indices = self._log.append_many(leaves, labels)
+        logged = [
+            rows.replace_attempt(attempt, log_index=index)
+            for (attempt, _), index in zip(waiting, indices, strict=True)
+        ]
+        with self._store.write() as connection:
+            rows.save_attempts(connection, logged, AttemptState.LOGGED)
+        return len(waiting)
+
+    def _sign(self) -> int:
+        """Have the signer admit what a published checkpoint covers."""
+        waiting = self._waiting(AttemptState.LOGGED)
+        if not waiting:
+            return 0
+        newest = max(attempt.log_index or 0 for attempt, _ in waiting)
+        self._log.wait_published(newest, timeout=PUBLISH_TIMEOUT_S)
+        proofs = [self._log.proof(attempt.log_index or 0) for attempt, _ in waiting]
+        answers = self._signer.sign_admissions(
+            [
+                (attempt.statement or b"", proof)
+                for (attempt, _), proof in zip(waiting, proofs, strict=True)
+            ]
+        )
+        signed: list[AttemptRow] = []
+        for (attempt, task), proof, answer in zip(
+            waiting, proofs, answers, strict=True
+        ):
+            if isinstance(answer, bytes):
+                done = rows.replace_attempt(attempt, proof=proof, envelope=answer)
+                signed.append(done)
+            elif answer.code not in PATIENT_CODES:
+                self._give_up(task, attempt, answer)
+        with self._store.write() as connection:
+            rows.save_attempts(connection, signed, AttemptState.SIGNED)
+        return len(signed)
+
+    def _issue(self) -> int:
+        """Create the workunits; an admission that ran out of time gets a new attempt."""
+        waiting = self._waiting(AttemptState.SIGNED)
+        fresh: Waiting = []
+        for attempt, task in waiting:
+            if self._is_stale(attempt, task):
+                self.retry(task, attempt)
+            else:
+                fresh.append((attempt, task))
+        if fresh:
+            self._engine.create_workunits(self._workunits.specs(fresh))
+            self._mark_issued(fresh)
+        return len(waiting)
+
+    def _is_stale(self, attempt: AttemptRow, task: TaskRow) -> bool:
+        return needs_new_attempt(
+            now=self._clock(),
+            delay_bound_s=task.spec.redundancy.delay_bound_s,
+            not_after=attempt.not_after or 0,
+        )
+
+    def _mark_issued(self, fresh: Sequence[tuple[AttemptRow, TaskRow]]) -> None:
+        with self._store.write() as connection:
+            attempts = [attempt for attempt, _ in fresh]
+            rows.save_attempts(connection, attempts, AttemptState.ISSUED)
+            rows.mark_running(connection, [task.task_id for _, task in fresh])
+
+    def retry(self, task: TaskRow, attempt: AttemptRow) -> None:
+        """Open the next attempt of `task`, or expire it after `MAX_ATTEMPTS`."""
+        now = self._clock()
+        with self._store.write() as connection:
+            current = rows.find_task(connection, task.task_id)
+            if (
+                current is None
+                or current.state.final
+                or current.attempt != attempt.number
+            ):
+                return
+            rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+            if attempt.number >= MAX_ATTEMPTS:
+                expired = Outcome(
+                    TaskState.EXPIRED,
+                    attempt.number,
+                    code="STO-R060",
+                    error_text="no volunteer finished it while it was admitted",
+                )
+                finish_task(connection, current, expired, now)
+                return
+            if current.state is TaskState.RUNNING:
+                rows.move_task(connection, current, TaskState.ADMITTING, now)
+            rows.add_attempt(connection, current, now)
+        self.wake()
+
+    def _give_up(self, task: TaskRow, attempt: AttemptRow, error: StoiloError) -> None:
+        """End a task whose attempt can never be admitted."""
+        outcome = Outcome(
+            TaskState.SYSTEM_ERROR,
+            attempt.number,
+            error_text=error.message,
+            code=error.code,
+        )
+        with self._store.write() as connection:
+            current = rows.find_task(connection, task.task_id)
+            if current is not None:
+                finish_task(connection, current, outcome, self._clock())

@@ -1,0 +1,169 @@
+"""The server's configuration: one frozen record, loaded in one place.
+
+Defaults < ``DIR/stoilo.toml`` < ``STOILO_*`` variables < flags. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_type_hints
+
+from stoilo.core.errors import UsageError
+
+LARGEST_PORT = 65_535
+
+__all__ = ["Address", "Origin", "ServerConfig", "load_config", "parse_address"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; port 0 = any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_address(text: str) -> Address:
+    """Return ``host:port`` as an address, or raise ``STO-R091``."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if (
+        not host
+        or not port.isascii()
+        or not port.isdecimal()
+        or int(port) > LARGEST_PORT
+    ):
+        raise UsageError(
+            "STO-R091", f"{text[:80]!r} is not host:port", hint="use 127.0.0.1:0"
+        )
+    return Address(host, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Settings of `stoilo up`.
+
+    Attributes:
+        data: the data directory.
+        grpc: address of the researchers' interface (always TLS).
+        http: address of the volunteers' interface.
+        http_certificate: PEM file; needed unless `http` is a loopback address.
+        http_key: PEM file of its key.
+        tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
+        volunteers: local volunteers to run.
+        database: SQLAlchemy URL, empty = SQLite in the data directory.
+        origin: name of project and log, fixed at the first start.
+        policy: file of the project's policy, empty = the shipped one.
+        admission_life_s: how long an admission holds, s.
+        refusal_interval_s: refusals are logged in batches of this time, s.
+    """
+
+    data: Path
+    grpc: str = "127.0.0.1:57010"
+    http: str = "127.0.0.1:57080"
+    http_certificate: str = ""
+    http_key: str = ""
+    tls_names: str = ""
+    volunteers: int = 0
+    database: str = ""
+    origin: str = "stoilo.local/development"
+    policy: str = ""
+    admission_life_s: int = 7 * 86_400
+    refusal_interval_s: int = 60
+
+    @property
+    def database_url(self) -> str:
+        """Return the SQLAlchemy URL in force."""
+        return self.database or f"sqlite:///{self.data / 'server.sqlite'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where each setting came from: default, file, environment or flag."""
+
+    by_name: Mapping[str, str]
+
+
+def load_config(
+    data: Path, flags: Mapping[str, object], environ: Mapping[str, str]
+) -> tuple[ServerConfig, Origin]:
+    """Return the configuration in force and where each value came from.
+
+    `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
+    value of the wrong kind, ``STO-R091`` for a bad address.
+    """
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(_kinds(), "default")
+    layers: tuple[tuple[str, Mapping[str, object]], ...] = (
+        ("file", _read_file(data / "stoilo.toml")),
+        ("environment", _read_environment(environ)),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+    )
+    for origin, layer in layers:
+        for name, value in layer.items():
+            values[name] = _convert(name, value, origin)
+            origins[name] = origin
+    config = ServerConfig(data=data, **values)  # type: ignore[arg-type]  # converted
+    for address in (config.grpc, config.http):
+        parse_address(address)
+    return config, Origin(origins)
+
+
+def _kinds() -> dict[str, type]:
+    hints = get_type_hints(ServerConfig)
+    names = [field.name for field in dataclasses.fields(ServerConfig)]
+    return {name: hints[name] for name in names if name != "data"}
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError("STO-R090", f"stoilo.toml is not TOML: {error}") from error
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    prefix = "STOILO_SERVER_"
+    return {
+        key.removeprefix(prefix).lower(): value
+        for key, value in environ.items()
+        if key.startswith(prefix)
+    }
+
+
+def _convert(name: str, value: object, origin: str) -> object:
+    kind = _kinds().get(name)
+    if kind is None:
+        raise UsageError(
+            "STO-R090",
+            f"unknown setting {name[:40]!r} in the {origin}",
+            hint=f"the settings are {', '.join(sorted(_kinds()))}",
+        )
+    if kind is int and isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if type(value) is not kind or (kind is int and int(str(value)) < 0):
+        raise UsageError(
+            "STO-R090", f"setting {name} in the {origin} must be a {kind.__name__}"
+        )
+    return value

@@ -1,0 +1,156 @@
+"""Making workunits and copies: the checks and the rows."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, insert, select
+
+from stoilo.core.digests import check_digest
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.types import check_redundancy
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.transitioner import Validity
+from stoilo.server.engines.interface import CopyOutcome, CopyState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.interface import WorkunitSpec
+
+__all__ = ["add_copies", "check_spec", "existing_names", "insert_workunits"]
+
+_WORKUNIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_OPEN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,59}")
+
+
+def check_spec(spec: WorkunitSpec) -> None:
+    """Raise ``STO-E001`` unless a workunit can be made from `spec`."""
+    names = [file.open_name for file in spec.files]
+    checks = (
+        (_WORKUNIT_NAME.fullmatch(spec.name), "the name is not usable"),
+        (".." not in spec.name, "the name is not usable"),
+        (
+            _OPEN_NAME.fullmatch(spec.app) and len(spec.app) <= schema.APP_CHARS,
+            "no usable app",
+        ),
+        (all(map(_OPEN_NAME.fullmatch, names)), "an open name is not usable"),
+        (len(set(names)) == len(names), "two files have one open name"),
+        (spec.result_max_bytes > 0, "result_max_bytes must be positive"),
+        (0 < spec.fpops_est <= spec.fpops_bound, "fpops_est <= fpops_bound"),
+    )
+    for holds, problem in checks:
+        if not holds:
+            raise UsageError("STO-E001", f"workunit {spec.name[:100]!r}: {problem}")
+    try:
+        check_redundancy(spec.redundancy)
+        for file in spec.files:
+            check_digest(file.digest)
+    except StoiloError as error:
+        raise UsageError(
+            "STO-E001", f"workunit {spec.name!r}: {error.message}"
+        ) from error
+
+
+def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str]:
+    """Return which of `names` are workunits already."""
+    table = schema.workunits
+    return connection.scalars(
+        select(table.c.name).where(table.c.name.in_(list(names)))
+    ).all()
+
+
+def insert_workunits(
+    connection: Connection, specs: Sequence[WorkunitSpec], now: int
+) -> None:
+    """Insert workunits, what they need and their first copies."""
+    table = schema.workunits
+    connection.execute(insert(table), [_workunit_row(spec, now) for spec in specs])
+    names = [spec.name for spec in specs]
+    found = connection.execute(
+        select(table.c.id, table.c.name).where(table.c.name.in_(names))
+    ).all()
+    row_of = {row.name: row.id for row in found}
+    needs = [
+        {
+            "workunit_id": row_of[spec.name],
+            "open_name": file.open_name,
+            "digest": file.digest,
+            "sticky": int(file.sticky),
+        }
+        for spec in specs
+        for file in spec.files
+    ]
+    if needs:
+        connection.execute(insert(schema.workunit_files), needs)
+    connection.execute(
+        insert(schema.copies),
+        [
+            _copy_row(row_of[spec.name], spec.name, spec.priority, number)
+            for spec in specs
+            for number in range(spec.redundancy.target_results)
+        ],
+    )
+
+
+def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
+    """Return the columns of a new workunit."""
+    redundancy = spec.redundancy
+    return {
+        "name": spec.name,
+        "app": spec.app,
+        "min_quorum": redundancy.min_quorum,
+        "target_results": redundancy.target_results,
+        "max_error": redundancy.max_error,
+        "max_total": redundancy.max_total,
+        "max_success": redundancy.max_success,
+        "delay_bound_s": redundancy.delay_bound_s,
+        "not_after": spec.not_after,
+        "result_max_bytes": spec.result_max_bytes,
+        "fpops_est": spec.fpops_est,
+        "fpops_bound": spec.fpops_bound,
+        "priority": spec.priority,
+        "created_at": now,
+        "transition_at": max(now, spec.not_after - redundancy.delay_bound_s + 1),
+    }
+
+
+def _copy_row(
+    workunit_id: int, workunit: str, priority: int, number: int
+) -> dict[str, object]:
+    """Return the columns of a new, unsent copy."""
+    return {
+        "name": f"{workunit}_{number}",
+        "workunit_id": workunit_id,
+        "state": CopyState.UNSENT.value,
+        "outcome": CopyOutcome.NONE.value,
+        "validity": Validity.INIT.value,
+        "priority": priority,
+        "upload_name": f"{workunit}_{number}_r{secrets.token_hex(8)}_0",
+        "upload_token": secrets.token_hex(24),
+    }
+
+
+def add_copies(connection: Connection, workunit_id: int, count: int) -> None:
+    """Insert further copies of a workunit."""
+    table = schema.copies
+    row = connection.execute(
+        select(schema.workunits.c.name, schema.workunits.c.priority).where(
+            schema.workunits.c.id == workunit_id
+        )
+    ).one()
+    first = connection.scalar(
+        select(func.count()).where(table.c.workunit_id == workunit_id)
+    )
+    start = int(first or 0)
+    connection.execute(
+        insert(table),
+        [
+            _copy_row(workunit_id, row.name, row.priority, start + number)
+            for number in range(count)
+        ],
+    )

@@ -1,0 +1,100 @@
+"""One door to the engine's database: short write transactions, snapshot reads.
+
+On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
+takes the write lock at its start, so that a decision and what it rests on cannot drift
+apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import InternalError
+from stoilo.server.engines.embedded import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+__all__ = ["Database"]
+
+LOCK_WAIT_S = 30
+_READ = "stoilo_read"
+
+
+class Database:
+    """The engine's database behind `url` (SQLAlchemy form)."""
+
+    def __init__(self, url: str) -> None:
+        self._engine: Engine = create_engine(url, pool_pre_ping=False)
+        self._writer = threading.Lock()
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_sqlite)
+
+    def create_tables(self) -> None:
+        """Create what is missing; servers with migrations do not need it."""
+        with self.write() as connection:
+            schema.metadata.create_all(connection)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Yield a connection inside one transaction, committed durably at the end.
+
+        Raises:
+            InternalError: ``STO-E003`` when the database refuses; nothing is stored.
+        """
+        try:
+            with self._writer, self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise _refused(error) from error
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection that sees one consistent state.
+
+        Raises:
+            InternalError: ``STO-E003``.
+        """
+        try:
+            with self._engine.connect() as connection:
+                yield connection.execution_options(**{_READ: True})
+        except SQLAlchemyError as error:
+            raise _refused(error) from error
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+def _refused(error: SQLAlchemyError) -> InternalError:
+    """Return our error for a database's; only the kind is told, never the SQL."""
+    return InternalError(
+        "STO-E003", f"the engine's database refused ({type(error).__name__})"
+    )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    """Set what makes commits durable and leaves transactions to us."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Begin for real; a writer takes the write lock before it reads."""
+    read_only = connection.get_execution_options().get(_READ, False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,222 @@
+"""Input files of workunits: stored once by digest, fetched under an unguessable token.
+
+Small files lie in the database, so that creating a workunit is one durable step; larger
+ones are files named by their digest, linked or copied in before the transaction that
+names them. A file that no workunit needs any more is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, exists, insert, select
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.server.engines.embedded import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.interface import WorkunitFile
+
+__all__ = ["Depot", "Download", "StoredFile"]
+
+CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What the database shall know about a file; `content` None: it lies on disk."""
+
+    digest: str
+    size: int
+    md5: str
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file as handed to a volunteer: inline bytes or a path."""
+
+    digest: str
+    size: int
+    content: bytes | None
+    path: Path | None
+
+
+class Depot:
+    """The files under `directory` and their rows."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pins: Counter[str] = Counter()
+        self._measured: dict[str, StoredFile] = {}
+        self._lock = threading.Lock()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @contextlib.contextmanager
+    def hold(self, files: Iterable[WorkunitFile]) -> Iterator[tuple[StoredFile, ...]]:
+        """Yield `files` checked and, where large, durable on disk; not removed inside.
+
+        Raises:
+            TrustError: ``STO-E002`` for a wrong digest.
+            InternalError: ``STO-E003`` when the disk refuses.
+        """
+        distinct = {file.digest: file for file in files}
+        with self._lock:
+            self._pins.update(distinct.keys())
+        try:
+            yield tuple(self._take(file) for file in distinct.values())
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"an input file could not be stored (errno {error.errno})"
+            ) from error
+        finally:
+            with self._lock:
+                self._pins.subtract(distinct.keys())
+                self._pins += Counter()
+
+    def add_rows(self, connection: Connection, files: Iterable[StoredFile]) -> None:
+        """Insert the files that the database does not know yet."""
+        wanted = {file.digest: file for file in files}
+        table = schema.files
+        query = select(table.c.digest).where(table.c.digest.in_(list(wanted)))
+        known = set(connection.scalars(query))
+        rows = [
+            {
+                "digest": file.digest,
+                "token": secrets.token_hex(24),
+                "size": file.size,
+                "md5": file.md5,
+                "content": file.content,
+            }
+            for file in wanted.values()
+            if file.digest not in known
+        ]
+        if rows:
+            connection.execute(insert(table), rows)
+
+    def find(self, connection: Connection, token: str) -> Download | None:
+        """Return the file behind an (untrusted) token."""
+        table = schema.files
+        row = connection.execute(
+            select(table.c.digest, table.c.size, table.c.content).where(
+                table.c.token == token
+            )
+        ).first()
+        if row is None:
+            return None
+        path = None if row.content is not None else self._directory / row.digest
+        return Download(row.digest, row.size, row.content, path)
+
+    def remove_unused(
+        self, connection: Connection, digests: Iterable[str], keep: Iterable[str]
+    ) -> tuple[str, ...]:
+        """Delete rows of `digests` that nothing names; return those, for `unlink`."""
+        gone: list[str] = []
+        used = schema.workunit_files.c.digest
+        with self._lock:
+            pinned = {*self._pins, *keep}
+        for digest in sorted(set(digests) - pinned):
+            row = schema.files.c.digest
+            unused = ~exists().where(used == digest)
+            found = connection.execute(
+                delete(schema.files).where(row == digest, unused)
+            )
+            if found.rowcount:
+                gone.append(digest)
+        return tuple(gone)
+
+    def unlink(self, digests: Iterable[str]) -> None:
+        """Remove files whose rows are gone; pinned ones stay."""
+        with self._lock:
+            for digest in digests:
+                if not self._pins[digest]:
+                    self._measured.pop(digest, None)
+                    (self._directory / digest).unlink(missing_ok=True)
+
+    def sweep(self, connection: Connection) -> None:
+        """Remove files that no row names (left by a crash between two steps)."""
+        known = set(connection.scalars(select(schema.files.c.digest)))
+        self.unlink(
+            path.name for path in self._directory.iterdir() if path.name not in known
+        )
+
+    def _take(self, file: WorkunitFile) -> StoredFile:
+        """Return one file checked; a large one is on disk afterwards."""
+        if isinstance(file.source, bytes) and len(file.source) <= schema.INLINE_BYTES:
+            return self._inline(file, file.source)
+        target = self._directory / file.digest
+        known = self._measured.get(file.digest)
+        if known is not None and target.exists():
+            return known
+        if not target.exists():
+            self._place(file, target)
+        size, digest, md5 = _measure(target)
+        if digest != file.digest:
+            target.unlink(missing_ok=True)
+            raise _wrong_digest(file)
+        stored = StoredFile(digest, size, md5, None)
+        self._measured[digest] = stored
+        return stored
+
+    def _inline(self, file: WorkunitFile, data: bytes) -> StoredFile:
+        """Return a small file checked."""
+        if hashlib.sha256(data).hexdigest() != file.digest:
+            raise _wrong_digest(file)
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return StoredFile(file.digest, len(data), md5, data)
+
+    def _place(self, file: WorkunitFile, target: Path) -> None:
+        """Bring the bytes to `target`, durably; linked where the disk allows."""
+        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+        if isinstance(file.source, bytes):
+            part.write_bytes(file.source)
+        else:
+            try:
+                os.link(file.source, part)
+            except OSError:
+                shutil.copyfile(file.source, part)
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        part.replace(target)
+        _sync_directory(self._directory)
+
+
+def _wrong_digest(file: WorkunitFile) -> TrustError:
+    """Return the error for a file that is not what its digest says."""
+    return TrustError(
+        "STO-E002", f"input file {file.open_name!r} does not have its digest"
+    )
+
+
+def _measure(path: Path) -> tuple[int, str, str]:
+    """Return size, SHA-256 and MD5 of a file, read in pieces."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            sha256.update(chunk)
+            md5.update(chunk)
+            size += len(chunk)
+    return size, sha256.hexdigest(), md5.hexdigest()
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

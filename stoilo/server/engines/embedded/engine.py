@@ -1,0 +1,381 @@
+"""The embedded engine: store, accounts, scheduler and uploads behind one object.
+
+One thread moves workunits: it asks the rules, puts the questions to the server's
+validator on a few threads, writes the answers and delivers outcomes. It holds no state
+of its own, so a crash at any point loses nothing: what was not written is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import distinct, func, select
+
+from stoilo.core.errors import StoiloError
+from stoilo.executor.trust import parse_release_pack
+from stoilo.executor.workdir import RELEASE
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
+from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.depot import Depot
+from stoilo.server.engines.embedded.scheduler import Pace, Scheduler
+from stoilo.server.engines.embedded.steps import Answers, Question
+from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
+from stoilo.server.engines.embedded.uploads import UploadDesk
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    CopyView,
+    OutcomeKind,
+    PairVerdict,
+    ResultCheck,
+    ResultVerdict,
+    WorkunitFile,
+    WorkunitStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.embedded.depot import Download
+    from stoilo.server.engines.interface import (
+        Assimilator,
+        Validation,
+        WorkunitOutcome,
+        WorkunitSpec,
+    )
+
+__all__ = ["EmbeddedEngine", "EngineOptions"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Settings of one embedded engine.
+
+    Attributes:
+        pace: how fast work is handed out.
+        batch: workunits moved in one transaction.
+        validators: validator questions asked at the same time.
+        idle_s: pause of the moving thread when nothing happens, s.
+        seen_within_s: a host counts as attached when it called within that time, s.
+    """
+
+    pace: Pace = field(default_factory=Pace)
+    batch: int = 64
+    validators: int = 2
+    idle_s: float = 1.0
+    seen_within_s: int = 600
+
+
+class _Interrupted(Exception):
+    """A comparison could not be completed; `fatal` when it never can be."""
+
+    def __init__(self, fatal: ResultCheck | None) -> None:
+        super().__init__()
+        self.fatal = fatal
+
+
+class EmbeddedEngine:
+    """A whole BOINC-compatible project in this process; see `interface.Engine`.
+
+    Attributes:
+        accounts: the volunteers' accounts.
+        scheduler: answers scheduler requests (for `http`).
+        uploads: takes result files (for `http`).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        database_url: str = "",
+        options: EngineOptions | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open or make the engine under `directory` (its own, 0700).
+
+        Raises:
+            InternalError: ``STO-E003`` or ``STO-E005``.
+        """
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._options = options or EngineOptions()
+        self._clock = clock
+        self._database = Database(
+            database_url or f"sqlite:///{directory / 'engine.sqlite'}"
+        )
+        self._database.create_tables()
+        self._depot = Depot(directory / "files")
+        self.uploads = UploadDesk(self._database, directory / "uploads")
+        self._store = Store(self._database, self._depot, directory / "uploads")
+        self.accounts = Accounts(
+            self._database, load_secret(directory / "account.secret")
+        )
+        self._wake = threading.Event()
+        self.scheduler = Scheduler(
+            self._database,
+            self.accounts,
+            pace=self._options.pace,
+            on_report=self._wake.set,
+        )
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        with self._database.read() as connection:
+            self._depot.sweep(connection)
+        self.uploads.sweep()
+
+    def now(self) -> int:
+        """Return the engine's time, s since 1970."""
+        return int(self._clock())
+
+    def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
+        """Store workunits in one durable step; see `interface.Engine`."""
+        self._store.create(specs, self.now())
+        self._wake.set()
+
+    def cancel(self, name: str) -> None:
+        """End a workunit unless it has ended; see `interface.Engine`."""
+        self._store.cancel(name, self.now())
+        self._wake.set()
+
+    def set_release(self, bundle: bytes) -> None:
+        """Store the release metadata that goes out from now on.
+
+        Raises:
+            TrustError: ``STO-K013`` when it is no release.
+        """
+        parse_release_pack(bundle)
+        digest = hashlib.sha256(bundle).hexdigest()
+        file = WorkunitFile(RELEASE, digest, bundle, sticky=True)
+        with self._depot.hold([file]) as stored, self._database.write() as connection:
+            self._depot.add_rows(connection, stored)
+            old = self._store.set_release(digest, connection)
+            keep = self._store.releases(connection)
+            unused = self._depot.remove_unused(connection, old, keep)
+        self._depot.unlink(unused)
+
+    def find_download(self, token: str) -> Download | None:
+        """Return the input file behind an untrusted token (for `http`)."""
+        with self._database.read() as connection:
+            return self._depot.find(connection, token)
+
+    def status(self, name: str) -> WorkunitStatus | None:
+        """Return where a workunit is; see `interface.Engine`."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(schema.workunits).where(schema.workunits.c.name == name)
+            ).first()
+            return None if row is None else self._status(connection, row)
+
+    def start(self, validation: Validation, assimilator: Assimilator) -> None:
+        """Begin to move workunits; see `interface.Engine`."""
+        self._store.retry_outbox()
+        self._stop.clear()
+        self._pool = ThreadPoolExecutor(
+            self._options.validators, thread_name_prefix="stoilo-validate"
+        )
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(validation, assimilator),
+            name="stoilo-engine",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop moving workunits and close the database; see `interface.Engine`."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        self._database.close()
+
+    def step(self, validation: Validation, assimilator: Assimilator) -> bool:
+        """Move what can be moved; returns whether anything was. For one thread."""
+        now = self.now()
+        due = self._store.due(now, self._options.batch)
+        questions = self._store.advance(due, (), now) if due else []
+        while questions:
+            answers = self._ask(questions, validation)
+            rows = [answer.workunit_id for answer in answers if not _unsure(answer)]
+            for answer in answers:
+                if _unsure(answer):
+                    retry = now + INCONCLUSIVE_RETRY_S
+                    self._store.postpone(answer.workunit_id, retry)
+            questions = self._store.advance(rows, answers, self.now())
+        outcomes = self._store.outcomes(now, self._options.batch)
+        for outcome in outcomes:
+            self._deliver(outcome, assimilator)
+        return bool(due or outcomes)
+
+    def _run(self, validation: Validation, assimilator: Assimilator) -> None:
+        """Move workunits until closed; trouble of the database only slows it down."""
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                busy = self.step(validation, assimilator)
+            except StoiloError as error:
+                log.warning("engine step failed: %s", error)
+                busy = False
+            if not busy:
+                self._wake.wait(self._options.idle_s)
+
+    def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
+        """Put questions to the validator, several at the same time if started."""
+        if self._pool is None:
+            return [_answer(question, validation) for question in questions]
+        return list(
+            self._pool.map(lambda question: _answer(question, validation), questions)
+        )
+
+    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> None:
+        """Hand one outcome to the server; it comes again until it was taken."""
+        try:
+            assimilator.assimilate(outcome)
+        except Exception:  # the server's code must not stop the engine
+            log.exception("outcome of %s was not taken", outcome.workunit)
+            self._store.refused(outcome.workunit, self.now())
+        else:
+            self._store.taken(outcome.workunit)
+
+    def _status(self, connection: Connection, row: Row) -> WorkunitStatus:  # type: ignore[type-arg]  # a row of `workunits`
+        """Return one workunit's status."""
+        copies = connection.execute(
+            select(schema.copies)
+            .where(schema.copies.c.workunit_id == row.id)
+            .order_by(schema.copies.c.id)
+        ).all()
+        views = tuple(
+            CopyView(
+                name=copy.name,
+                state=CopyState(copy.state),
+                outcome=_shown_outcome(copy),
+                code=copy.code,
+                sent_at=copy.sent_at,
+                received_at=copy.received_at,
+            )
+            for copy in copies
+        )
+        outcome = None if row.outcome is None else OutcomeKind(row.outcome)
+        needed = sum(view.state is CopyState.UNSENT for view in views)
+        attached = self._attached(connection, row.app)
+        return WorkunitStatus(
+            name=row.name,
+            copies=views,
+            outcome=outcome,
+            users_needed=needed,
+            users_attached=attached,
+            explanation=_explain(outcome, views, row.min_quorum, attached),
+        )
+
+    def _attached(self, connection: Connection, app: str) -> int:
+        """Return how many users have a host seen lately that may take `app`."""
+        levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
+        hosts, users = schema.hosts, schema.users
+        since = self.now() - self._options.seen_within_s
+        count = connection.scalar(
+            select(func.count(distinct(hosts.c.user_id)))
+            .join(users, users.c.id == hosts.c.user_id)
+            .where(hosts.c.seen_at >= since, users.c.max_level.in_(levels))
+        )
+        return int(count or 0)
+
+
+def _answer(question: Question, validation: Validation) -> Answers:
+    """Return the validator's answers to one question."""
+    checks: dict[str, ResultCheck] = {}
+    for name in question.checks:
+        checks[name] = _check(question, name, validation)
+        if checks[name].verdict is ResultVerdict.FATAL:
+            return Answers(question.workunit_id, checks, fatal=checks[name])
+    if not question.judge:
+        return Answers(question.workunit_id, checks)
+    try:
+        judgement = _judge(question, validation)
+    except _Interrupted as stop:
+        return Answers(question.workunit_id, checks, question.judge, fatal=stop.fatal)
+    return Answers(question.workunit_id, checks, question.judge, judgement)
+
+
+def _check(question: Question, name: str, validation: Validation) -> ResultCheck:
+    """Return the verdict about one result; the server's own trouble is inconclusive."""
+    result = question.results.get(name)
+    if result is None or not result.path.exists():
+        return ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
+    try:
+        return validation.check(result)
+    except Exception:  # the server's code must not stop the engine
+        log.exception("check of %s failed", name)
+        return ResultCheck(ResultVerdict.INCONCLUSIVE)
+
+
+def _judge(question: Question, validation: Validation) -> Judgement:
+    """Look for a quorum; raises `_Interrupted` when a comparison gives no answer."""
+
+    def same(left: str, right: str) -> bool:
+        try:
+            answer = validation.compare(question.results[left], question.results[right])
+        except Exception as error:  # the server's code must not stop the engine
+            log.exception("comparison of %s and %s failed", left, right)
+            raise _Interrupted(None) from error
+        if answer.verdict is PairVerdict.INCONCLUSIVE:
+            raise _Interrupted(None)
+        if answer.verdict is PairVerdict.FATAL:
+            fatal = ResultCheck(ResultVerdict.FATAL, answer.code, answer.message)
+            raise _Interrupted(fatal)
+        return answer.verdict is PairVerdict.SAME
+
+    return judge(question.judge, question.quorum, same)
+
+
+def _unsure(answer: Answers) -> bool:
+    """Say whether the validator must be asked again later."""
+    if answer.fatal is not None:
+        return False
+    unsure = any(
+        check.verdict is ResultVerdict.INCONCLUSIVE for check in answer.checks.values()
+    )
+    return unsure or bool(answer.judged and answer.judgement is None)
+
+
+def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row of `copies`
+    """Return the outcome as the owner sees it: a false value counts as invalid."""
+    outvoted = copy.validity == Validity.INVALID
+    return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
+
+
+def _explain(
+    outcome: OutcomeKind | None,
+    copies: tuple[CopyView, ...],
+    quorum: int,
+    attached: int,
+) -> str:
+    """Return one sentence about what a workunit waits for."""
+    if outcome is not None:
+        return f"ended: {outcome.value.replace('_', ' ')}"
+    unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
+    working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
+    done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
+    if unsent and attached < quorum:
+        return f"needs {quorum} distinct users, {attached} attached"
+    if unsent:
+        return f"{unsent} copies wait for a host, {working} are on hosts, {done} are in"
+    if working:
+        return f"{working} copies are on hosts, {done} are in"
+    return f"{done} results are being validated"

@@ -1,0 +1,164 @@
+"""Tables of the embedded engine (SQLAlchemy Core; SQLite now, MariaDB unchanged).
+
+`metadata` is exported so that the server's migrations include these tables. Times are
+whole seconds since 1970; enums are stored as their text. Secrets are stored hashed: the
+accounts' keys are derived from a file outside of the database (`accounts`).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+
+__all__ = [
+    "copies",
+    "files",
+    "hosts",
+    "metadata",
+    "outbox",
+    "settings",
+    "users",
+    "workunit_files",
+    "workunits",
+]
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself only for INTEGER keys; MariaDB shall have 64 bits.
+Key = BigInteger().with_variant(Integer(), "sqlite")
+# Names compare byte by byte everywhere; MariaDB's default collation would fold case.
+NAME_CHARS = 160
+APP_CHARS = 32
+Name = String(NAME_CHARS).with_variant(
+    mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
+    "mysql",
+    "mariadb",
+)
+INLINE_BYTES = 64 * 1024
+Inline = LargeBinary(INLINE_BYTES).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+
+users = Table(
+    "engine_user",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("email", String(254), nullable=False, unique=True),
+    Column("key_hash", String(64), nullable=False, unique=True),
+    Column("weak_key_hash", String(64), nullable=False, unique=True),
+    Column("password_salt", String(32), nullable=False, default=""),
+    Column("password_hash", String(128), nullable=False, default=""),
+    Column("max_level", String(32), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+hosts = Table(
+    "engine_host",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, ForeignKey("engine_user.id"), nullable=False),
+    Column("cpid", Name, nullable=False),
+    Column("rpc_seqno", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    UniqueConstraint("user_id", "cpid"),
+)
+
+workunits = Table(
+    "engine_workunit",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("app", String(APP_CHARS), nullable=False),
+    Column("min_quorum", Integer, nullable=False),
+    Column("target_results", Integer, nullable=False),
+    Column("max_error", Integer, nullable=False),
+    Column("max_total", Integer, nullable=False),
+    Column("max_success", Integer, nullable=False),
+    Column("delay_bound_s", Integer, nullable=False),
+    Column("not_after", BigInteger, nullable=False),
+    Column("result_max_bytes", BigInteger, nullable=False),
+    Column("fpops_est", Float, nullable=False),
+    Column("fpops_bound", Float, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("transition_at", BigInteger, nullable=False),
+    Column("outcome", String(32)),
+    Column("canonical", Name),
+    Column("code", String(16), nullable=False, default=""),
+    Column("message", String(500), nullable=False, default=""),
+    Index("engine_workunit_transition", "outcome", "transition_at"),
+)
+
+copies = Table(
+    "engine_result",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("validity", String(16), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("user_id", Key, nullable=False, default=0),
+    Column("host_id", Key, nullable=False, default=0),
+    Column("host_key", Name, nullable=False, default=""),
+    Column("sent_at", BigInteger, nullable=False, default=0),
+    Column("deadline", BigInteger, nullable=False, default=0),
+    Column("received_at", BigInteger, nullable=False, default=0),
+    Column("code", String(16), nullable=False, default=""),
+    Column("upload_name", Name, nullable=False, unique=True),
+    Column("upload_token", String(64), nullable=False, unique=True),
+    Column("upload_size", BigInteger),
+    Column("upload_digest", String(64)),
+    Index("engine_result_dispatch", "state", "priority", "id"),
+    Index("engine_result_workunit", "workunit_id", "user_id"),
+    Index("engine_result_host", "host_id", "state"),
+)
+
+files = Table(
+    "engine_file",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("token", String(64), nullable=False, unique=True),
+    Column("size", BigInteger, nullable=False),
+    Column("md5", String(32), nullable=False),
+    Column("content", Inline),  # None: the bytes lie in a file named by the digest
+)
+
+workunit_files = Table(
+    "engine_workunit_file",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("open_name", String(64), primary_key=True),
+    Column("digest", String(64), ForeignKey("engine_file.digest"), nullable=False),
+    Column("sticky", Integer, nullable=False),
+    Index("engine_workunit_file_digest", "digest"),
+)
+
+outbox = Table(
+    "engine_outbox",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("retry_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Index("engine_outbox_retry", "retry_at"),
+)
+
+settings = Table(
+    "engine_setting",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", String(255), nullable=False),
+)

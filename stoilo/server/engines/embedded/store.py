@@ -1,0 +1,287 @@
+"""Workunits and copies in the database: every durable step is one transaction.
+
+What to do is decided by `transitioner`; this module reads its views, writes its actions
+and keeps the outbox through which an outcome reaches the server exactly once: outcome
+and outbox row are one transaction, and the row goes only after the server has taken it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import case, delete, insert, select, update
+
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.creation import (
+    check_spec,
+    existing_names,
+    insert_workunits,
+)
+from stoilo.server.engines.embedded.steps import (
+    Answers,
+    Question,
+    apply_action,
+    end_workunit,
+    forget_files,
+    set_transition,
+    settle,
+    write_answers,
+)
+from stoilo.server.engines.embedded.transitioner import (
+    Check,
+    Judge,
+    Validity,
+    WorkunitView,
+    next_actions,
+    next_transition,
+)
+from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    OutcomeKind,
+    ReceivedResult,
+    WorkunitOutcome,
+    WorkunitSpec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.embedded.database import Database
+    from stoilo.server.engines.embedded.depot import Depot
+
+__all__ = ["Store"]
+
+INCONCLUSIVE_RETRY_S = 5
+OUTBOX_RETRY_S = 2
+OUTBOX_RETRY_MOST_S = 300
+OUTBOX_QUICK_RETRIES = 7
+RELEASES_KEPT = 3
+_VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
+
+
+class Store:
+    """Workunits, copies, outcomes; `uploads` is where result files lie."""
+
+    def __init__(self, database: Database, depot: Depot, uploads: Path) -> None:
+        self._database = database
+        self._depot = depot
+        self._uploads = uploads
+
+    def create(self, specs: Sequence[WorkunitSpec], now: int) -> None:
+        """Store workunits with their first copies, all or none; see `Engine`."""
+        for spec in specs:
+            check_spec(spec)
+        distinct = {spec.name: spec for spec in specs}
+        every = [file for spec in distinct.values() for file in spec.files]
+        with self._depot.hold(every) as stored, self._database.write() as connection:
+            known = set(existing_names(connection, distinct))
+            fresh = [spec for spec in distinct.values() if spec.name not in known]
+            if fresh:
+                self._depot.add_rows(connection, stored)
+                insert_workunits(connection, fresh, now)
+
+    def set_release(self, stored_digest: str, connection: Connection) -> list[str]:
+        """Make a stored file the release that goes out; return those now too old."""
+        table = schema.settings
+        rows = connection.execute(
+            select(table.c.name, table.c.value).where(table.c.name.like("release-%"))
+        ).all()
+        kept = [row.value for row in sorted(rows) if row.value != stored_digest]
+        newest = [stored_digest, *kept][:RELEASES_KEPT]
+        connection.execute(delete(table).where(table.c.name.like("release-%")))
+        connection.execute(
+            insert(table),
+            [
+                {"name": f"release-{place}", "value": digest}
+                for place, digest in enumerate(newest)
+            ],
+        )
+        return [digest for digest in kept if digest not in newest]
+
+    def releases(self, connection: Connection) -> tuple[str, ...]:
+        """Return digests of the release bundles that are kept, newest first."""
+        table = schema.settings
+        query = (
+            select(table.c.value)
+            .where(table.c.name.like("release-%"))
+            .order_by(table.c.name)
+        )
+        return tuple(connection.scalars(query))
+
+    def cancel(self, name: str, now: int) -> None:
+        """Give a workunit the outcome `CANCELLED` unless it has one."""
+        with self._database.write() as connection:
+            row = connection.execute(
+                select(schema.workunits.c.id).where(schema.workunits.c.name == name)
+            ).first()
+            if row is not None:
+                end_workunit(connection, row.id, OutcomeKind.CANCELLED, now)
+                settle(connection, row.id, now)
+
+    def due(self, now: int, most: int) -> list[int]:
+        """Return rows of workunits that have something to do now."""
+        table = schema.workunits
+        query = (
+            select(table.c.id)
+            .where(table.c.outcome.is_(None), table.c.transition_at <= now)
+            .order_by(table.c.transition_at)
+            .limit(most)
+        )
+        with self._database.read() as connection:
+            return list(connection.scalars(query))
+
+    def advance(
+        self, workunits: Iterable[int], answers: Iterable[Answers], now: int
+    ) -> list[Question]:
+        """Write `answers`, then move `workunits` as far as they go without questions.
+
+        One transaction; returns what the validator has to be asked next.
+        """
+        with self._database.write() as connection:
+            for answer in answers:
+                write_answers(connection, answer, now)
+            questions = [self._move(connection, row, now) for row in workunits]
+        return [question for question in questions if question is not None]
+
+    def postpone(self, workunit_id: int, until: int) -> None:
+        """Look at a workunit again at `until`, s, when the validator had trouble."""
+        with self._database.write() as connection:
+            set_transition(connection, workunit_id, until)
+
+    def outcomes(self, now: int, most: int) -> list[WorkunitOutcome]:
+        """Return outcomes that the server has not taken yet, oldest first."""
+        box, table = schema.outbox, schema.workunits
+        query = (
+            select(table)
+            .join(box, box.c.workunit_id == table.c.id)
+            .where(box.c.retry_at <= now)
+            .order_by(box.c.retry_at, table.c.id)
+            .limit(most)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            return [self._outcome(connection, row) for row in rows]
+
+    def taken(self, name: str) -> None:
+        """Note that the server has taken an outcome; its files may go now."""
+        with self._database.write() as connection:
+            row = connection.execute(
+                select(schema.workunits.c.id).where(schema.workunits.c.name == name)
+            ).one()
+            digests, uploads = forget_files(connection, row.id)
+            keep = self.releases(connection)
+            unused = self._depot.remove_unused(connection, digests, keep)
+        self._depot.unlink(unused)
+        for upload in uploads:
+            (self._uploads / upload).unlink(missing_ok=True)
+            (self._uploads / f"{upload}.part").unlink(missing_ok=True)
+
+    def refused(self, name: str, now: int) -> None:
+        """Note that the server could not take an outcome; it is offered again later."""
+        box, table = schema.outbox, schema.workunits
+        row = select(table.c.id).where(table.c.name == name).scalar_subquery()
+        delay = case(
+            (box.c.attempts > OUTBOX_QUICK_RETRIES, OUTBOX_RETRY_MOST_S),
+            else_=OUTBOX_RETRY_S * (box.c.attempts + 1),
+        )
+        with self._database.write() as connection:
+            connection.execute(
+                update(box)
+                .where(box.c.workunit_id == row)
+                .values(attempts=box.c.attempts + 1, retry_at=now + delay)
+            )
+
+    def retry_outbox(self) -> None:
+        """Offer every waiting outcome at once (after a restart)."""
+        with self._database.write() as connection:
+            connection.execute(update(schema.outbox).values(retry_at=0))
+            connection.execute(
+                update(schema.workunits)
+                .where(schema.workunits.c.outcome.is_(None))
+                .values(transition_at=0)
+            )
+
+    def _move(
+        self, connection: Connection, workunit_id: int, now: int
+    ) -> Question | None:
+        """Apply actions until there is only waiting, or a question."""
+        while True:
+            view = load_view(connection, workunit_id)
+            actions = next_actions(view, now)
+            asked = [act for act in actions if isinstance(act, Check | Judge)]
+            if asked:
+                return self._question(connection, workunit_id, view, asked)
+            if not actions:
+                set_transition(connection, workunit_id, next_transition(view, now))
+                return None
+            for action in actions:
+                apply_action(connection, workunit_id, action, now)
+
+    def _question(
+        self,
+        connection: Connection,
+        workunit_id: int,
+        view: WorkunitView,
+        asked: Sequence[Check | Judge],
+    ) -> Question:
+        """Return what the validator is asked, with the files it needs."""
+        checks = tuple(act.copy for act in asked if isinstance(act, Check))
+        sets = [act.copies for act in asked if isinstance(act, Judge)]
+        wanted = {*checks, *(name for names in sets for name in names)}
+        results = self._results(connection, workunit_id)
+        return Question(
+            workunit_id,
+            checks,
+            sets[0] if sets else (),
+            view.redundancy.min_quorum,
+            {name: result for name, result in results.items() if name in wanted},
+        )
+
+    def _results(
+        self, connection: Connection, workunit_id: int
+    ) -> dict[str, ReceivedResult]:
+        """Return the result files of a workunit's successful copies by copy name."""
+        table = schema.copies
+        rows = connection.execute(
+            select(table, schema.workunits.c.name.label("workunit"))
+            .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
+            .where(
+                table.c.workunit_id == workunit_id,
+                table.c.outcome == CopyOutcome.SUCCESS.value,
+                table.c.upload_digest.is_not(None),
+            )
+            .order_by(table.c.id)
+        ).all()
+        return {row.name: self._result(row) for row in rows}
+
+    def _result(self, row: Row) -> ReceivedResult:  # type: ignore[type-arg]  # any row
+        """Return one row as a received result."""
+        return ReceivedResult(
+            name=row.name,
+            workunit=row.workunit,
+            path=self._uploads / row.upload_name,
+            size=row.upload_size,
+            digest=row.upload_digest,
+            host_id=row.host_id,
+            user_id=row.user_id,
+            received_at=row.received_at,
+        )
+
+    def _outcome(self, connection: Connection, row: Row) -> WorkunitOutcome:  # type: ignore[type-arg]  # any row
+        """Return one workunit row with an outcome as the server sees it."""
+        results = self._results(connection, row.id)
+        good = [Validity.VALID] if row.canonical else list(_VIABLE)
+        copies = load_view(connection, row.id).copies
+        names = [copy.name for copy in copies if copy.validity in good]
+        return WorkunitOutcome(
+            workunit=row.name,
+            kind=OutcomeKind(row.outcome),
+            canonical=results.get(row.canonical) if row.canonical else None,
+            valid=tuple(results[name] for name in names if name in results),
+            code=row.code,
+            message=row.message,
+        )

@@ -1,0 +1,311 @@
+"""What a work engine does for the server, and what it asks in return (design §1.5).
+
+Two engines stand behind `Engine`: the embedded BOINC-compatible project and a stock
+BOINC server. The same contract tests run on both. The engine knows copies, hosts,
+deadlines and quorums; it never looks into a result file. What a result means is the
+server's business, asked through `Validation`; what a finished workunit means is told
+through `Assimilator`.
+
+All calls block and are thread-safe; asynchronous callers use a worker thread.
+Times are whole seconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from stoilo.core.types import Redundancy
+
+__all__ = [
+    "Assimilator",
+    "Comparison",
+    "CopyOutcome",
+    "CopyState",
+    "CopyView",
+    "Engine",
+    "OutcomeKind",
+    "PairVerdict",
+    "ReceivedResult",
+    "ResultCheck",
+    "ResultVerdict",
+    "Validation",
+    "WorkunitFile",
+    "WorkunitOutcome",
+    "WorkunitSpec",
+    "WorkunitStatus",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitFile:
+    """One immutable input file.
+
+    Attributes:
+        open_name: the name under which the executor asks for it (`executor.workdir`).
+        digest: plain SHA-256 of the content; files of equal digest are stored once.
+        source: the bytes themselves, or a file that does not change during the call
+            (the engine links or copies it, the caller may delete its own afterwards).
+        sticky: volunteers keep it in their cache after the workunit (shared blobs).
+    """
+
+    open_name: str
+    digest: str
+    source: Path | bytes
+    sticky: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitSpec:
+    """One workunit: the copies of one admitted attempt.
+
+    Attributes:
+        name: unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it.
+        app: BOINC app, which is the level's name.
+        files: inputs, all downloaded by every copy; open names are distinct.
+        redundancy: copies, quorum, limits and delay bound (s).
+        not_after: end of the admission, s; no copy gets a deadline beyond it.
+        result_max_bytes: largest result file accepted.
+        fpops_est: expected work of one copy, FLOP.
+        fpops_bound: work after which a client gives up, FLOP.
+        priority: larger goes out first.
+    """
+
+    name: str
+    app: str
+    files: tuple[WorkunitFile, ...]
+    redundancy: Redundancy
+    not_after: int
+    result_max_bytes: int
+    fpops_est: float = 1e9
+    fpops_bound: float = 1e14
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedResult:
+    """A result file that a host uploaded and reported. Its bytes are hostile.
+
+    Attributes:
+        name: of the copy (BOINC's result name); the file's header must say the same.
+        workunit: name of the workunit.
+        path: the file, complete and of the size and digest given here; it stays
+            until `Assimilator.assimilate` has returned for the workunit.
+        size: bytes.
+        digest: plain SHA-256 of the file.
+        host_id: the reporting host.
+        user_id: the host's user.
+        received_at: when the report arrived, s.
+    """
+
+    name: str
+    workunit: str
+    path: Path
+    size: int
+    digest: str
+    host_id: int
+    user_id: int
+    received_at: int
+
+
+class ResultVerdict(StrEnum):
+    """What the server thinks of one result."""
+
+    VALID = "valid"  # well formed, the init validator accepts it
+    INVALID = "invalid"  # counts as an error of the host
+    INCONCLUSIVE = "inconclusive"  # ask again later (our own trouble)
+    NOT_FOR_THIS_HOST = "not_for_this_host"  # the volunteer's opt-in refused; uncounted
+    FATAL = "fatal"  # the workunit cannot succeed (validator raised or was not bool)
+
+
+class PairVerdict(StrEnum):
+    """What the server thinks of two valid results."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    INCONCLUSIVE = "inconclusive"
+    FATAL = "fatal"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCheck:
+    """Answer to `Validation.check`; the code is kept for status and outcome."""
+
+    verdict: ResultVerdict
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Answer to `Validation.compare`."""
+
+    verdict: PairVerdict
+    code: str = ""
+    message: str = ""
+
+
+class OutcomeKind(StrEnum):
+    """How a workunit ended; exactly one per workunit, for ever."""
+
+    CANONICAL = "canonical"  # a quorum agrees
+    TOO_MANY_ERRORS = "too_many_errors"
+    TOO_MANY_TOTAL = "too_many_total"
+    TOO_MANY_SUCCESS = "too_many_success"  # enough results, no quorum among them
+    TOO_MANY_REFUSALS = "too_many_refusals"  # no attached host's opt-in allows it
+    VALIDATOR_FAILED = "validator_failed"  # FATAL from check or compare
+    ADMISSION_ENDED = "admission_ended"  # needs a copy past not_after: a new attempt
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitOutcome:
+    """The one final outcome of a workunit.
+
+    Attributes:
+        workunit: its name.
+        kind: how it ended.
+        canonical: the canonical result, only with `OutcomeKind.CANONICAL`.
+        valid: every result that agreed with the canonical one, itself included; without
+            a canonical one, every result that passed `Validation.check`.
+        code: the code given with the deciding check or comparison, if any, else the
+            code of the last failed copy, else empty.
+        message: the text given with it.
+    """
+
+    workunit: str
+    kind: OutcomeKind
+    canonical: ReceivedResult | None = None
+    valid: tuple[ReceivedResult, ...] = ()
+    code: str = ""
+    message: str = ""
+
+
+class CopyState(StrEnum):
+    """Where one copy (BOINC: result, instance) is."""
+
+    UNSENT = "unsent"
+    IN_PROGRESS = "in_progress"
+    OVER = "over"
+
+
+class CopyOutcome(StrEnum):
+    """How one copy ended; `NONE` until it is over."""
+
+    NONE = "none"
+    SUCCESS = "success"
+    CLIENT_ERROR = "client_error"
+    NO_REPLY = "no_reply"
+    INVALID = "invalid"
+    NOT_NEEDED = "not_needed"
+    REFUSED = "refused"  # not for this host
+
+
+@dataclass(frozen=True, slots=True)
+class CopyView:
+    """One copy as shown to the task's owner; times are 0 where nothing happened."""
+
+    name: str
+    state: CopyState
+    outcome: CopyOutcome
+    code: str
+    sent_at: int
+    received_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitStatus:
+    """Where a workunit is.
+
+    Attributes:
+        name: of the workunit.
+        copies: oldest first.
+        outcome: None while it runs.
+        users_needed: distinct users that its open copies still wait for.
+        users_attached: users with a host seen lately that may take its app.
+        explanation: one sentence, for example "needs 2 distinct users, 1 attached".
+    """
+
+    name: str
+    copies: tuple[CopyView, ...]
+    outcome: OutcomeKind | None
+    users_needed: int
+    users_attached: int
+    explanation: str
+
+
+class Validation(Protocol):
+    """The server's judgement of results. Called outside of any transaction.
+
+    Answers must be repeatable: after a crash the engine asks again. An exception is
+    treated as INCONCLUSIVE and logged.
+    """
+
+    def check(self, result: ReceivedResult) -> ResultCheck:
+        """Judge one result by itself: header, decoding, the task's init validator."""
+        ...
+
+    def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
+        """Say whether two results that passed `check` are the same answer."""
+        ...
+
+
+class Assimilator(Protocol):
+    """The server's ear for finished workunits."""
+
+    def assimilate(self, outcome: WorkunitOutcome) -> None:
+        """Take the outcome durably before returning; idempotent by the workunit's name.
+
+        Called at least once and, unless the process dies in between, exactly once. When
+        it raises, the engine calls again later. Result files may go away afterwards.
+        """
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Copies of admitted attempts to volunteers and back."""
+
+    def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
+        """Store all of `specs` in one durable step, or none.
+
+        Idempotent by name: a name that exists is left as it is.
+
+        Raises:
+            UsageError: ``STO-E001`` for a spec that makes no sense.
+            TrustError: ``STO-E002`` when a file does not have its digest.
+            InternalError: ``STO-E003`` when the disk refuses.
+        """
+        ...
+
+    def cancel(self, name: str) -> None:
+        """End a workunit with `OutcomeKind.CANCELLED` unless it has ended already.
+
+        Unknown names are ignored. The outcome arrives through the `Assimilator`.
+        """
+        ...
+
+    def status(self, name: str) -> WorkunitStatus | None:
+        """Return where a workunit is, None for names never created."""
+        ...
+
+    def set_release(self, bundle: bytes) -> None:
+        """Store the release metadata that goes out from now on.
+
+        `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
+        carries it under the open name ``release``.
+        """
+        ...
+
+    def start(self, validation: Validation, assimilator: Assimilator) -> None:
+        """Begin to move workunits; outcomes left from before a crash arrive first."""
+        ...
+
+    def close(self) -> None:
+        """Stop moving workunits; returns when no call to the server is in progress."""
+        ...

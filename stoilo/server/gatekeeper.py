@@ -1,0 +1,90 @@
+"""The gate's door: verdicts cached by digest, one judgement at a time per source."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import insert, select
+
+from stoilo.core.errors import PolicyRefusal
+from stoilo.core.types import Finding, Verdict
+from stoilo.server import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoilo.server.ports import Judge, SourceUnderReview
+    from stoilo.server.store import Store
+
+__all__ = ["GateRefusal", "Gatekeeper"]
+
+CACHED_VERDICTS = 4096
+
+
+class GateRefusal(PolicyRefusal):
+    """The gate's no, with the findings that explain it."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        first = next((f for f in verdict.findings if f.severity == "error"), None)
+        reason = (
+            f"line {first.line}: {first.message}" if first else "no level admits it"
+        )
+        super().__init__(
+            "STO-R020",
+            f"the gate refuses the source: {reason}",
+            hint=first.hint if first else "see the findings",
+        )
+        self.findings: tuple[Finding, ...] = verdict.findings
+
+
+class Gatekeeper:
+    """Asks the judge once per (source, policy, engine) and remembers the answer.
+
+    The cache in the database survives restarts; the judge's keys hold the digests of
+    policy and engine, so a new policy or language layer asks anew.
+    """
+
+    def __init__(self, judge: Judge, store: Store, clock: Callable[[], int]) -> None:
+        self._judge = judge
+        self._store = store
+        self._clock = clock
+        self._known: dict[str, Verdict] = {}
+        self._running: dict[str, asyncio.Future[Verdict]] = {}
+
+    async def judge(self, submission: SourceUnderReview) -> Verdict:
+        """Return the verdict on hostile source; raises ``STO-R021`` when it cannot."""
+        key = self._judge.key(submission)
+        if key in self._known:
+            return self._known[key]
+        running = self._running.get(key)
+        if running is None:
+            running = asyncio.ensure_future(
+                asyncio.to_thread(self._load_or_judge, key, submission)
+            )
+            self._running[key] = running
+            running.add_done_callback(lambda _: self._running.pop(key, None))
+        verdict = await asyncio.shield(running)
+        if len(self._known) >= CACHED_VERDICTS:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = verdict
+        return verdict
+
+    def _load_or_judge(self, key: str, submission: SourceUnderReview) -> Verdict:
+        table = schema.verdict
+        with self._store.read() as connection:
+            body = connection.scalar(select(table.c.body).where(table.c.key == key))
+        if body is not None:
+            return msgspec.msgpack.decode(body, type=Verdict)
+        verdict = self._judge.judge(submission)
+        row = {
+            "key": key,
+            "body": msgspec.msgpack.encode(verdict),
+            "created_at": self._clock(),
+        }
+        with self._store.write() as connection:
+            known = select(table.c.key).where(table.c.key == key)
+            if connection.scalar(known) is None:
+                connection.execute(insert(table), [row])
+        return verdict

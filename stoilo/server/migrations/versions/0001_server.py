@@ -1,0 +1,198 @@
+"""First tables of the server.
+
+Revision ID: 0001
+Revises:
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    op.create_table(
+        "account",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("salt", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("name"),
+    )
+    op.create_table(
+        "blob",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("types", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("digest"),
+    )
+    op.create_table(
+        "content",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("data", sa.LargeBinary(length=16777215), nullable=False),
+        sa.PrimaryKeyConstraint("digest"),
+    )
+    op.create_table(
+        "verdict",
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("body", sa.LargeBinary(length=16777215), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    op.create_table(
+        "blob_grant",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("account_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["account.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["digest"],
+            ["blob.digest"],
+        ),
+        sa.PrimaryKeyConstraint("digest", "account_id"),
+    )
+    op.create_table(
+        "refusal_batch",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("account_id", sa.Integer(), nullable=False),
+        sa.Column("start", sa.BigInteger(), nullable=False),
+        sa.Column("end", sa.BigInteger(), nullable=False),
+        sa.Column("leaf", sa.LargeBinary(length=1024), nullable=False),
+        sa.Column("log_index", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["account.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "task",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("account_id", sa.Integer(), nullable=False),
+        sa.Column("idempotency_key", sa.String(length=64), nullable=False),
+        sa.Column("request_digest", sa.String(length=64), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("level", sa.String(length=32), nullable=False),
+        sa.Column("map_items", sa.Integer(), nullable=False),
+        sa.Column("spec", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("finished_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["account.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("account_id", "idempotency_key", name="task_key"),
+    )
+    op.create_index("task_open", "task", ["account_id", "state"], unique=False)
+    op.create_table(
+        "token",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("account_id", sa.Integer(), nullable=False),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("scope", sa.String(length=128), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("revoked_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["account.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("digest"),
+    )
+    op.create_table(
+        "attempt",
+        sa.Column("task_id", sa.String(length=32), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("admitted_at", sa.BigInteger(), nullable=True),
+        sa.Column("not_after", sa.BigInteger(), nullable=True),
+        sa.Column("statement", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("leaf", sa.LargeBinary(length=1024), nullable=True),
+        sa.Column("log_index", sa.BigInteger(), nullable=True),
+        sa.Column("proof", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("envelope", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("last_code", sa.String(length=16), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["task_id"],
+            ["task.id"],
+        ),
+        sa.PrimaryKeyConstraint("task_id", "number"),
+    )
+    op.create_index("attempt_state", "attempt", ["state"], unique=False)
+    op.create_table(
+        "outcome",
+        sa.Column("task_id", sa.String(length=32), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("value", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("value_blob", sa.String(length=64), nullable=True),
+        sa.Column("error_type", sa.String(length=256), nullable=False),
+        sa.Column("error_text", sa.Text(), nullable=False),
+        sa.Column("code", sa.String(length=16), nullable=False),
+        sa.Column("output", sa.Text(), nullable=False),
+        sa.Column("items", sa.LargeBinary(length=4294967295), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("payload", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("leaf", sa.LargeBinary(length=1024), nullable=True),
+        sa.Column("log_index", sa.BigInteger(), nullable=True),
+        sa.Column("logged", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["task_id"],
+            ["task.id"],
+        ),
+        sa.PrimaryKeyConstraint("task_id"),
+    )
+    op.create_index("outcome_unlogged", "outcome", ["logged"], unique=False)
+    op.create_table(
+        "refusal",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("account_id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("code", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("batch_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account_id"],
+            ["account.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["batch_id"],
+            ["refusal_batch.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("refusal_batch_of", "refusal", ["batch_id"], unique=False)
+
+
+def downgrade() -> None:
+    """Drop the tables."""
+    op.drop_index("refusal_batch_of", table_name="refusal")
+    op.drop_table("refusal")
+    op.drop_index("outcome_unlogged", table_name="outcome")
+    op.drop_table("outcome")
+    op.drop_index("attempt_state", table_name="attempt")
+    op.drop_table("attempt")
+    op.drop_table("token")
+    op.drop_index("task_open", table_name="task")
+    op.drop_table("task")
+    op.drop_table("refusal_batch")
+    op.drop_table("blob_grant")
+    op.drop_table("verdict")
+    op.drop_table("content")
+    op.drop_table("blob")
+    op.drop_table("account")

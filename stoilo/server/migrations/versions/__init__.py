@@ -1,0 +1,1 @@
+"""Alembic history of the server's and the embedded engine's tables."""

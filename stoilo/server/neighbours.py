@@ -1,0 +1,147 @@
+"""The real neighbours: gate, validators' jails, log, signer, release. No stand-ins here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoilo.core.types import Verdict
+from stoilo.flavors.manifest import find_flavor
+from stoilo.policies.gate import GateRequest, verdict_key
+from stoilo.policies.jailed import GATE_JOB, Gate
+from stoilo.policies.levels import load_level
+from stoilo.policies.policy import Policy, default_policy, parse_policy
+from stoilo.sandbox.report import JailStatus
+from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.supervisor import Jail
+from stoilo.server.statements import ProjectFacts
+from stoilo.server.validators import JailAnswer, JailTrouble
+
+if TYPE_CHECKING:
+    from stoilo.core.limits import RunLimits
+    from stoilo.executor.release import TrustedRelease
+    from stoilo.server.ports import SourceUnderReview
+
+__all__ = [
+    "JailedJudge",
+    "ValidatorJails",
+    "choose_flavor",
+    "facts_of",
+    "load_policy",
+]
+
+VALIDATE_JOB = "stoilo.sandbox.jobs.validate"
+
+
+def load_policy(path: str) -> Policy:
+    """Return the policy in `path`, the shipped one when empty."""
+    return parse_policy(Path(path).read_bytes()) if path else default_policy()
+
+
+def choose_flavor(wish: str, level: str) -> str:
+    """Return the flavor's id: the one wished for, else the one named like the level."""
+    return find_flavor(wish or level).digest
+
+
+def facts_of(
+    trust: Callable[[], TrustedRelease], clock: Callable[[], int], life_s: int
+) -> Callable[[], ProjectFacts]:
+    """Return a function that says what statements say about the project now.
+
+    The newest epoch that is open is used; its end bounds every admission.
+    """
+
+    def facts() -> ProjectFacts:
+        release, now = trust(), clock()
+        open_epochs = [
+            epoch
+            for epoch in release.epochs
+            if epoch.not_before <= now < epoch.not_after
+        ]
+        epoch = open_epochs[-1]
+        return ProjectFacts(
+            origin=release.origin,
+            epoch=epoch.number,
+            epoch_end=epoch.not_after,
+            language_digest=LANGUAGE_DIGEST,
+            python=release.python,
+            admission_life_s=life_s,
+        )
+
+    return facts
+
+
+class JailedJudge:
+    """`Judge`: the gate in a jailed child of level pure, one warm zygote."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._jail = Jail(load_level("pure"), GATE_JOB)
+        self._gate = Gate(self._jail)
+
+    def _request(self, submission: SourceUnderReview) -> GateRequest:
+        return GateRequest(
+            source=submission.source,
+            validator=submission.validator or None,
+            entry=submission.entry,
+            level=submission.level,
+            policy=self._policy,
+            validator_entries=submission.validator_entries,
+            argument_types=submission.argument_types,
+        )
+
+    def key(self, submission: SourceUnderReview) -> str:
+        """Return the gate's own key of the verdict."""
+        return verdict_key(self._request(submission))
+
+    def judge(self, submission: SourceUnderReview) -> Verdict:
+        """Return the verdict on hostile source."""
+        return self._gate.judge(self._request(submission))
+
+    def close(self) -> None:
+        """End the zygote."""
+        self._jail.close()
+
+
+class ValidatorJail:
+    """`JailRunner` over one warm zygote of one level."""
+
+    def __init__(self, level: str) -> None:
+        self._jail = Jail(load_level(level), VALIDATE_JOB)
+
+    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+        """Run one validator call in a fresh fork."""
+        report = self._jail.run(request, limits)
+        if report.status is JailStatus.FINISHED:
+            return JailAnswer(finished=True, frame=report.frame)
+        if report.status is JailStatus.KILLED:
+            return JailAnswer(finished=False, reason=report.detail or report.code)
+        raise JailTrouble("STO-R042", f"the validators' jail: {report.code}")
+
+    def close(self) -> None:
+        """End the zygote."""
+        self._jail.close()
+
+
+class ValidatorJails:
+    """One jail a level, started when first needed; thread-safe."""
+
+    def __init__(self) -> None:
+        self._jails: dict[str, ValidatorJail] = {}
+        self._lock = threading.Lock()
+
+    def of(self, level: str) -> ValidatorJail:
+        """Return the jail of `level`."""
+        with self._lock:
+            if level not in self._jails:
+                self._jails[level] = ValidatorJail(level)
+            return self._jails[level]
+
+    def close(self) -> None:
+        """End every zygote."""
+        with self._lock:
+            for jail in self._jails.values():
+                jail.close()
+            self._jails.clear()

@@ -1,0 +1,77 @@
+"""What one account may use, by its role in the policy (`stoilo.policies.policy.Quota`)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from stoilo.core.errors import PolicyRefusal
+from stoilo.server import schema
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from stoilo.policies.policy import Quota
+
+__all__ = ["RateMeter", "check_blob_quota", "check_open_tasks"]
+
+HOUR_S = 3600.0
+
+
+class RateMeter:
+    """A token bucket an account, in memory: bursts of an hour's worth. Thread-safe."""
+
+    def __init__(
+        self, code: str, what: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._code = code
+        self._what = what
+        self._clock = clock
+        self._spent: dict[int, tuple[float, float]] = {}
+        self._lock = threading.Lock()
+
+    def check(self, account_id: int, per_hour: int, cost: int = 1) -> None:
+        """Count `cost` events, or raise the meter's code; 0 only looks."""
+        with self._lock:
+            now = self._clock()
+            spent, seen = self._spent.get(account_id, (0.0, now))
+            spent = max(0.0, spent - (now - seen) * per_hour / HOUR_S)
+            allowed = spent + 1 <= per_hour
+            self._spent[account_id] = (spent + cost if allowed else spent, now)
+        if not allowed:
+            raise PolicyRefusal(
+                self._code,
+                f"more than {per_hour} {self._what} an hour",
+                hint="wait, or send many small calls as one with conn.map",
+            )
+
+
+def check_open_tasks(open_tasks: int, quota: Quota) -> None:
+    """Raise ``STO-R004`` when one more than `open_tasks` would be too many."""
+    if open_tasks + 1 > quota.running_tasks:
+        raise PolicyRefusal(
+            "STO-R004",
+            f"more than {quota.running_tasks} unfinished tasks",
+            hint="wait for some to finish, cancel some, or use conn.map",
+        )
+
+
+def check_blob_quota(
+    connection: Connection, account_id: int, size: int, quota: Quota
+) -> None:
+    """Raise ``STO-R006`` when `size` more bytes would exceed the account's blobs."""
+    used = connection.scalar(
+        select(func.sum(schema.blob.c.size))
+        .join(schema.blob_grant, schema.blob_grant.c.digest == schema.blob.c.digest)
+        .where(schema.blob_grant.c.account_id == account_id)
+    )
+    if int(used or 0) + size > quota.blob_bytes:
+        raise PolicyRefusal(
+            "STO-R006",
+            f"more than {quota.blob_bytes} bytes of uploaded blobs",
+            hint="ask the operator for more room",
+        )

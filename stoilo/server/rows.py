@@ -1,0 +1,337 @@
+"""Reading and writing task rows: SQL here, decisions in `states`.
+
+Every function takes a connection of `Store.read` or `Store.write`; the caller owns the
+transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import bindparam, func, insert, select, update
+
+from stoilo.core.types import TaskState
+from stoilo.server import schema
+from stoilo.server.records import AttemptRow, ItemResult, Outcome, TaskRow, TaskSpec
+from stoilo.server.states import AttemptState, advance_attempt, advance_task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Row
+
+__all__ = [
+    "add_attempt",
+    "add_contents",
+    "add_outcome",
+    "add_task",
+    "attempts_in",
+    "count_open",
+    "find_attempt",
+    "find_by_key",
+    "find_outcome",
+    "find_task",
+    "load_contents",
+    "mark_running",
+    "move_attempts",
+    "move_task",
+    "orphaned_attempts",
+    "replace_attempt",
+    "save_attempts",
+]
+
+_TASK = schema.task
+_ATTEMPT = schema.attempt
+_OUTCOME = schema.outcome
+_CONTENT = schema.content
+_GAINED: dict[AttemptState, tuple[str, ...]] = {
+    AttemptState.SEALED: ("admitted_at", "not_after", "statement", "leaf"),
+    AttemptState.LOGGED: ("log_index",),
+    AttemptState.SIGNED: ("proof", "envelope"),
+}
+"""Columns that each step writes, besides the state."""
+
+
+def _task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+    return TaskRow(
+        task_id=row.id,
+        account_id=row.account_id,
+        request_digest=row.request_digest,
+        state=TaskState(row.state),
+        attempt=row.attempt,
+        spec=msgspec.json.decode(row.spec, type=TaskSpec),
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def add_contents(connection: Connection, contents: dict[str, bytes]) -> None:
+    """Store immutable byte strings by digest; those already there stay."""
+    known = set(
+        connection.scalars(
+            select(_CONTENT.c.digest).where(_CONTENT.c.digest.in_(list(contents)))
+        )
+    )
+    rows = [
+        {"digest": digest, "data": data}
+        for digest, data in contents.items()
+        if digest not in known
+    ]
+    if rows:
+        connection.execute(insert(_CONTENT), rows)
+
+
+def load_contents(connection: Connection, digests: set[str]) -> dict[str, bytes]:
+    """Return the byte strings of `digests`, those that are stored."""
+    rows = connection.execute(
+        select(_CONTENT.c.digest, _CONTENT.c.data).where(
+            _CONTENT.c.digest.in_(list(digests))
+        )
+    )
+    return {row.digest: bytes(row.data) for row in rows}
+
+
+def add_task(connection: Connection, tasks: Sequence[TaskRow], keys: list[str]) -> None:
+    """Insert new tasks, each with its first attempt; `keys` are idempotency keys."""
+    connection.execute(
+        insert(_TASK),
+        [
+            {
+                "id": task.task_id,
+                "account_id": task.account_id,
+                "idempotency_key": key,
+                "request_digest": task.request_digest,
+                "state": task.state.value,
+                "attempt": task.attempt,
+                "level": task.spec.level,
+                "map_items": task.spec.map_items,
+                "spec": msgspec.json.encode(task.spec).decode(),
+                "created_at": task.created_at,
+            }
+            for task, key in zip(tasks, keys, strict=True)
+        ],
+    )
+    connection.execute(
+        insert(_ATTEMPT),
+        [_new_attempt(task.task_id, task.attempt, task.created_at) for task in tasks],
+    )
+
+
+def _new_attempt(task_id: str, number: int, now: int) -> dict[str, object]:
+    return {
+        "task_id": task_id,
+        "number": number,
+        "state": AttemptState.CREATED.value,
+        "created_at": now,
+        "last_code": "",
+    }
+
+
+def add_attempt(connection: Connection, task: TaskRow, now: int) -> int:
+    """Open the next attempt of `task`; returns its number."""
+    number = task.attempt + 1
+    connection.execute(insert(_ATTEMPT), [_new_attempt(task.task_id, number, now)])
+    connection.execute(
+        update(_TASK).where(_TASK.c.id == task.task_id).values(attempt=number)
+    )
+    return number
+
+
+def find_task(connection: Connection, task_id: str) -> TaskRow | None:
+    """Return the task with this id, whoever owns it."""
+    row = connection.execute(select(_TASK).where(_TASK.c.id == task_id)).first()
+    return None if row is None else _task_row(row)
+
+
+def find_by_key(
+    connection: Connection, account_id: int, keys: Sequence[str]
+) -> dict[str, TaskRow]:
+    """Return the account's tasks that carry one of these idempotency keys."""
+    rows = connection.execute(
+        select(_TASK).where(
+            _TASK.c.account_id == account_id, _TASK.c.idempotency_key.in_(keys)
+        )
+    )
+    return {row.idempotency_key: _task_row(row) for row in rows}
+
+
+def count_open(connection: Connection, account_id: int) -> int:
+    """Return how many tasks of the account are not final."""
+    states = [state.value for state in TaskState if not state.final]
+    query = select(func.count()).where(
+        _TASK.c.account_id == account_id, _TASK.c.state.in_(states)
+    )
+    return connection.scalar(query) or 0
+
+
+def move_task(
+    connection: Connection, task: TaskRow, target: TaskState, now: int
+) -> None:
+    """Set the task's state by the table of `states`."""
+    state = advance_task(task.state, target)
+    connection.execute(
+        update(_TASK)
+        .where(_TASK.c.id == task.task_id)
+        .values(state=state.value, finished_at=now if state.final else None)
+    )
+
+
+def find_attempt(
+    connection: Connection, task_id: str, number: int
+) -> AttemptRow | None:
+    """Return one attempt."""
+    query = select(_ATTEMPT).where(
+        _ATTEMPT.c.task_id == task_id, _ATTEMPT.c.number == number
+    )
+    row = connection.execute(query).first()
+    return None if row is None else _attempt_row(row)
+
+
+def _attempt_row(row: Row[tuple[object, ...]]) -> AttemptRow:
+    return AttemptRow(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+
+
+def attempts_in(
+    connection: Connection, state: AttemptState, limit: int
+) -> list[tuple[AttemptRow, TaskRow]]:
+    """Return up to `limit` attempts in `state`, oldest first, with their tasks."""
+    chosen = connection.execute(
+        select(_ATTEMPT)
+        .where(_ATTEMPT.c.state == state.value)
+        .order_by(_ATTEMPT.c.created_at)
+        .limit(limit)
+    ).all()
+    if not chosen:
+        return []
+    ids = [row.task_id for row in chosen]
+    tasks = {
+        row.id: _task_row(row)
+        for row in connection.execute(select(_TASK).where(_TASK.c.id.in_(ids)))
+    }
+    return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
+
+
+def orphaned_attempts(connection: Connection) -> list[AttemptRow]:
+    """Return open attempts whose task is final: their workunits must be cancelled."""
+    final = [state.value for state in TaskState if state.final]
+    open_states = [state.value for state in AttemptState if state.open]
+    rows = connection.execute(
+        select(_ATTEMPT)
+        .join(_TASK, _TASK.c.id == _ATTEMPT.c.task_id)
+        .where(_TASK.c.state.in_(final), _ATTEMPT.c.state.in_(open_states))
+    )
+    return [_attempt_row(row) for row in rows]
+
+
+def replace_attempt(attempt: AttemptRow, **fields: object) -> AttemptRow:
+    """Return `attempt` with other values in `fields`; nothing is stored."""
+    return msgspec.structs.replace(attempt, **fields)
+
+
+def save_attempts(
+    connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
+) -> None:
+    """Store what the attempts have gained and move them by the table of `states`."""
+    if not attempts:
+        return
+    states = [
+        advance_attempt(AttemptState(attempt.state), target) for attempt in attempts
+    ]
+    gained = _GAINED.get(target, ())
+    query = (
+        update(_ATTEMPT)
+        .where(
+            _ATTEMPT.c.task_id == bindparam("of_task"),
+            _ATTEMPT.c.number == bindparam("of_number"),
+            _ATTEMPT.c.state == bindparam("from_state"),
+        )
+        .values({name: bindparam(f"new_{name}") for name in ("state", *gained)})
+    )
+    connection.execute(
+        query,
+        [
+            {
+                "of_task": attempt.task_id,
+                "of_number": attempt.number,
+                "from_state": attempt.state,
+                "new_state": state.value,
+            }
+            | {f"new_{name}": getattr(attempt, name) for name in gained}
+            for attempt, state in zip(attempts, states, strict=True)
+        ],
+    )
+
+
+def move_attempts(
+    connection: Connection, attempts: Sequence[AttemptRow], target: AttemptState
+) -> None:
+    """Move attempts that gained nothing; those moved by others meanwhile stay."""
+    save_attempts(connection, attempts, target)
+
+
+def mark_running(connection: Connection, task_ids: Sequence[str]) -> None:
+    """Move tasks from admitting to running; those that became final stay."""
+    state = advance_task(TaskState.ADMITTING, TaskState.RUNNING)
+    connection.execute(
+        update(_TASK)
+        .where(
+            _TASK.c.id.in_(list(task_ids)),
+            _TASK.c.state == TaskState.ADMITTING.value,
+        )
+        .values(state=state.value)
+    )
+
+
+def add_outcome(
+    connection: Connection, task_id: str, outcome: Outcome, now: int, payload: bytes
+) -> bool:
+    """Store the task's one outcome; False when it has one already (I6).
+
+    `payload` is what the result leaf commits to.
+    """
+    if find_outcome(connection, task_id) is not None:
+        return False
+    items = msgspec.msgpack.encode(outcome.items) if outcome.items else None
+    connection.execute(
+        insert(_OUTCOME).values(
+            task_id=task_id,
+            state=outcome.state.value,
+            attempt=outcome.attempt,
+            value=outcome.value,
+            value_blob=outcome.value_blob or None,
+            error_type=outcome.error_type,
+            error_text=outcome.error_text,
+            code=outcome.code,
+            output=outcome.output,
+            items=items,
+            created_at=now,
+            payload=payload,
+            logged=False,
+        )
+    )
+    return True
+
+
+def find_outcome(connection: Connection, task_id: str) -> Outcome | None:
+    """Return the task's outcome, None while it has none."""
+    row = connection.execute(
+        select(_OUTCOME).where(_OUTCOME.c.task_id == task_id)
+    ).first()
+    if row is None:
+        return None
+    items: tuple[ItemResult, ...] = ()
+    if row.items is not None:
+        items = msgspec.msgpack.decode(row.items, type=tuple[ItemResult, ...])
+    return Outcome(
+        state=TaskState(row.state),
+        attempt=row.attempt,
+        value=None if row.value is None else bytes(row.value),
+        value_blob=row.value_blob or "",
+        error_type=row.error_type,
+        error_text=row.error_text,
+        code=row.code,
+        output=row.output,
+        items=items,
+        log_index=row.log_index,
+    )

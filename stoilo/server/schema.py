@@ -1,0 +1,175 @@
+"""The server's tables: the same models on SQLite and on MariaDB.
+
+Times are whole seconds since 1970 (UTC) unless the name says ``_ms``. Digests are 64 hex
+digits. JSON columns hold our own msgspec structs, never a client's text.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = [
+    "METADATA",
+    "account",
+    "attempt",
+    "blob",
+    "blob_grant",
+    "content",
+    "outcome",
+    "refusal",
+    "refusal_batch",
+    "task",
+    "token",
+    "verdict",
+]
+
+METADATA = MetaData()
+
+# MariaDB picks the column type from the length: 16 MiB - 1 becomes MEDIUMBLOB.
+MEDIUM = 2**24 - 1
+
+account = Table(
+    "account",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(128), nullable=False, unique=True),
+    Column("salt", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+token = Table(
+    "token",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("scope", String(128), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+)
+
+content = Table(
+    "content",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("data", LargeBinary(MEDIUM), nullable=False),
+)
+
+blob = Table(
+    "blob",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("types", Text, nullable=False),  # library types in the value, by comma
+    Column("created_at", BigInteger, nullable=False),
+)
+
+blob_grant = Table(
+    "blob_grant",
+    METADATA,
+    Column("digest", String(64), ForeignKey("blob.digest"), primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), primary_key=True),
+)
+
+task = Table(
+    "task",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
+    Column("idempotency_key", String(64), nullable=False),
+    Column("request_digest", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("level", String(32), nullable=False),
+    Column("map_items", Integer, nullable=False),
+    Column("spec", Text, nullable=False),  # records.TaskSpec as JSON
+    Column("created_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    UniqueConstraint("account_id", "idempotency_key", name="task_key"),
+)
+Index("task_open", task.c.account_id, task.c.state)
+
+attempt = Table(
+    "attempt",
+    METADATA,
+    Column("task_id", String(32), ForeignKey("task.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("admitted_at", BigInteger),
+    Column("not_after", BigInteger),
+    Column("statement", LargeBinary(MEDIUM)),
+    Column("leaf", LargeBinary(1024)),
+    Column("log_index", BigInteger),
+    Column("proof", LargeBinary(MEDIUM)),
+    Column("envelope", LargeBinary(MEDIUM)),
+    Column("last_code", String(16), nullable=False, default=""),
+)
+Index("attempt_state", attempt.c.state)
+
+outcome = Table(
+    "outcome",
+    METADATA,
+    Column("task_id", String(32), ForeignKey("task.id"), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("value", LargeBinary(MEDIUM)),
+    Column("value_blob", String(64)),
+    Column("error_type", String(256), nullable=False, default=""),
+    Column("error_text", Text, nullable=False, default=""),
+    Column("code", String(16), nullable=False, default=""),
+    Column("output", Text, nullable=False, default=""),
+    Column("items", LargeBinary(2**32 - 1)),  # records.ItemResult list, msgpack
+    Column("created_at", BigInteger, nullable=False),
+    Column("payload", LargeBinary(MEDIUM)),
+    Column("leaf", LargeBinary(1024)),
+    Column("log_index", BigInteger),
+    Column("logged", Boolean, nullable=False, default=False),
+)
+Index("outcome_unlogged", outcome.c.logged)
+
+verdict = Table(
+    "verdict",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("body", LargeBinary(MEDIUM), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+refusal = Table(
+    "refusal",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("code", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("batch_id", Integer, ForeignKey("refusal_batch.id")),
+)
+Index("refusal_batch_of", refusal.c.batch_id)
+
+refusal_batch = Table(
+    "refusal_batch",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("leaf", LargeBinary(1024), nullable=False),
+    Column("log_index", BigInteger),
+)

@@ -1,0 +1,126 @@
+"""Fixing an attempt's statement: the bytes that log, signer and volunteers see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
+from stoilo.core.digests import Digest, Domain, domain_digest
+from stoilo.core.statement import (
+    CODEC_VERSION,
+    Statement,
+    make_nonce,
+    render_statement,
+    statement_digest,
+)
+from stoilo.server import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoilo.server.draft import LevelLookup
+    from stoilo.server.records import AttemptRow, TaskRow
+
+__all__ = ["ProjectFacts", "StatementWriter", "submitter_commitment"]
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFacts:
+    """What every statement of this server says about the project.
+
+    Attributes:
+        origin: of project and log.
+        epoch: number of the gate key's epoch.
+        epoch_end: when the epoch ends, s; no admission outlives it.
+        language_digest: version of the language layer.
+        python: minor version of the executors, for example ``3.11``.
+        admission_life_s: how long an admission holds, at most 14 days.
+    """
+
+    origin: str
+    epoch: int
+    epoch_end: int
+    language_digest: str
+    python: str = "3.11"
+    admission_life_s: int = 7 * DAY_S
+
+
+def submitter_commitment(salt: str) -> Digest:
+    """Return the public, salted name of an account."""
+    return domain_digest(Domain.COMMITMENT, b"submitter", bytes.fromhex(salt))
+
+
+class StatementWriter:
+    """Writes statements; `facts` is asked each time, because epochs change."""
+
+    def __init__(
+        self,
+        facts: Callable[[], ProjectFacts],
+        levels: LevelLookup,
+        salt_of: Callable[[int], str],
+    ) -> None:
+        self._facts = facts
+        self._levels = levels
+        self._salt_of = salt_of
+
+    def seal(self, task: TaskRow, attempt: AttemptRow, now: int) -> AttemptRow:
+        """Return `attempt` with statement, leaf and times fixed.
+
+        Raises:
+            TrustError: the statement would not parse on the other side.
+        """
+        facts = self._facts()
+        not_after = min(now + facts.admission_life_s, facts.epoch_end)
+        payload = render_statement(
+            self._statement(task, attempt.number, facts, now, not_after)
+        )
+        leaf = Leaf(
+            LeafKind.ADMISSION, statement_digest(payload), str(facts.epoch), now
+        )
+        return rows.replace_attempt(
+            attempt,
+            statement=payload,
+            leaf=render_leaf(leaf),
+            admitted_at=now,
+            not_after=not_after,
+        )
+
+    def _statement(
+        self,
+        task: TaskRow,
+        number: int,
+        facts: ProjectFacts,
+        now: int,
+        not_after: int,
+    ) -> Statement:
+        spec = task.spec
+        return Statement(
+            origin=facts.origin,
+            nonce=make_nonce(),
+            task_id=task.task_id,
+            attempt=number,
+            entry=spec.entry,
+            map_items=spec.map_items,
+            task_module=spec.task_module,
+            validator_module=spec.validator_module,
+            arguments=spec.arguments,
+            blobs=spec.blobs,
+            flavor=spec.flavor,
+            level=spec.level,
+            level_digest=self._levels(spec.level).digest,
+            policy_digest=spec.policy_digest,
+            language_digest=facts.language_digest,
+            python=facts.python,
+            codec=CODEC_VERSION,
+            limits=spec.limits,
+            redundancy=spec.redundancy,
+            seed=make_nonce(),
+            submitter=submitter_commitment(self._salt_of(task.account_id)),
+            admitted_at=now,
+            not_after=not_after,
+            epoch=facts.epoch,
+            public_source=spec.publish_source,
+        )

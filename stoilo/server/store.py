@@ -1,0 +1,115 @@
+"""The database behind one door: connections, transactions, migrations.
+
+SQLite runs in WAL mode with ``synchronous=FULL``: a commit that returned is on the disk
+(I6). A failing database (full disk, broken file) ends in ``STO-R030``, never in a
+traceback, and leaves the last committed state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from stoilo.core.errors import InternalError
+
+__all__ = ["Store", "open_engine", "upgrade_schema"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def open_engine(url: str) -> Engine:
+    """Return an SQLAlchemy engine with our durability settings for `url`."""
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=16,
+        connect_args={"timeout": 10.0, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
+    del record
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    write = connection.get_execution_options().get("stoilo_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def upgrade_schema(url: str) -> None:
+    """Bring the tables behind `url` to this version's revision, or raise ``STO-R030``."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = url
+    try:
+        command.upgrade(config, "head")
+    except SQLAlchemyError as error:
+        raise storage_error(error) from error
+
+
+def storage_error(error: Exception) -> InternalError:
+    """Return what a caller learns of a database failure: no paths, no SQL."""
+    reason = str(getattr(error, "orig", error)).splitlines()[0][:120]
+    return InternalError(
+        "STO-R030",
+        f"the server cannot store or read anything now: {reason}",
+        hint="nothing was stored half; retry when the operator has made room",
+    )
+
+
+class Store:
+    """Transactions on one database; writers of this process queue for one lock.
+
+    Thread-safe. `write` blocks until the commit is durable.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writers = threading.Lock()
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Upgrade the schema and open the store."""
+        upgrade_schema(url)
+        return cls(open_engine(url))
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection in a read transaction."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Yield a connection; commits durably at the end, rolls back on any error."""
+        try:
+            with self._writers, self.engine.connect() as connection:
+                writing = connection.execution_options(stoilo_write=True)
+                with writing.begin():
+                    yield writing
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()

@@ -1,0 +1,298 @@
+"""From a request to a durable task: permission, quota, gate, one row (design §1.2).
+
+An answer means that the task survives kill -9 of anything (I6). Requests are grouped:
+those that arrive while a transaction runs share the next one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import DeniedError, PolicyRefusal, StoiloError, UsageError
+from stoilo.core.types import TaskState, Verdict
+from stoilo.policies.policy import check_access
+from stoilo.server import auth, rows
+from stoilo.server.batcher import Batcher
+from stoilo.server.blobs import granted_blobs
+from stoilo.server.draft import Draft, limits_in_force, parse_draft
+from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
+from stoilo.server.quotas import RateMeter, check_open_tasks
+from stoilo.server.records import Owner, TaskRow, TaskSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.core.rpc import tasks_pb2 as pb
+    from stoilo.policies.policy import Policy
+    from stoilo.server.draft import FlavorLookup, LevelLookup
+    from stoilo.server.refusals import RefusalBook
+    from stoilo.server.store import Store
+
+__all__ = ["Admissible", "Submissions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admissible:
+    """A request that passed everything before the gate.
+
+    Attributes:
+        owner: who asks.
+        draft: what for.
+        existing: the task that this key already made, None for a new one.
+        blob_types: library types in the blobs that the draft names.
+    """
+
+    owner: Owner
+    draft: Draft
+    existing: TaskRow | None
+    blob_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    token: str
+    request: pb.CreateTaskRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _NewTask:
+    owner: Owner
+    draft: Draft
+    spec: TaskSpec
+
+
+class Submissions:
+    """CreateTask without gRPC.
+
+    Args:
+        store: where tasks live.
+        gatekeeper: judges the source.
+        refusals: remembers who was refused, for the log.
+        policy: who may use which level, and how much.
+        levels: level by name.
+        flavors: flavor id by (wish, level).
+        clock: seconds since 1970.
+        stored: called after tasks became durable (wakes the pipeline).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        gatekeeper: Gatekeeper,
+        refusals: RefusalBook,
+        policy: Policy,
+        *,
+        levels: LevelLookup,
+        flavors: FlavorLookup,
+        clock: Callable[[], int],
+        stored: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._gatekeeper = gatekeeper
+        self._refusals = refusals
+        self._policy = policy
+        self._levels = levels
+        self._flavors = flavors
+        self._clock = clock
+        self._stored = stored
+        self._meter = RateMeter("STO-R005", "submissions")
+        self._refused = RateMeter("STO-R007", "refused submissions")
+        self._looking: Batcher[_Incoming, Admissible] = Batcher(self._look)
+        self._storing: Batcher[_NewTask, TaskRow] = Batcher(self._insert)
+
+    async def create(self, token: str, request: pb.CreateTaskRequest) -> TaskRow:
+        """Return the stored task for an untrusted request.
+
+        Raises:
+            DeniedError, PolicyRefusal, UsageError, TrustError, InternalError: by code.
+        """
+        found = await self._looking.submit(_Incoming(token, request))
+        if found.existing is not None:
+            return found.existing
+        verdict = await self._gatekeeper.judge(found.draft.review(found.blob_types))
+        if not verdict.admitted:
+            refusal = GateRefusal(verdict)
+            quota = self._policy.quota(found.owner.role)
+            self._refused.check(found.owner.account_id, quota.refusals_per_hour)
+            await self._refusals.note(
+                found.owner.account_id, found.draft.digest, refusal.code
+            )
+            raise refusal
+        self._check_level(found.owner, verdict.level)
+        spec = self._spec(found.draft, verdict)
+        return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
+
+    def _look(self, batch: Sequence[_Incoming]) -> list[Admissible | Exception]:
+        """Answer a batch in one read transaction: permission and quota first."""
+        answers: list[Admissible | Exception] = []
+        open_tasks: dict[int, int] = {}
+        with self._store.read() as connection:
+            for incoming in batch:
+                try:
+                    answers.append(self._look_at(connection, incoming, open_tasks))
+                except StoiloError as error:
+                    answers.append(error)
+        return answers
+
+    def _look_at(
+        self,
+        connection: Connection,
+        incoming: _Incoming,
+        open_tasks: dict[int, int],
+    ) -> Admissible:
+        owner = auth.find_owner(connection, incoming.token, self._clock())
+        auth.check_permission(owner, "CreateTask")
+        quota = self._policy.quota(owner.role)
+        self._meter.check(owner.account_id, quota.tasks_per_hour)
+        self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
+        draft = parse_draft(incoming.request)
+        found = rows.find_by_key(connection, owner.account_id, [draft.key])
+        existing = found.get(draft.key)
+        if existing is not None:
+            _check_same(existing, draft)
+        else:
+            if owner.account_id not in open_tasks:
+                counted = rows.count_open(connection, owner.account_id)
+                open_tasks[owner.account_id] = counted
+            check_open_tasks(open_tasks[owner.account_id], quota)
+        types = _check_blobs(connection, owner, draft) if existing is None else ()
+        return Admissible(owner, draft, existing, types)
+
+    def _check_level(self, owner: Owner, level: str) -> None:
+        """Raise ``STO-P056`` or ``STO-R022`` unless the policy opens `level` to him."""
+        check_access(self._policy, level, owner.name, (owner.role,))
+        if self._policy.needs_review(level):
+            raise PolicyRefusal(
+                "STO-R022",
+                f"level {level} needs a reviewer's signature here",
+                hint="this version cannot park tasks for review; use another level",
+            )
+
+    def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
+        level = self._levels(verdict.level)
+        return TaskSpec(
+            task_module=content_digest(draft.task_module),
+            entry=draft.entry,
+            validator_module=content_digest(draft.validator_module),
+            init_entry=draft.init_entry,
+            compare_entry=draft.compare_entry,
+            arguments=content_digest(draft.arguments),
+            blobs=draft.blobs,
+            level=verdict.level,
+            policy_digest=verdict.policy_digest,
+            source_digest=verdict.source_digest,
+            flavor=self._flavors(draft.flavor, verdict.level),
+            redundancy=draft.redundancy,
+            limits=limits_in_force(draft.requested_limits, level),
+            label=draft.label,
+            publish_source=draft.publish_source,
+            map_items=draft.map_items,
+        )
+
+    def _insert(self, batch: Sequence[_NewTask]) -> list[TaskRow | Exception]:
+        """Store a batch in one durable transaction; the first of equal keys wins."""
+        now = self._clock()
+        with self._store.write() as connection:
+            plan = _Plan(connection, self._policy, batch, now)
+            answers = [plan.place(item) for item in batch]
+            plan.store()
+        self._stored()
+        return answers
+
+
+class _Plan:
+    """Decides, inside the transaction, which of a batch are new."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        policy: Policy,
+        batch: Sequence[_NewTask],
+        now: int,
+    ) -> None:
+        self._connection = connection
+        self._policy = policy
+        self._now = now
+        self._added: Counter[int] = Counter()
+        self._tasks: list[TaskRow] = []
+        self._keys: list[str] = []
+        self._contents: dict[str, bytes] = {}
+        keys: dict[int, list[str]] = {}
+        for item in batch:
+            keys.setdefault(item.owner.account_id, []).append(item.draft.key)
+        self._known = {
+            (account_id, key): row
+            for account_id, wanted in keys.items()
+            for key, row in rows.find_by_key(connection, account_id, wanted).items()
+        }
+        self._open = {
+            account_id: rows.count_open(connection, account_id) for account_id in keys
+        }
+
+    def place(self, item: _NewTask) -> TaskRow | Exception:
+        """Return the task that answers `item`, or the error."""
+        account_id = item.owner.account_id
+        known = self._known.get((account_id, item.draft.key))
+        try:
+            if known is not None:
+                _check_same(known, item.draft)
+                return known
+            quota = self._policy.quota(item.owner.role)
+            check_open_tasks(self._open[account_id] + self._added[account_id], quota)
+        except StoiloError as error:
+            return error
+        return self._add(item)
+
+    def _add(self, item: _NewTask) -> TaskRow:
+        draft = item.draft
+        row = TaskRow(
+            task_id=secrets.token_hex(16),
+            account_id=item.owner.account_id,
+            request_digest=draft.digest,
+            state=TaskState.ADMITTING,
+            attempt=1,
+            spec=item.spec,
+            created_at=self._now,
+        )
+        self._tasks.append(row)
+        self._keys.append(draft.key)
+        self._added[row.account_id] += 1
+        self._known[row.account_id, draft.key] = row
+        self._contents[item.spec.task_module] = draft.task_module
+        self._contents[item.spec.validator_module] = draft.validator_module
+        self._contents[item.spec.arguments] = draft.arguments
+        return row
+
+    def store(self) -> None:
+        """Write what is new."""
+        if self._tasks:
+            rows.add_contents(self._connection, self._contents)
+            rows.add_task(self._connection, self._tasks, self._keys)
+
+
+def _check_same(task: TaskRow, draft: Draft) -> None:
+    if task.request_digest != draft.digest:
+        raise UsageError(
+            "STO-R011",
+            "this idempotency key already names another task of yours",
+            hint="use a fresh key for a changed request",
+        )
+
+
+def _check_blobs(connection: Connection, owner: Owner, draft: Draft) -> tuple[str, ...]:
+    """Return the types in the blobs, or raise ``STO-R012`` for one not granted."""
+    granted = granted_blobs(connection, owner.account_id, draft.blobs)
+    for digest in draft.blobs:
+        if digest not in granted:
+            raise DeniedError(
+                "STO-R012",
+                f"blob {digest[:12]}… is not yours to name",
+                hint="upload it first, then submit",
+            )
+    return tuple({name for types in granted.values() for name in types})

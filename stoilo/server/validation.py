@@ -1,0 +1,182 @@
+"""The engine's questions about results, answered (thesis §7.2, design §1.8)."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from stoilo.core.errors import InternalError, TrustError, UserCodeError
+from stoilo.core.types import RunStatus
+from stoilo.executor.result import Disposition
+from stoilo.server import rows
+from stoilo.server.answers import (
+    Answer,
+    ItemAnswer,
+    check_header,
+    parse_answer,
+    read_result,
+)
+from stoilo.server.classes import same_items
+from stoilo.server.engines.interface import (
+    Comparison,
+    PairVerdict,
+    ResultCheck,
+    ResultVerdict,
+)
+from stoilo.server.validators import JailTrouble, ValidatorProgram, Validators
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.interface import ReceivedResult
+    from stoilo.server.records import AttemptRow, TaskRow
+    from stoilo.server.store import Store
+
+__all__ = ["ResultValidation", "split_workunit"]
+
+REMEMBERED = 256
+
+
+_REJECTED = ItemAnswer(
+    RunStatus.REFUSED,
+    error_text="the init validator rejects the value",
+    code="STO-R057",
+)
+
+
+def _summarise(answer: Answer, task: TaskRow) -> ResultCheck:
+    """Accept an answer of which at least half can count; a plain task has one item."""
+    countable = sum(item.countable for item in answer.items)
+    if countable and 2 * countable >= len(answer.items):
+        return ResultCheck(ResultVerdict.VALID)
+    failed = next(item for item in answer.items if not item.countable)
+    return ResultCheck(
+        ResultVerdict.INVALID,
+        failed.code or "STO-R082",
+        failed.error_text
+        or f"the task ended {failed.status} at level {task.spec.level}",
+    )
+
+
+def split_workunit(name: str) -> tuple[str, int]:
+    """Return task id and attempt of a workunit's name."""
+    task_id, _, number = name.rpartition("_")
+    return task_id, int(number)
+
+
+class ResultValidation:
+    """`Validation` for the engine: header, strict decoding, then the validators.
+
+    Answers are repeatable: they depend on rows and the result's bytes only.
+    """
+
+    def __init__(self, store: Store, validators: Validators) -> None:
+        self._store = store
+        self._validators = validators
+        self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
+        """Judge one result by itself."""
+        task, attempt = self._context(result.workunit)
+        try:
+            data = read_result(result)
+            header = check_header(data, result, task, attempt)
+            if header.disposition is Disposition.NOT_FOR_THIS_HOST:
+                return ResultCheck(
+                    ResultVerdict.NOT_FOR_THIS_HOST, header.code, header.message
+                )
+            ran = header.disposition is Disposition.RAN
+            if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
+                code = header.code or "STO-R082"
+                return ResultCheck(ResultVerdict.INVALID, code, header.message)
+            answer = self._remember(result, self._judge(task, data))
+        except UserCodeError as error:
+            return ResultCheck(ResultVerdict.FATAL, error.code, error.message)
+        except JailTrouble as error:
+            return ResultCheck(ResultVerdict.INCONCLUSIVE, error.code, error.message)
+        except TrustError as error:
+            return ResultCheck(ResultVerdict.INVALID, error.code, error.message)
+        except OSError as error:
+            return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R031", str(error.errno))
+        return _summarise(answer, task)
+
+    def _judge(self, task: TaskRow, data: bytes) -> Answer:
+        """Decode hostile bytes and mark the values that the init validator rejects."""
+        answer = parse_answer(data, task.spec.map_items)
+        if not task.spec.init_entry:
+            return answer
+        program = self.program(task)
+        items = tuple(
+            item
+            if item.value is None or self._validators.accepts(program, item.value)
+            else _REJECTED
+            for item in answer.items
+        )
+        return Answer(items, answer.output)
+
+    def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
+        """Say whether two results that passed `check` are the same answer.
+
+        For a map task at least half of the items must agree; those that do not get
+        their own outcome later (`classes.item_outcomes`).
+        """
+        task, _ = self._context(left.workunit)
+        program = self.program(task)
+        try:
+            ours, theirs = self.answer(left, task), self.answer(right, task)
+            same = sum(
+                same_items(
+                    one,
+                    other,
+                    lambda a, b: self._validators.agree(program, a, b),
+                )
+                for one, other in zip(ours.items, theirs.items, strict=True)
+            )
+        except UserCodeError as error:
+            return Comparison(PairVerdict.FATAL, error.code, error.message)
+        except (JailTrouble, TrustError, OSError) as error:
+            code = getattr(error, "code", "STO-R031")
+            return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
+        if same and 2 * same >= len(ours.items):
+            return Comparison(PairVerdict.SAME)
+        return Comparison(
+            PairVerdict.DIFFERENT, "STO-R052", "the comparator says they differ"
+        )
+
+    def answer(self, result: ReceivedResult, task: TaskRow) -> Answer:
+        """Return the decoded answer of a result that passed `check`."""
+        with self._lock:
+            known = self._answers.get(result.digest + result.name)
+        if known is not None:
+            return known
+        return self._remember(result, self._judge(task, read_result(result)))
+
+    def _remember(self, result: ReceivedResult, answer: Answer) -> Answer:
+        with self._lock:
+            self._answers[result.digest + result.name] = answer
+            while len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
+        return answer
+
+    def program(self, task: TaskRow) -> ValidatorProgram:
+        """Return the task's validators with their source."""
+        spec = task.spec
+        source = b""
+        if spec.init_entry or spec.compare_entry:
+            with self._store.read() as connection:
+                found = rows.load_contents(connection, {spec.validator_module})
+            source = found[spec.validator_module]
+        return ValidatorProgram(source, spec.init_entry, spec.compare_entry, spec.level)
+
+    def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:
+        """Compare two encoded values of one item by the comparator of `program`."""
+        return self._validators.agree(program, left, right)
+
+    def _context(self, workunit: str) -> tuple[TaskRow, AttemptRow]:
+        task_id, number = split_workunit(workunit)
+        with self._store.read() as connection:
+            task = rows.find_task(connection, task_id)
+            attempt = rows.find_attempt(connection, task_id, number)
+        if task is None or attempt is None:
+            raise InternalError("STO-R043", "the engine knows a workunit we do not")
+        return task, attempt

@@ -1,0 +1,141 @@
+"""Running a researcher's validators: in the jail, a fresh fork for each call.
+
+The job is `stoilo.sandbox.jobs.validate`. A validator that raises, answers with
+anything but a bool or hits a limit is the researcher's fault: the task ends with the
+code that says which, and is not retried (thesis §7.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from stoilo.core.equality import nodes_equal
+from stoilo.core.errors import StoiloError, TrustError, UserCodeError
+from stoilo.core.limits import RunLimits
+from stoilo.core.nodes import Node
+from stoilo.core.skeleton import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+__all__ = ["JailRunner", "JailTrouble", "ValidatorProgram", "Validators"]
+
+VALIDATOR_LIMITS = RunLimits(
+    cpu_s=10, wall_s=20, output_bytes=4096, result_bytes=65_536
+)
+
+
+class JailTrouble(StoiloError):
+    """The jail itself failed (``STO-R042``); ask again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class JailAnswer:
+    """What came out of one jailed run.
+
+    Attributes:
+        finished: whether the job wrote its frame; else it was killed by a limit.
+        frame: encoded skeleton, hostile.
+        reason: why it did not finish.
+    """
+
+    finished: bool
+    frame: bytes = b""
+    reason: str = ""
+
+
+class JailRunner(Protocol):
+    """A warm jail of one level for the validate job; raises `JailTrouble`."""
+
+    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+        """Run one request in a fresh fork; blocks, thread-safe."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorProgram:
+    """The validators of one task; empty entries mean the defaults."""
+
+    source: bytes
+    init_entry: str
+    compare_entry: str
+    level: str
+
+
+class Validators:
+    """Calls validators by level; `jail_of` starts jails when they are first needed."""
+
+    def __init__(self, jail_of: Callable[[str], JailRunner]) -> None:
+        self._jail_of = jail_of
+
+    def accepts(self, program: ValidatorProgram, value: bytes) -> bool:
+        """Return the init validator's answer on an encoded value.
+
+        Raises:
+            UserCodeError: ``STO-R053`` raised, ``STO-R054`` not a bool, ``STO-R059``
+                hit a limit.
+            JailTrouble: ``STO-R042``.
+        """
+        if not program.init_entry:
+            return True
+        return self._call(program, "init", program.init_entry, [value])
+
+    def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:
+        """Return whether two encoded values are the same answer.
+
+        Raises:
+            UserCodeError: ``STO-R055`` raised, ``STO-R056`` not a bool, ``STO-R059``.
+            JailTrouble: ``STO-R042``.
+        """
+        if not program.compare_entry:
+            return left == right or nodes_equal(decode(left), decode(right))
+        return self._call(program, "compare", program.compare_entry, [left, right])
+
+    def _call(
+        self, program: ValidatorProgram, op: str, entry: str, values: list[bytes]
+    ) -> bool:
+        request = encode(
+            {
+                "source": program.source.decode(),
+                "op": op,
+                "entry": entry,
+                "values": list[Node](values),
+            }
+        )
+        answer = self._jail_of(program.level).run(request, VALIDATOR_LIMITS)
+        if not answer.finished:
+            raise UserCodeError(
+                "STO-R059",
+                f"the {op} validator {entry} was stopped: {answer.reason}",
+                hint="make the validator cheaper; it runs on the server",
+            )
+        return _parse_verdict(answer.frame, op, entry)
+
+
+def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
+    try:
+        node = decode(frame)
+    except TrustError as error:
+        raise JailTrouble("STO-R042", "the validate job wrote nonsense") from error
+    record = node if isinstance(node, dict) else {}
+    verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
+    if verdict in {"true", "false"}:
+        return bool(verdict == "true")
+    raised, not_bool = (
+        ("STO-R053", "STO-R054") if op == "init" else ("STO-R055", "STO-R056")
+    )
+    if verdict == "not_bool":
+        raise UserCodeError(
+            not_bool,
+            f"the {op} validator {entry} must return True or False: {text}",
+            hint="wrap the returned value in bool(...)",
+        )
+    if verdict == "raised":
+        raise UserCodeError(
+            raised,
+            f"the {op} validator {entry} raised: {text}",
+            hint="test the validator on a local result first",
+        )
+    raise JailTrouble("STO-R042", "the validate job wrote nonsense")

@@ -1,0 +1,85 @@
+"""Local volunteers of `stoilo up`: real processes, each its own user and its own host."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from stoilo.server.processes import ChildSpec, SupervisedChild
+from stoilo.server.tls import write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stoilo.server.datadir import DataDir
+    from stoilo.server.engines.embedded.engine import EmbeddedEngine
+
+__all__ = ["LocalVolunteers"]
+
+HIGHEST_LEVEL = "numeric"
+"""Local volunteers belong to whoever starts the server, who opts in to all we ship."""
+
+
+class LocalVolunteers:
+    """`count` volunteers of one project; keys travel by file, never by argument."""
+
+    def __init__(
+        self,
+        count: int,
+        home: DataDir,
+        engine: EmbeddedEngine,
+        project: str,
+        root_file: Path,
+    ) -> None:
+        self._children = [
+            _volunteer(number, home, engine, project, root_file)
+            for number in range(1, count + 1)
+        ]
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of those that run."""
+        return [child.pid for child in self._children if child.pid is not None]
+
+    def start(self) -> None:
+        """Start them all; from the main thread (parent-death signal)."""
+        for child in self._children:
+            child.start()
+
+    def check(self) -> None:
+        """Restart the dead; from the main thread."""
+        for child in self._children:
+            child.check()
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for child in self._children:
+            child.ask_to_stop()
+        for child in self._children:
+            child.stop()
+
+
+def _volunteer(
+    number: int, home: DataDir, engine: EmbeddedEngine, project: str, root_file: Path
+) -> SupervisedChild:
+    email = f"volunteer{number}@localhost.localdomain"
+    account = engine.accounts.ensure(email, engine.now(), max_level=HIGHEST_LEVEL)
+    state = home.part("volunteers", str(number))
+    key_file = state / "key"
+    write_private(key_file, account.key.encode() + b"\n")
+    spec = ChildSpec(
+        name=f"volunteer {number}",
+        module="stoilo.executor.volunteer",
+        arguments=(
+            *("--project", project),
+            *("--key", f"@{key_file}"),
+            *("--state", str(state)),
+            *("--root", str(root_file)),
+            *("--max-level", HIGHEST_LEVEL),
+        ),
+        log=home.part("logs") / f"volunteer-{number}.log",
+    )
+    environ = {
+        key: value for key, value in os.environ.items() if not key.startswith("STOILO_")
+    }
+    return SupervisedChild(spec, environ)

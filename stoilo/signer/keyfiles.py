@@ -1,0 +1,86 @@
+"""Private keys at rest: PKCS#8 files of mode 0600 in directories of mode 0700.
+
+Trust: the directory belongs to this process's own user; a file that others may read or
+write is refused rather than repaired, because it may have been read already.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from stoilo.core.ed25519 import PrivateKey, load_private_key
+from stoilo.core.errors import TrustError
+
+__all__ = [
+    "ensure_key",
+    "make_private_directory",
+    "read_private_file",
+    "read_private_key",
+    "write_private_file",
+]
+
+MAX_PRIVATE_BYTES = 64 * 1024
+
+
+def make_private_directory(path: Path) -> Path:
+    """Create `path` as 0700 or check that it is; raises ``STO-K003``."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(path.stat(), path)
+    return path
+
+
+def ensure_key(path: Path) -> PrivateKey:
+    """Return the key in `path`, making a new one when the file does not exist."""
+    if not path.exists():
+        write_private_file(path, PrivateKey.generate().pem())
+    return read_private_key(path)
+
+
+def read_private_key(path: Path) -> PrivateKey:
+    """Return the key in `path`; raises ``STO-K001``, ``STO-K003``, ``STO-K029``."""
+    return load_private_key(read_private_file(path))
+
+
+def read_private_file(path: Path) -> bytes:
+    """Return a private file's bytes; raises ``STO-K003`` or ``STO-K029``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise TrustError("STO-K029", f"{path.name} cannot be read") from error
+    with os.fdopen(descriptor, "rb") as file:
+        _check_private(os.fstat(descriptor), path)
+        return file.read(MAX_PRIVATE_BYTES)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write `data` durably and atomically: temporary file, fsync, rename, fsync."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_private(status: os.stat_result, path: Path) -> None:
+    """Refuse what belongs to, or is open to, anybody else."""
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise TrustError(
+            "STO-K003",
+            f"{path.name} belongs to or is open to other users",
+            hint="correct owner and mode; if others could read it, replace the key",
+        )

@@ -1,0 +1,326 @@
+"""Stand-ins for the server's neighbours: same protocols, in memory, no processes.
+
+Public, so that operators' own tests may use them. None of them is reachable from
+`stoilo up`: a server has no flag that puts one in place of a real part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import StoiloError
+from stoilo.core.levels import Level, LevelLimits, SyscallRules
+from stoilo.core.limits import RunLimits
+from stoilo.core.skeleton import decode, encode
+from stoilo.core.statement import parse_statement, statement_digest
+from stoilo.core.types import Finding, RunStatus, Severity, Verdict
+from stoilo.executor.result import Disposition, ResultHeader, render_result
+from stoilo.server.engines.interface import (
+    Assimilator,
+    CopyOutcome,
+    CopyState,
+    CopyView,
+    OutcomeKind,
+    PairVerdict,
+    ReceivedResult,
+    ResultVerdict,
+    Validation,
+    WorkunitOutcome,
+    WorkunitSpec,
+    WorkunitStatus,
+)
+from stoilo.server.ports import SourceUnderReview
+from stoilo.server.validators import JailAnswer
+
+__all__ = [
+    "ManualClock",
+    "MemoryEngine",
+    "MemoryLog",
+    "PlainJudge",
+    "PythonValidators",
+    "StampSigner",
+    "make_level",
+    "make_result",
+]
+
+
+class ManualClock:
+    """Seconds since 1970 that pass only when told to."""
+
+    def __init__(self, now: int = 1_700_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+def make_level(name: str = "pure", order: int = 0) -> Level:
+    """Return a level that lets nothing in, with ordinary limits."""
+    usual = {"cpu_s": 60, "wall_s": 120, "memory_bytes": 2**29, "result_bytes": 2**24}
+    limits = usual | {"output_bytes": 2**16, "threads": 1}
+    return Level(
+        name=name,
+        order=order,
+        summary="for tests",
+        preload=(),
+        modules={},
+        builtins=(),
+        syscalls=SyscallRules((), (), {}),
+        limits=LevelLimits(limits, {**limits, "cpu_s": 600}),
+        digest=hashlib.sha256(name.encode()).hexdigest(),
+    )
+
+
+class MemoryLog:
+    """The log as a list; publishes when told, or at once."""
+
+    def __init__(self) -> None:
+        self.leaves: list[bytes] = []
+        self.labels: list[str | None] = []
+        self.published = True
+        self.fail: Exception | None = None
+        self._lock = threading.Lock()
+
+    def append_many(
+        self, leaves: Sequence[bytes], labels: Sequence[str | None] | None = None
+    ) -> list[int]:
+        """Append what is new and return the indices."""
+        if self.fail is not None:
+            raise self.fail
+        with self._lock:
+            for leaf, label in zip(leaves, labels or [None] * len(leaves), strict=True):
+                if leaf not in self.leaves:
+                    self.leaves.append(leaf)
+                    self.labels.append(label)
+            return [self.leaves.index(leaf) for leaf in leaves]
+
+    def wait_published(self, index: int, timeout: float | None = None) -> None:
+        """Return when `index` is published."""
+        del timeout
+        if not self.published or index >= len(self.leaves):
+            raise AssertionError("not published")
+
+    def proof(self, index: int) -> bytes:
+        """Return a text that stands for a proof."""
+        return f"proof of {index}\n".encode()
+
+
+class StampSigner:
+    """Signs by prefixing; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.signed: list[tuple[bytes, bytes]] = []
+        self.fail: StoiloError | None = None
+
+    def sign_admissions(
+        self, admissions: Sequence[tuple[bytes, bytes]]
+    ) -> list[bytes | StoiloError]:
+        """Return texts that stand for envelopes."""
+        if self.fail is not None:
+            return [self.fail] * len(admissions)
+        self.signed += admissions
+        return [b"signed:" + statement for statement, _ in admissions]
+
+
+@dataclass
+class PlainJudge:
+    """A judge that refuses a source when it contains a word of `forbidden`."""
+
+    forbidden: tuple[bytes, ...] = (b"import os",)
+    level: str = "pure"
+    asked: int = 0
+    last: SourceUnderReview = SourceUnderReview(b"", b"", "", "")
+
+    def key(self, submission: SourceUnderReview) -> str:
+        """Return a digest of everything asked."""
+        return content_digest(repr(submission).encode())
+
+    def judge(self, submission: SourceUnderReview) -> Verdict:
+        """Return the verdict; counts its calls."""
+        self.asked += 1
+        self.last = submission
+        bad = any(word in submission.source for word in self.forbidden)
+        finding = Finding(
+            "STO-P040", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"
+        )
+        return Verdict(
+            admitted=not bad,
+            level=submission.level or self.level,
+            lowest_level="" if bad else self.level,
+            policy_digest="1" * 64,
+            source_digest=content_digest(submission.source),
+            findings=(finding,) if bad else (),
+        )
+
+
+@dataclass
+class PythonValidators:
+    """Validators by name as plain Python functions, with the validate job's wire."""
+
+    functions: dict[str, Callable[..., object]] = field(default_factory=dict)
+
+    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+        """Answer one request as `stoilo.sandbox.jobs.validate` does."""
+        del limits
+        node = decode(request)
+        assert isinstance(node, dict)  # noqa: S101 - a stand-in for tests
+        values = node["values"]
+        assert isinstance(values, list)  # noqa: S101 - a stand-in for tests
+        function = self.functions[str(node["entry"])]
+        decoded = [decode(bytes(value)) for value in values if isinstance(value, bytes)]
+        text = ""
+        try:
+            answer = function(*decoded)
+        except Exception as error:  # noqa: BLE001 - what the job reports
+            verdict, text = "raised", repr(error)
+        else:
+            verdict = str(answer).lower() if isinstance(answer, bool) else "not_bool"
+        return JailAnswer(
+            finished=True, frame=encode({"verdict": verdict, "error_text": text})
+        )
+
+
+def make_result(
+    name: str,
+    statement: bytes,
+    frame: object,
+    *,
+    output: bytes = b"",
+    status: RunStatus = RunStatus.OK,
+    **header: object,
+) -> bytes:
+    """Return a result file as an honest volunteer would write it."""
+    parsed = parse_statement(statement)
+    fields: dict[str, object] = {
+        "format": "stoilo-result/1",
+        "result": name,
+        "workunit": name.rpartition("_")[0],
+        "disposition": Disposition.RAN,
+        "admission": statement_digest(statement),
+        "attempt": parsed.attempt,
+        "flavor": parsed.flavor,
+        "verifier": "test",
+        "status": status,
+    }
+    made = ResultHeader(**(fields | header))  # type: ignore[arg-type]  # test data
+    body = frame if isinstance(frame, bytes) else encode(frame)
+    return render_result(made, body, output)
+
+
+class MemoryEngine:
+    """Workunits in memory; `deliver` plays the volunteers and BOINC's quorum."""
+
+    def __init__(self, directory: Path) -> None:
+        self.specs: dict[str, WorkunitSpec] = {}
+        self.ended: dict[str, OutcomeKind] = {}
+        self.calls = 0
+        self.fail: Exception | None = None
+        self._directory = directory
+        self._validation: Validation | None = None
+        self._assimilator: Assimilator | None = None
+
+    def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
+        """Store what is new."""
+        if self.fail is not None:
+            raise self.fail
+        self.calls += 1
+        for spec in specs:
+            self.specs.setdefault(spec.name, spec)
+
+    def cancel(self, name: str) -> None:
+        """End a workunit."""
+        if name in self.specs and name not in self.ended:
+            self.end(name, OutcomeKind.CANCELLED)
+
+    def status(self, name: str) -> WorkunitStatus | None:
+        """Return where a workunit is."""
+        if name not in self.specs:
+            return None
+        quorum = self.specs[name].redundancy.min_quorum
+        copy = CopyView(f"{name}_0", CopyState.UNSENT, CopyOutcome.NONE, "", 0, 0)
+        text = f"needs {quorum} distinct users, 1 attached"
+        return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
+
+    def set_release(self, bundle: bytes) -> None:
+        """Ignore the release."""
+
+    def start(self, validation: Validation, assimilator: Assimilator) -> None:
+        """Remember whom to ask."""
+        self._validation, self._assimilator = validation, assimilator
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def end(
+        self,
+        name: str,
+        kind: OutcomeKind,
+        *,
+        canonical: ReceivedResult | None = None,
+        valid: tuple[ReceivedResult, ...] = (),
+        code: str = "",
+        message: str = "",
+    ) -> None:
+        """Tell the assimilator how a workunit ended."""
+        assert self._assimilator is not None  # noqa: S101 - a stand-in for tests
+        self.ended[name] = kind
+        self._assimilator.assimilate(
+            WorkunitOutcome(name, kind, canonical, valid, code, message)
+        )
+
+    def receive(self, name: str, number: int, data: bytes) -> ReceivedResult:
+        """Write a result file as if a host had uploaded it."""
+        copy = f"{name}_{number}"
+        path = self._directory / copy
+        path.write_bytes(data)
+        digest = content_digest(data)
+        return ReceivedResult(
+            copy, name, path, len(data), digest, number + 1, number + 1, 0
+        )
+
+    def deliver(self, name: str, files: Sequence[bytes]) -> OutcomeKind:
+        """Judge files in order until a quorum agrees; report the end."""
+        assert self._validation is not None  # noqa: S101 - a stand-in for tests
+        quorum, code, message = self.specs[name].redundancy.min_quorum, "", ""
+        valid: list[ReceivedResult] = []
+        for number, data in enumerate(files):
+            result = self.receive(name, number, data)
+            check = self._validation.check(result)
+            if check.verdict is ResultVerdict.FATAL:
+                return self._fail(
+                    name, OutcomeKind.VALIDATOR_FAILED, check.code, check.message
+                )
+            if check.verdict is not ResultVerdict.VALID:
+                code, message = check.code, check.message
+                continue
+            valid.append(result)
+            group = [result]
+            for other in valid[:-1]:
+                pair = self._validation.compare(other, result)
+                if pair.verdict is PairVerdict.FATAL:
+                    return self._fail(
+                        name, OutcomeKind.VALIDATOR_FAILED, pair.code, pair.message
+                    )
+                if pair.verdict is PairVerdict.SAME:
+                    group.append(other)
+            if len(group) >= quorum:
+                self.end(
+                    name, OutcomeKind.CANONICAL, canonical=result, valid=tuple(group)
+                )
+                return OutcomeKind.CANONICAL
+        if not valid:
+            return self._fail(name, OutcomeKind.TOO_MANY_ERRORS, code, message)
+        self.end(name, OutcomeKind.TOO_MANY_SUCCESS, valid=tuple(valid))
+        return OutcomeKind.TOO_MANY_SUCCESS
+
+    def _fail(
+        self, name: str, kind: OutcomeKind, code: str, message: str
+    ) -> OutcomeKind:
+        self.end(name, kind, code=code, message=message)
+        return kind

@@ -1,0 +1,4 @@
+# expect: user_error language NotPreloadedError
+import socket
+
+print("REACHED")

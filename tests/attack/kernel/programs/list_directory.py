@@ -1,0 +1,5 @@
+# expect: user_error language PermissionError
+import os
+
+os.listdir("/")
+print("REACHED")

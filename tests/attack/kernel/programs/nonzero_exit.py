@@ -1,0 +1,5 @@
+# expect: user_error language SystemExit
+# control: none
+import sys
+
+sys.exit(3)

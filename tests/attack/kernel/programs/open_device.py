@@ -1,0 +1,3 @@
+# expect: user_error language PermissionError
+open("/dev/zero", "rb").read(1)
+print("REACHED")

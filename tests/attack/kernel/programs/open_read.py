@@ -1,0 +1,3 @@
+# expect: user_error language PermissionError
+open("/etc/passwd").read()
+print("REACHED")

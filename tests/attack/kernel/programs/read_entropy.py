@@ -1,0 +1,5 @@
+# expect: user_error language *
+import os
+
+os.urandom(8)
+print("REACHED")

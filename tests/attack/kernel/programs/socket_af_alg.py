@@ -1,0 +1,10 @@
+# expect: killed kernel socket
+# preload: socket
+import errno
+import socket
+
+try:
+    socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)
+except OSError as error:  # the call was made, this kernel merely lacks the family
+    assert error.errno == errno.EAFNOSUPPORT
+print("REACHED")

@@ -1,0 +1,6 @@
+# expect: killed kernel socket
+# preload: socket
+import socket
+
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print("REACHED")

@@ -1,0 +1,6 @@
+# expect: killed kernel socketpair
+# preload: socket
+import socket
+
+socket.socketpair()
+print("REACHED")

@@ -1,0 +1,5 @@
+# expect: killed kernel *
+import os
+
+if os.system("true") == 0:
+    print("REACHED")

@@ -1,0 +1,6 @@
+# expect: killed kernel write
+# control: none
+import os
+
+os.write(0, b"x")
+print("REACHED")

@@ -1,0 +1,143 @@
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.flavors.manifest import (
+    find_flavor,
+    flavor_alias,
+    parse_manifest,
+    shipped_flavors,
+    smallest_flavor,
+)
+from stoilo.policies.levels import load_levels
+
+# The thesis's example (listing 4), whose identifier the thesis prints.
+LISTING = b"""\
+requirements:
+  - cloudpickle==3.1.1
+  - numpy==2.2.5
+  - torch==2.7.0
+  - torchvision==0.22.0
+modules:
+  - cloudpickle
+  - numpy
+  - torch
+  - torchvision
+"""
+LISTING_MD5 = "44814764c91bf9ef426c4aa899df974f"
+
+
+def test_listing_of_the_thesis_has_its_printed_identifier() -> None:
+    manifest = parse_manifest(LISTING)
+    assert manifest.alias == flavor_alias(LISTING) == LISTING_MD5
+    assert manifest.requirements[1] == "numpy==2.2.5"
+    assert manifest.modules == ("cloudpickle", "numpy", "torch", "torchvision")
+    assert manifest.python == "3.11"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "requirements: []\nmodules: []\n",
+        "# note\nrequirements:\n- a==1\n\nmodules:\n- a  # same\npython: 3.12\n",
+        "modules:\n      - a.b\nrequirements:\n      - A-b.c==1.0rc1+cpu\n",
+        'python: "3.11"\nrequirements: []\nmodules: []',
+    ],
+)
+def test_forms_of_the_subset_are_read(text: str) -> None:
+    assert parse_manifest(text.encode()).python.startswith("3.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "requirements: []\n",
+        "requirements: [a==1]\nmodules: []\n",
+        "requirements:\nmodules: []\n",
+        "requirements:\n  - a>=1\nmodules: []\n",
+        "requirements:\n  - a==1 ; import os\nmodules: []\n",
+        "requirements:\n  - https://example.org/a\nmodules: []\n",
+        "requirements:\n  - a==1\n  - a==1\nmodules: []\n",
+        "requirements:\n  - a==1\n    - b==1\nmodules: []\n",
+        "requirements: []\n  - a==1\nmodules: []\n",
+        "requirements: []\nmodules:\n  - ../a\n",
+        "requirements: []\nmodules: []\nextra: []\n",
+        "requirements: []\nmodules: []\nmodules: []\n",
+        "requirements: &x []\nmodules: *x\n",
+        "requirements: !!python/object:os.system []\nmodules: []\n",
+        "requirements:\n\t- a==1\nmodules: []\n",
+        "requirements: []\r\nmodules: []\r\n",
+        "requirements: []\nmodules: []\npython: 2.7\n",
+        "requirements: []\nmodules: []\npython:\n  - 3.11\n",
+        "- a\n",
+        "requirements: []\nmodules: []\n---\n",
+        "requirements:\n" + "  - a==1\n" * 500 + "modules: []\n",
+        "requirements: []\nmodules:\n  - é\n",
+        "#" * 99_999,
+    ],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="STO-P060"):
+        parse_manifest(text.encode())
+
+
+@given(st.binary(max_size=80) | st.text("requimntsodl:-= \n#[]0123.").map(str.encode))
+def test_any_bytes_end_in_a_manifest_or_our_error(data: bytes) -> None:
+    try:
+        parse_manifest(data)
+    except UsageError as error:
+        assert error.code == "STO-P060"
+
+
+def test_message_names_the_line() -> None:
+    with pytest.raises(UsageError, match="line 3"):
+        parse_manifest(b"requirements:\n  - a==1\n  - b\nmodules: []\n")
+
+
+def test_shipped_flavors_come_smallest_first() -> None:
+    assert [one.name for one in shipped_flavors()] == ["pure", "numeric"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ((), "pure"),
+        (("math", "json", "os.path"), "pure"),
+        (("math", "numpy"), "numeric"),
+        (("numpy.linalg",), "numeric"),
+    ],
+)
+def test_smallest_flavor_holds_the_imports(imports: tuple[str], name: str) -> None:
+    assert smallest_flavor(imports).name == name
+
+
+@pytest.mark.parametrize("module", ["pandas", "numpyx", "torch.nn"])
+def test_imports_that_no_flavor_holds_are_named(module: str) -> None:
+    with pytest.raises(PolicyRefusal, match=f"STO-P062|{module}"):
+        smallest_flavor(["math", module])
+
+
+def test_flavor_is_found_by_name_and_either_digest() -> None:
+    numeric = shipped_flavors()[1]
+    for wanted in (numeric.name, numeric.digest, numeric.alias):
+        assert find_flavor(wanted) is numeric
+    with pytest.raises(UsageError, match="STO-P061"):
+        find_flavor("")
+
+
+def test_flavor_of_each_level_holds_its_modules() -> None:
+    for level in load_levels():
+        assert smallest_flavor(level.modules)
+
+
+def test_shipped_pins_are_the_locked_ones() -> None:
+    root = Path(str(resources.files("stoilo"))).parent
+    locked = (root / "requirements" / "dev.txt").read_text(encoding="utf-8")
+    for flavor in shipped_flavors():
+        for pin in flavor.requirements:
+            assert f"\n{pin} " in locked

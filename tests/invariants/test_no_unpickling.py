@@ -1,0 +1,45 @@
+"""I2: nothing that crossed a boundary is unpickled; exec stays inside the sandbox."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import stoilo
+
+PACKAGE = Path(stoilo.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PICKLERS = frozenset(
+    {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
+)
+
+
+def imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def executing(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in {"eval", "exec"}:
+                yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_module_imports_no_pickler_and_executes_nothing_outside_the_sandbox(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not PICKLERS.intersection(imported(tree))
+    if path.relative_to(PACKAGE).parts[0] != "sandbox":
+        assert not list(executing(tree))
+
+
+def test_check_would_notice_both():
+    tree = ast.parse("import pickle\neval('1')")
+    assert PICKLERS.intersection(imported(tree))
+    assert list(executing(tree)) == [2]

@@ -1,0 +1,115 @@
+import ast
+
+import pytest
+
+from stoilo.core.levels import Level, LevelLimits, ModuleRule, SyscallRules
+from stoilo.policies.findings import Lines
+from stoilo.policies.imports import (
+    find_import_problems,
+    find_needs,
+    imported_modules,
+)
+
+
+def make_level(name: str, order: int, modules: dict[str, tuple[str, ...]]) -> Level:
+    """Return a level that hands out `modules` and nothing else."""
+    return Level(
+        name=name,
+        order=order,
+        summary="",
+        preload=(),
+        modules={key: ModuleRule(names=names) for key, names in modules.items()},
+        builtins=(),
+        syscalls=SyscallRules(allow=(), guarded=(), errno={}),
+        limits=LevelLimits(default={}, max={}),
+    )
+
+
+NARROW = {"math": ("sin", "pi"), "collections": ("Counter",), "os.path": ("join",)}
+WIDE = {
+    **NARROW,
+    "np": ("array",),
+    "np.linalg": ("solve",),
+    "collections.abc": ("Set",),
+}
+LOW, HIGH = make_level("low", 0, NARROW), make_level("high", 1, WIDE)
+
+
+def problems(text: str, level: Level = LOW) -> list[str]:
+    needs = find_needs(ast.parse(text))
+    found = find_import_problems(needs, Lines(text), level, (HIGH,))
+    return [finding.code for finding in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import math",
+        "import math as m\nm.sin(m.pi)",
+        "from math import sin, pi as p",
+        "import os.path",
+        "from os.path import join",
+        "from __future__ import annotations",
+        "import math\nmath.pi.real",
+        "import math\ndef f(math): return math.secret",
+        "def math(): pass\nimport math\nmath.other",
+        "import math\nfor math in (): math.other",
+        "x.os.system",
+    ],
+)
+def test_what_the_level_hands_out_passes(text: str) -> None:
+    assert problems(text) == []
+
+
+REFUSED = {
+    "import os": "STO-P040",
+    "import os as math": "STO-P040",
+    "import math.sub": "STO-P040",
+    "from os import path": None,  # os.path is open under its full name
+    "from os import system": "STO-P040",
+    "from math import sin, exec": "STO-P041",
+    "from collections import abc": "STO-P041",
+    "import math\nmath.cos": "STO-P041",
+    "import math as m\ndef f():\n  m._os": "STO-P041",
+    "import math\nmath.sin = 1\nmath.other = 2": "STO-P041",
+    "from . import x": "STO-P042",
+    "from .math import sin": "STO-P042",
+    "from math import *": "STO-P043",
+    "from __future__ import barry_as_FLUFL": "STO-P044",
+    "import __future__": "STO-P044",
+    "def f():\n  import socket": "STO-P040",
+    "try:\n  import os\nexcept ImportError: pass": "STO-P040",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_the_level_does_not_hand_out_is_refused(text: str) -> None:
+    code = REFUSED[text]
+    assert problems(text) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import np\nnp.linalg.solve(np.array)",
+        "import np.linalg as la\nla.solve",
+        "from np import linalg",
+        "from collections import abc",
+    ],
+)
+def test_higher_level_admits_more(text: str) -> None:
+    assert problems(text, HIGH) == []
+    assert problems(text, LOW) != []
+
+
+def test_hint_names_the_level_that_opens_the_module() -> None:
+    (finding,) = find_import_problems(
+        find_needs(ast.parse("import np")), Lines("import np"), LOW, (HIGH,)
+    )
+    assert "level=high" in finding.hint
+    assert (finding.column, finding.end_column) == (8, 10)
+
+
+def test_imported_modules_are_full_dotted_names() -> None:
+    tree = ast.parse("import a.b, c as d\nfrom e.f import g\nd.x\nfrom . import h")
+    assert imported_modules(tree) == {"a.b", "c", "e.f"}

@@ -1,0 +1,355 @@
+"""The zygote: refuses by name, is clean, closes every jail the same way."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.errors import PolicyRefusal
+from stoilo.core.types import RunStatus
+from stoilo.sandbox.mechanisms import KernelHost, Mechanism, find_missing
+from stoilo.sandbox.run import PROBE_JOB, encode_probe
+from stoilo.sandbox.supervisor import Jail
+
+ROOT = Path(__file__).parents[2]
+WITHOUT = """
+from stoilo.sandbox.mechanisms import KernelHost
+from stoilo.sandbox.zygote import main
+
+class Without(KernelHost):
+    def has(self, mechanism):
+        return mechanism.value != {name!r} and super().has(mechanism)
+
+main(host=Without())
+"""
+
+
+def command_without(mechanism):
+    """Return a zygote command whose host lacks one mechanism."""
+    source = WITHOUT.format(name=mechanism)
+    return lambda: [sys.executable, "-s", "-P", "-c", source]
+
+
+@pytest.mark.parametrize("mechanism", [m.value for m in Mechanism])
+def test_missing_mechanism_refuses_and_is_named(pure, mechanism):
+    with pytest.raises(PolicyRefusal, match=mechanism) as caught:
+        Jail(pure, PROBE_JOB, command=command_without(mechanism))
+    assert (caught.value.code, caught.value.exit_code) == ("STO-S002", 3)
+
+
+def test_nothing_missing_starts_with_the_same_command(pure):
+    with Jail(pure, PROBE_JOB, command=command_without("none")) as jail:
+        assert "seccomp" in jail.layers
+
+
+def test_this_host_lacks_nothing():
+    assert find_missing(KernelHost()) == ()
+
+
+BROKEN = """
+from stoilo.sandbox import {module}
+def fail(*arguments, **named):
+    raise OSError(1, "switched off by a test")
+{module}.{function} = fail
+from stoilo.sandbox.zygote import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "mechanism"),
+    [
+        ("landlock", "restrict_self", "landlock"),
+        ("seccomp", "load_filter", "seccomp"),
+        ("rlimits", "apply_limits", "rlimits"),
+        ("identity", "drop_identity", "non_root_uid"),
+    ],
+)
+def test_mechanism_that_fails_in_the_child_refuses(pure, module, function, mechanism):
+    source = BROKEN.format(module=module, function=function)
+    with Jail(
+        pure, PROBE_JOB, command=lambda: [sys.executable, "-s", "-P", "-c", source]
+    ) as jail:
+        report = jail.run(encode_probe("print(1)"), pure.default_limits())
+    assert (report.status.value, report.output) == ("refused", b"")
+    assert mechanism in report.detail
+
+
+def test_switches_in_the_environment_change_nothing(pure, monkeypatch):
+    for name in ("STOILO_NO_JAIL", "STOILO_SANDBOX", "PYTHONINSPECT", "PYTHONPATH"):
+        monkeypatch.setenv(name, "1")
+    with Jail(pure, PROBE_JOB) as jail:
+        report = jail.run(encode_probe("import os; os.fork()"), pure.default_limits())
+    assert report.syscall == "clone"
+
+
+def read_status(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {k: v.split() for k, _, v in (line.partition(":") for line in lines)}
+
+
+def test_kernel_says_that_the_child_is_jailed(pure):
+    with Jail(pure, PROBE_JOB) as jail:
+        run = threading.Thread(
+            target=jail.run,
+            args=(encode_probe("import time; time.sleep(2)"), pure.default_limits()),
+            kwargs={"wall_s": 1.0},
+        )
+        run.start()
+        time.sleep(0.5)
+        outer = jail.zygote_pid
+        pids = [outer]
+        while children := Path(
+            f"/proc/{pids[-1]}/task/{pids[-1]}/children"
+        ).read_text():
+            pids.append(int(children.split()[0]))
+        child, status = pids[-1], read_status(pids[-1])
+        sid = os.getsid(child)
+        limits = Path(f"/proc/{child}/limits").read_text()
+        run.join()
+    assert (status["NoNewPrivs"], status["Seccomp"]) == (["1"], ["2"])
+    assert set(status["CapEff"] + status["CapPrm"] + status["CapBnd"]) == {"0" * 16}
+    assert "0" not in status["Uid"] + status["Gid"]
+    assert (status["Groups"], status["Threads"]) == ([], ["1"])
+    assert sid == child
+    assert any(
+        line.split()[3:6] == ["size", "0", "0"] and "core" in line
+        for line in limits.splitlines()
+    )
+
+
+def test_zygote_has_one_thread_and_no_file_of_the_supervisor(pure, tmp_path):
+    with (tmp_path / "open").open("w") as file, Jail(pure, PROBE_JOB) as jail:
+        os.set_inheritable(file.fileno(), True)  # noqa: FBT003
+        folder = Path(f"/proc/{jail.zygote_pid}/fd")
+        links = [str(entry.readlink()) for entry in folder.iterdir()]
+        assert read_status(jail.zygote_pid)["Threads"] == ["1"]
+    assert str(tmp_path / "open") not in links
+
+
+STRACE = shutil.which("strace")
+
+
+@pytest.mark.skipif(STRACE is None, reason="needs strace")
+@pytest.mark.parametrize("level", ["pure", "numeric"])
+def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
+    request, level, tmp_path
+):
+    trace = tmp_path / "trace"
+    preload = ("math", "json") if level == "pure" else ("numpy", "numpy.random")
+    source = f"import sys\nbefore = set(sys.modules)\nimport {preload[0]} as module\n"
+    source += {
+        "pure": "module.sqrt(2.0)\n",
+        "numeric": "a = module.ones((20, 20)); (a @ a).sum(); module.linalg.inv(a + "
+        "module.eye(20)); module.random.Generator(module.random.PCG64(1)).normal()\n",
+    }[level]
+    source += "print(sorted(set(sys.modules) - before))"
+
+    def traced():
+        return [
+            STRACE,
+            "-Df",
+            "-o",
+            str(trace),
+            sys.executable,
+            *["-s", "-P", "-m", "stoilo.sandbox.zygote"],
+        ]
+
+    rules = request.getfixturevalue(level)
+    with Jail(rules, PROBE_JOB, preload=preload, command=traced) as jail:
+        report = jail.run(encode_probe(source, preload), rules.default_limits())
+        control = jail.run(
+            encode_probe("try:\n open('/etc/hosts')\nexcept OSError: pass"),
+            rules.default_limits(),
+        )
+    assert (report.output, report.status.value) == (b"[]\n", "finished"), report
+    assert control.status.value == "finished"
+    sealed = {}
+    for line in trace.read_text(errors="replace").splitlines():
+        pid, _, call = line.partition(" ")
+        if "seccomp(SECCOMP_SET_MODE_FILTER" in call:
+            sealed[pid] = []
+        elif pid in sealed:
+            sealed[pid].append(call.strip())
+    first, second = sealed.values()
+    opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
+    assert opens == []
+    assert any("/etc/hosts" in call for call in second)  # the control
+
+
+ORDINARY = """
+import sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+import msgspec
+from stoilo.core.levels import parse_level
+from stoilo.sandbox.run import PROBE_JOB, encode_probe
+from stoilo.sandbox.supervisor import Jail
+level = parse_level(Path({level!r}).read_bytes())
+level = msgspec.structs.replace(level, preload=())
+start = "import sys; sys.path[:0] = {paths!r}\\n"
+start += "from stoilo.sandbox.zygote import main; main()"
+with Jail(level, PROBE_JOB, command=lambda: [sys.executable, "-s", "-c", start]) as jail:
+    for source in ("print(1)", "import os; os.fork()", "open('/etc/passwd')"):
+        report = jail.run(encode_probe(source), level.default_limits())
+        print(report.status.value, report.syscall or report.output.decode().strip())
+"""
+
+
+def find_open_python():
+    """Return an interpreter of our minor version that any user may run, or None."""
+    for name in (sys.executable, "/usr/bin/python3.11", "/usr/local/bin/python3.11"):
+        path = Path(name).resolve()
+        parts = [path, *path.parents, ROOT, *ROOT.parents]
+        if path.exists() and all(
+            part.stat().st_mode & 0o005 == 0o005 for part in parts
+        ):
+            return str(path)
+    return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="every other test is this one then")
+def test_jail_works_for_an_ordinary_user():
+    python, setpriv = find_open_python(), shutil.which("setpriv")
+    if python is None or setpriv is None:
+        pytest.skip("no interpreter that another user may run")
+    paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
+    source = ORDINARY.format(
+        paths=paths, level=str(ROOT / "stoilo/policies/levels/pure.toml")
+    )
+    done = subprocess.run(
+        [
+            setpriv,
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            python,
+            "-c",
+            source,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert [line.strip() for line in done.stdout.splitlines()] == [
+        "finished 1",
+        "killed clone",
+        "finished",
+    ], done.stderr
+
+
+def test_threads_are_let_through_where_the_run_may_have_them(threads):
+    source = "import threading\nt = threading.Thread(target=print, args=('in',))\n"
+    source += "t.start(); t.join()"
+    assert threads(source, "threading", threads=4).output == "in\n"
+    assert threads(source, "threading", threads=1).status is RunStatus.USER_ERROR
+
+
+def test_threads_are_bounded_for_a_uid_of_its_own(threads):
+    if os.geteuid() != 0:
+        pytest.skip("the uid is shared: memory bounds threads there")
+    source = "import threading, time\nn = 0\ntry:\n for n in range(64):\n"
+    source += "  threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\n"
+    source += "except RuntimeError: print(n)\nimport os; os._exit(0)"
+    outcome = threads(source, "threading", threads=4)
+    assert int(outcome.output) < 2 * 4
+
+
+def test_fork_stays_forbidden_with_threads(threads):
+    threads("import os; os.fork()", threads=4)
+    assert threads.report.syscall == "clone"
+
+
+MATMUL = """
+import numpy, time
+a = numpy.ones((600, 600))
+while True:
+    a @ a
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_linear_algebra_uses_as_many_threads_as_the_run_may_have(threads, count):
+    before = set(children(threads.jail.zygote_pid))
+    run = threading.Thread(
+        target=threads, args=(MATMUL, "numpy"), kwargs={"threads": count, "wall_s": 1}
+    )
+    run.start()
+    time.sleep(0.6)
+    (child,) = set(children(threads.jail.zygote_pid)) - before
+    found = read_status(child)["Threads"]
+    run.join()
+    assert found == [str(count)]
+
+
+def children(pid):
+    """Return every pid below `pid`."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found += [int(child), *children(child)]
+    return found
+
+
+WITHOUT_NAMESPACES = """
+from stoilo.sandbox import namespaces
+from stoilo.sandbox.zygote import main
+namespaces.enter_namespaces = lambda: ()
+main()
+"""
+
+
+def test_child_dies_with_its_zygote_without_any_namespace(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        assert not any(name.startswith("namespace") for name in jail.layers)
+        request = encode_probe("import time; time.sleep(30)")
+        reports = []
+        run = threading.Thread(
+            target=lambda: reports.append(jail.run(request, pure.default_limits()))
+        )
+        run.start()
+        time.sleep(0.4)
+        (child,) = children(jail.zygote_pid)
+        os.kill(jail.zygote_pid, 9)
+        run.join(5)
+        assert [report.code for report in reports] == ["STO-S005"]
+        time.sleep(0.2)
+        assert not Path(f"/proc/{child}").exists() or "Z" in read_status(child)["State"]
+
+
+def test_jail_without_namespaces_still_stops_everything(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        limits = pure.default_limits()
+        assert jail.run(encode_probe("import os; os.fork()"), limits).syscall == "clone"
+        killed = jail.run(encode_probe("import os; os.kill(os.getppid(), 9)"), limits)
+        assert killed.syscall == "kill"
+
+
+ROOT_PROGRAM = """
+import errno, os
+from stoilo.sandbox import namespaces
+entered = namespaces.enter_namespaces()
+print("before", len(os.listdir("/")) > 0)
+if "mount" in entered and namespaces.empty_root():
+    print("after", os.listdir("/"))
+else:
+    print("after []")
+"""
+
+
+def test_empty_root_holds_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", ROOT_PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["before True", "after []"]

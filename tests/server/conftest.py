@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stoilo.core.digests import content_digest
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.skeleton import encode
+from stoilo.policies.policy import Policy, Quota, default_policy
+from stoilo.server import auth
+from stoilo.server.assembly import Neighbours, TaskServer
+from stoilo.server.statements import ProjectFacts
+from stoilo.server.store import Store
+from stoilo.testing.server import (
+    ManualClock,
+    MemoryEngine,
+    MemoryLog,
+    PlainJudge,
+    PythonValidators,
+    StampSigner,
+    make_level,
+)
+
+SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
+
+
+@dataclass
+class Bench:
+    """A server among stand-ins, driven by hand."""
+
+    server: TaskServer
+    store: Store
+    clock: ManualClock
+    log: MemoryLog
+    signer: StampSigner
+    engine: MemoryEngine
+    judge: PlainJudge
+    validators: PythonValidators
+    token: str
+    directory: Path
+
+    def request(self, key: str = "k1", **fields: object) -> pb.CreateTaskRequest:
+        values: dict[str, object] = {
+            "idempotency_key": key,
+            "task_module": SOURCE,
+            "entry": "task",
+            "arguments": encode({"x": 1}),
+        }
+        return pb.CreateTaskRequest(**(values | fields))
+
+    async def submit(self, key: str = "k1", **fields: object) -> str:
+        row = await self.server.submissions.create(
+            self.token, self.request(key, **fields)
+        )
+        return row.task_id
+
+    async def issued(self, key: str = "k1", **fields: object) -> tuple[str, bytes]:
+        task_id = await self.submit(key, **fields)
+        self.server.pipeline.run_once()
+        return f"{task_id}_1", self.statement(task_id)
+
+    def statement(self, task_id: str, number: int = 1) -> bytes:
+        from stoilo.server import rows  # noqa: PLC0415
+
+        with self.store.read() as connection:
+            attempt = rows.find_attempt(connection, task_id, number)
+        assert attempt is not None
+        assert attempt.statement is not None
+        return attempt.statement
+
+    def poll(self, task_id: str) -> pb.PollTaskResponse:
+        with self.store.read() as connection:
+            owner = auth.find_owner(connection, self.token, self.clock())
+        return self.server.desk.poll(owner, task_id.partition("_")[0])
+
+
+def make_policy(quota: Quota | None) -> Policy:
+    policy = default_policy()
+    if quota is None:
+        return policy
+    return msgspec.structs.replace(policy, quotas={"researcher": quota})
+
+
+def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
+    clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
+    results = tmp_path / "results"
+    results.mkdir(exist_ok=True)
+    engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
+    store = Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}")
+    facts = ProjectFacts("stoilo.test/log", 1, clock() + 30 * 86_400, "2" * 64)
+    around = Neighbours(
+        log=log,
+        signer=signer,
+        engine=engine,
+        judge=judge,
+        policy=make_policy(quota),
+        jail_of=lambda _: validators,
+        levels=make_level,
+        flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
+        facts=lambda: facts,
+        clock=clock,
+    )
+    server = TaskServer(store, tmp_path / "blobs", around)
+    engine.start(server.validation, server.keeper)
+    with store.write() as connection:
+        token = auth.issue_token(connection, "ada", auth.Role.RESEARCHER, clock())
+    return Bench(
+        server,
+        store,
+        clock,
+        log,
+        signer,
+        engine,
+        judge,
+        validators,
+        token,
+        tmp_path,
+    )
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.skeleton import encode
+from stoilo.core.statement import parse_statement
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.states import MAX_ATTEMPTS
+from stoilo.testing.server import make_result
+
+if TYPE_CHECKING:
+    from .conftest import Bench
+
+
+def ok(value: object) -> dict[str, object]:
+    return {"status": "ok", "value": encode(value)}
+
+
+def test_task_walks_every_step_and_returns_the_canonical_value(bench: Bench) -> None:
+    name, statement = asyncio.run(bench.issued())
+    files = [make_result(f"{name}_{n}", statement, ok(2)) for n in (0, 1)]
+    assert bench.engine.deliver(name, files) is OutcomeKind.CANONICAL
+    answer = bench.poll(name)
+    assert (answer.state, answer.value) == ("succeeded", encode(2))
+    assert answer.logged
+
+
+def test_no_workunit_when_the_log_refuses(bench: Bench) -> None:
+    bench.log.fail = InternalError("STO-L001", "disk full")
+    asyncio.run(bench.submit())
+    with pytest.raises(InternalError):
+        bench.server.pipeline.run_once()
+    assert not bench.engine.specs
+    assert not bench.signer.signed
+
+
+def test_no_workunit_when_nothing_is_published(bench: Bench) -> None:
+    bench.log.published = False
+    asyncio.run(bench.submit())
+    with pytest.raises(AssertionError):
+        bench.server.pipeline.run_once()
+    assert not bench.engine.specs
+
+
+def test_interrupted_after_each_step_resumes_without_a_second_leaf(
+    bench: Bench,
+) -> None:
+    name = asyncio.run(bench.submit()) + "_1"
+    pipeline = bench.server.pipeline
+    for step in (pipeline._seal, pipeline._append, pipeline._sign, pipeline._issue):
+        step()
+        bench.log.append_many(bench.log.leaves)  # a crash would repeat the append
+    assert len(bench.log.leaves) == 1
+    assert list(bench.engine.specs) == [name]
+
+
+def test_signers_refusal_ends_the_task_with_its_code(bench: Bench) -> None:
+    bench.signer.fail = TrustError("STO-A030", "the proof does not hold")
+    task_id = asyncio.run(bench.submit())
+    bench.server.pipeline.run_once()
+    assert bench.poll(task_id).state == "system_error"
+    assert bench.poll(task_id).code == "STO-A030"
+
+
+def test_late_admission_gets_a_new_attempt_with_a_new_nonce(bench: Bench) -> None:
+    task_id = asyncio.run(bench.submit())
+    pipeline = bench.server.pipeline
+    for step in (pipeline._seal, pipeline._append, pipeline._sign):
+        step()
+    bench.clock.now += 8 * 86_400
+    pipeline.run_once()
+    pipeline.run_once()
+    first, second = (
+        parse_statement(bench.statement(task_id, number)) for number in (1, 2)
+    )
+    assert list(bench.engine.specs) == [f"{task_id}_2"]
+    assert (second.attempt, second.nonce == first.nonce) == (2, False)
+
+
+def test_admission_ended_in_the_engine_opens_the_next_attempt(bench: Bench) -> None:
+    name, _ = asyncio.run(bench.issued())
+    bench.engine.end(name, OutcomeKind.ADMISSION_ENDED)
+    bench.server.pipeline.run_once()
+    assert bench.poll(name).attempt == 2
+    assert bench.poll(name).state == "running"
+
+
+def test_too_many_attempts_expire_the_task(bench: Bench) -> None:
+    task_id = asyncio.run(bench.submit())
+    for number in range(1, MAX_ATTEMPTS + 1):
+        bench.server.pipeline.run_once()
+        bench.engine.end(f"{task_id}_{number}", OutcomeKind.ADMISSION_ENDED)
+    assert bench.poll(task_id).state == "expired"
+
+
+def test_outcome_is_stored_once_whatever_the_engine_repeats(bench: Bench) -> None:
+    name, statement = asyncio.run(bench.issued())
+    files = [make_result(f"{name}_{n}", statement, ok(2)) for n in (0, 1)]
+    bench.engine.deliver(name, files)
+    bench.engine.end(name, OutcomeKind.TOO_MANY_ERRORS)
+    assert bench.poll(name).state == "succeeded"
+
+
+def test_result_leaf_follows_the_outcome(bench: Bench) -> None:
+    name, statement = asyncio.run(bench.issued())
+    files = [make_result(f"{name}_{n}", statement, ok(2)) for n in (0, 1)]
+    bench.engine.deliver(name, files)
+    bench.server.pipeline.run_once()
+    assert [leaf.split(b"\n")[1] for leaf in bench.log.leaves] == [
+        b"admission",
+        b"result",
+    ]
+
+
+def test_cancelled_task_cancels_its_workunit_also_later(bench: Bench) -> None:
+    name, _ = asyncio.run(bench.issued())
+    with bench.store.read() as connection:
+        from stoilo.server import auth  # noqa: PLC0415
+
+        owner = auth.find_owner(connection, bench.token, bench.clock())
+    assert bench.server.desk.cancel(owner, name.partition("_")[0]) == "cancelled"
+    bench.server.pipeline.run_once()
+    assert bench.engine.ended[name] is OutcomeKind.CANCELLED
+    assert bench.poll(name).state == "cancelled"

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import DeniedError, PolicyRefusal, TrustError, UsageError
+from stoilo.core.nodes import Ndarray
+from stoilo.core.skeleton import encode
+from stoilo.policies.policy import Quota
+from stoilo.server import auth
+
+from .conftest import Bench
+
+DATA = encode(b"weights" * 1000)
+NAME = content_digest(DATA)
+
+
+def account(bench: Bench, name: str) -> int:
+    with bench.store.write() as connection:
+        token = auth.issue_token(connection, name, auth.Role.RESEARCHER, bench.clock())
+        return auth.find_owner(connection, token, bench.clock()).account_id
+
+
+def upload(bench: Bench, owner: int, data: bytes = DATA, name: str = NAME) -> None:
+    with bench.server.blobs.begin(owner, name, len(DATA)) as incoming:
+        for start in range(0, len(data), 1000):
+            incoming.feed(data[start : start + 1000])
+        incoming.finish()
+
+
+def test_uploaded_blob_reads_back(bench: Bench) -> None:
+    owner = account(bench, "a")
+    upload(bench, owner)
+    with bench.server.blobs.open_granted(owner, NAME) as file:
+        assert file.read() == DATA
+
+
+def test_blob_of_another_owner_does_not_exist(bench: Bench) -> None:
+    upload(bench, account(bench, "a"))
+    stranger = account(bench, "b")
+    with pytest.raises(DeniedError, match="STO-R003"):
+        bench.server.blobs.open_granted(stranger, NAME)
+
+
+def test_upload_of_known_bytes_needs_all_the_bytes(bench: Bench) -> None:
+    upload(bench, account(bench, "a"))
+    with pytest.raises(UsageError, match="STO-R015"):
+        upload(bench, account(bench, "b"), DATA[:-1])
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(DATA + b"x", "STO-R015"), (DATA[:-1], "STO-R015"), (DATA[::-1], "STO-R013")],
+)
+def test_wrong_bytes_leave_nothing(bench: Bench, data: bytes, code: str) -> None:
+    owner = account(bench, "a")
+    with pytest.raises((UsageError, TrustError), match=code):
+        upload(bench, owner, data)
+    assert not bench.server.blobs.path(NAME).exists()
+    assert not list((bench.directory / "blobs" / "incoming").iterdir())
+
+
+def test_blob_that_is_no_encoded_value_is_refused(bench: Bench) -> None:
+    data = b"\x80\x04K\x01." + b"x" * (len(DATA) - 5)
+    with pytest.raises(TrustError, match="STO-D002"):
+        upload(bench, account(bench, "a"), data, content_digest(data))
+    assert not bench.server.blobs.path(content_digest(data)).exists()
+
+
+def test_types_in_a_blob_reach_the_gate(bench: Bench) -> None:
+    node = Ndarray("float64", (2,), bytes(16))
+    value = encode([node, {"deep": node}])
+    with bench.store.read() as connection:
+        owner = auth.find_owner(connection, bench.token, bench.clock()).account_id
+    name = bench.server.blobs.put(owner, value)
+    asyncio.run(bench.submit(blobs=[name]))
+    assert bench.judge.last.argument_types == ("numpy.ndarray",)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "A" * 64, "0" * 63, ""])
+def test_name_that_is_no_digest_is_refused(bench: Bench, name: str) -> None:
+    with pytest.raises(TrustError, match="STO-D010"):
+        bench.server.blobs.begin(account(bench, "a"), name, 1)
+
+
+def test_quota_counts_every_granted_byte(bench: Bench) -> None:
+    owner, quota = account(bench, "a"), Quota(blob_bytes=len(DATA) + 1)
+    upload(bench, owner)
+    with pytest.raises(PolicyRefusal, match="STO-R006"):
+        bench.server.blobs.begin(owner, "0" * 64, 2, quota)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.errors import UsageError
+from stoilo.server.config import load_config, parse_address
+from stoilo.server.up import check_addresses
+
+
+def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
+    page = 'volunteers = 1\norigin = "a/b"\ngrpc = "127.0.0.1:1"\n'
+    (tmp_path / "stoilo.toml").write_text(page)
+    environ = {"STOILO_SERVER_VOLUNTEERS": "2", "STOILO_SERVER_GRPC": "127.0.0.1:2"}
+    config, origins = load_config(tmp_path, {"volunteers": 3, "grpc": None}, environ)
+    assert (config.volunteers, config.grpc, config.origin) == (3, "127.0.0.1:2", "a/b")
+    assert origins.by_name["volunteers"] == "flag"
+    assert origins.by_name["grpc"] == "environment"
+    assert origins.by_name["origin"] == "file"
+    assert origins.by_name["http"] == "default"
+
+
+@pytest.mark.parametrize(
+    "page", ["volunters = 1", 'volunteers = "many"', "volunteers = -1", "= 1", "grpc=1"]
+)
+def test_unknown_key_or_wrong_kind_is_refused(tmp_path: Path, page: str) -> None:
+    (tmp_path / "stoilo.toml").write_text(page)
+    with pytest.raises(UsageError, match="STO-R090"):
+        load_config(tmp_path, {}, {})
+
+
+@pytest.mark.parametrize("text", ["", "localhost", ":1", "a:b", "h:65536", "h:٣"])
+def test_bad_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="STO-R091"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "loopback"),
+    [
+        ("127.0.0.1:0", True),
+        ("[::1]:5", True),
+        ("localhost:5", True),
+        ("0.0.0.0:5", False),
+        ("[::]:5", False),
+        ("lab.example:5", False),
+    ],
+)
+def test_loopback_is_known(text: str, loopback: bool) -> None:
+    assert parse_address(text).loopback is loopback
+    assert parse_address(str(parse_address(text))) == parse_address(text)
+
+
+def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:
+    config, _ = load_config(tmp_path, {"http": "0.0.0.0:80"}, {})
+    with pytest.raises(UsageError, match="STO-R073"):
+        check_addresses(config)

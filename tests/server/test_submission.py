@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import func, select
+
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    PolicyRefusal,
+    TrustError,
+    UsageError,
+)
+from stoilo.core.skeleton import encode
+from stoilo.policies.policy import Quota
+from stoilo.server import auth, schema
+from stoilo.server.gatekeeper import GateRefusal
+
+from .conftest import SOURCE, Bench, make_bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def count_tasks(bench: Bench) -> int:
+    with bench.store.read() as connection:
+        return connection.scalar(select(func.count()).select_from(schema.task)) or 0
+
+
+def test_same_key_and_content_answers_the_same_task(bench: Bench) -> None:
+    first, second = asyncio.run(bench.submit()), asyncio.run(bench.submit())
+    assert first == second
+    assert count_tasks(bench) == 1
+
+
+def test_same_key_with_other_content_is_refused(bench: Bench) -> None:
+    asyncio.run(bench.submit())
+    with pytest.raises(UsageError, match="STO-R011"):
+        asyncio.run(bench.submit(arguments=encode({"x": 2})))
+
+
+def test_same_key_twice_in_one_batch_makes_one_task(bench: Bench) -> None:
+    async def both() -> set[str]:
+        return set(await asyncio.gather(bench.submit(), bench.submit()))
+
+    assert len(asyncio.run(both())) == 1
+    assert count_tasks(bench) == 1
+
+
+def test_same_key_of_another_owner_is_another_task(bench: Bench) -> None:
+    first = asyncio.run(bench.submit())
+    with bench.store.write() as connection:
+        bench.token = auth.issue_token(
+            connection, "bob", auth.Role.RESEARCHER, bench.clock()
+        )
+    assert asyncio.run(bench.submit()) != first
+
+
+def test_many_at_once_share_transactions_and_keep_their_answers(bench: Bench) -> None:
+    async def many() -> list[str]:
+        return await asyncio.gather(*(bench.submit(f"k{n}") for n in range(60)))
+
+    assert len(set(asyncio.run(many()))) == 60
+    assert bench.judge.asked == 1
+
+
+def test_unknown_token_is_refused_before_the_source_is_looked_at(bench: Bench) -> None:
+    bench.token = "sto_guess"
+    with pytest.raises(DeniedError, match="STO-R001"):
+        asyncio.run(bench.submit(task_module=b"import os"))
+    assert bench.judge.asked == 0
+
+
+def test_refused_source_leaves_no_task_but_a_batched_leaf(bench: Bench) -> None:
+    for key in ("a", "b"):
+        with pytest.raises(GateRefusal) as caught:
+            asyncio.run(bench.submit(key, task_module=b"import os\n" + SOURCE))
+        assert caught.value.findings
+    bench.server.leaves.flush_refusals()
+    bench.server.pipeline.run_once()
+    assert count_tasks(bench) == 0
+    (leaf,) = bench.log.leaves
+    assert leaf.split(b"\n")[1] == b"refusals"
+    assert leaf.split(b"\n")[5] == b"2"
+
+
+def test_verdict_survives_a_restart(bench: Bench, tmp_path: Path) -> None:
+    asyncio.run(bench.submit())
+    bench.store.close()
+    again = make_bench(tmp_path)
+    asyncio.run(again.submit("k2"))
+    assert again.judge.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("idempotency_key", ""),
+        ("idempotency_key", "x" * 65),
+        ("task_module", b""),
+        ("task_module", b"#" * (256 * 1024 + 1)),
+        ("entry", "no name"),
+        ("init_entry", "check"),
+        ("arguments", encode(b"x" * (1024 * 1024))),
+        ("map_items", 10_001),
+        ("map_items", 3),
+        ("label", "x" * 129),
+    ],
+)
+def test_field_out_of_bounds_is_named(bench: Bench, field: str, value: object) -> None:
+    request = bench.request(**{"key": "k"} | ({} if field == "key" else {field: value}))
+    with pytest.raises(UsageError, match="STO-R010"):
+        asyncio.run(bench.server.submissions.create(bench.token, request))
+    assert count_tasks(bench) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"STO", b"\x80\x04K\x01.", encode(1)[:-1]])
+def test_malformed_arguments_are_a_trust_error(bench: Bench, data: bytes) -> None:
+    with pytest.raises(TrustError, match="STO-D"):
+        asyncio.run(bench.submit(arguments=data))
+
+
+def test_blob_that_was_not_uploaded_is_not_found(bench: Bench) -> None:
+    with pytest.raises(DeniedError, match="STO-R012"):
+        asyncio.run(bench.submit(blobs=["0" * 64]))
+
+
+def test_limit_above_the_levels_is_refused_by_name(bench: Bench) -> None:
+    request = bench.request()
+    request.limits.cpu_s = 601
+    with pytest.raises(UsageError, match="cpu_s=601"):
+        asyncio.run(bench.server.submissions.create(bench.token, request))
+
+
+def test_inconsistent_redundancy_names_the_relation(bench: Bench) -> None:
+    request = bench.request()
+    request.redundancy.min_quorum = 4
+    request.redundancy.target_results = 2
+    with pytest.raises(UsageError, match="min_quorum <= target_results"):
+        asyncio.run(bench.server.submissions.create(bench.token, request))
+
+
+def test_open_task_quota_is_per_account(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, Quota(running_tasks=2))
+
+    async def three() -> list[object]:
+        calls = (bench.submit(f"k{n}") for n in range(3))
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    answers = asyncio.run(three())
+    refused = [one for one in answers if isinstance(one, PolicyRefusal)]
+    assert [one.code for one in refused] == ["STO-R004"]
+
+
+def test_submission_rate_is_limited_before_parsing(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, Quota(tasks_per_hour=1))
+    asyncio.run(bench.submit())
+    with pytest.raises(PolicyRefusal, match="STO-R005"):
+        asyncio.run(bench.submit("k2", arguments=b"nonsense"))
+
+
+def test_level_closed_by_the_policy_is_denied(bench: Bench) -> None:
+    with pytest.raises(DeniedError, match="STO-P056"):
+        asyncio.run(bench.submit(level="tensor"))
+
+
+def test_broken_database_is_an_answer_not_a_traceback(bench: Bench) -> None:
+    asyncio.run(bench.submit())
+    with bench.store.write() as connection:
+        connection.exec_driver_sql("DROP TABLE attempt")
+    with pytest.raises(InternalError, match="STO-R030"):
+        asyncio.run(bench.submit("k2"))
+    assert count_tasks(bench) == 1

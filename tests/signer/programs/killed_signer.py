@@ -1,0 +1,48 @@
+"""A signer that is killed at a chosen moment of recording its third checkpoint.
+
+argv: directory, socket, moment (before | between | after). `before`: nothing recorded;
+`between`: recorded durably, signature not given out; `after`: answered, then killed.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from stoilo.signer import process, service
+from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.service import SignerService
+
+DIRECTORY, SOCKET, MOMENT = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+asked = 0
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedLedger(CheckpointLedger):
+    def record(self, checkpoint, consistency=()):
+        global asked
+        asked += 1
+        if asked == 3 and MOMENT == "before":
+            die()
+        super().record(checkpoint, consistency)
+        if asked == 3 and MOMENT == "between":
+            die()
+
+
+ledger = DoomedLedger(DIRECTORY / "state" / LEDGER_FILE)
+real = process.send_frame
+
+
+def send(connection, record):
+    real(connection, record)
+    if asked == 3 and MOMENT == "after":
+        die()
+
+
+process.send_frame = send
+lock = process.take_lock(DIRECTORY)
+signer = SignerService(DIRECTORY, ledger=ledger, clock=service.wall_clock)
+process.serve(signer, process.open_listener(SOCKET), {os.geteuid()})
