@@ -67,6 +67,7 @@ class AppendQueue:
         self._arrived = threading.Condition()
         self._open = True
         self._last = 0
+        self._wanted = 1  # how many requests the writer waits for: it is woken once
 
     @property
     def is_open(self) -> bool:
@@ -78,7 +79,8 @@ class AppendQueue:
         with self._arrived:
             if self._open:
                 self._waiting.append(request)
-                self._arrived.notify()
+                if len(self._waiting) >= self._wanted:
+                    self._arrived.notify()
             return self._open
 
     def close(self) -> None:
@@ -90,12 +92,9 @@ class AppendQueue:
     def next_batch(self) -> list[AppendRequest]:
         """Wait for requests and return a batch; empty when closed and drained."""
         with self._arrived:
-            self._arrived.wait_for(lambda: self._waiting or not self._open)
+            self._wait(1, None)
             if 1 < self._last > len(self._waiting):
-                self._arrived.wait_for(
-                    lambda: len(self._waiting) >= self._last or not self._open,
-                    self._gather_s,
-                )
+                self._wait(self._last, self._gather_s)
             batch: list[AppendRequest] = []
             room = self._batch_leaves
             while self._waiting and (not batch or len(self._waiting[0].leaves) <= room):
@@ -103,3 +102,9 @@ class AppendQueue:
                 room -= len(batch[-1].leaves)
             self._last = len(batch)
             return batch
+
+    def _wait(self, wanted: int, timeout: float | None) -> None:
+        self._wanted = wanted
+        self._arrived.wait_for(
+            lambda: len(self._waiting) >= wanted or not self._open, timeout
+        )

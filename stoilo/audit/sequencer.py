@@ -69,7 +69,7 @@ class SequencerSettings:
 
     batch_leaves: int = 1000
     gather_s: float = 0.002
-    publish_interval_s: float = 0.02
+    publish_interval_s: float = 0.04
     retry_s: float = 0.5
     close_s: float = 10.0
 
