@@ -10,6 +10,7 @@ import pytest
 
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.store import DiskStore
 from stoilo.core.errors import TrustError
 
 Opener = Callable[..., Sequencer]
@@ -220,3 +221,19 @@ def test_refusal_signs_and_writes_nothing(filled: Path, key: LogKey) -> None:
         Sequencer.open(filled, "log.test/t", sign, policy=key.policy)
     assert not signed
     assert all(path.read_bytes() == data for path, data in before.items())
+
+
+class ForgetfulStore(DiskStore):
+    """The negative control: it acknowledges leaves that it never wrote."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self.commit = lambda leaves, labels, frontier: None  # noqa: ARG005
+
+
+def test_acknowledging_without_writing_is_caught(
+    open_log: Opener, tmp_path: Path
+) -> None:
+    with open_log(store=ForgetfulStore(tmp_path / "data")) as log:
+        log.append(b"lost")
+    refused(open_log, "STO-L043")
