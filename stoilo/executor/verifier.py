@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from stoilo.audit.checkpoint import parse_checkpoint
@@ -39,6 +39,7 @@ from stoilo.executor.review import check_reviews
 
 __all__ = [
     "CLOCK_SKEW_S",
+    "COMPILED_FLOORS",
     "Floors",
     "HostState",
     "TaskBundle",
@@ -100,6 +101,10 @@ class Floors:
     log_size: int = 0
 
 
+COMPILED_FLOORS: Final = Floors()
+"""What this release was built with; frozen builds set the versions of their day."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostState:
     """What this volunteer allows (see `stoilo.executor.optin`), and the floors.
@@ -120,7 +125,7 @@ class HostState:
     topics: frozenset[str] = frozenset()
     limits: RunLimits | None = None
     flavors: frozenset[str] = frozenset()
-    floors: Floors = field(default_factory=Floors)
+    floors: Floors = COMPILED_FLOORS
 
 
 @dataclass(frozen=True, slots=True)
