@@ -115,6 +115,11 @@ class ZygoteProcess:
         self.control.settimeout(None)
         return answer[0]
 
+    def check_alive(self) -> None:
+        """Raise OSError when the process has ended."""
+        if self.process.poll() is not None:
+            raise BrokenPipeError
+
     def close(self) -> None:
         """Kill the zygote, and with it every child; reap it."""
         self.control.close()
@@ -203,6 +208,7 @@ class Jail:
         with self._lock:
             zygote = self._zygote or self._start()
             try:
+                zygote.check_alive()
                 exchange.begin(zygote.control)
             except OSError:
                 zygote.close()
@@ -227,7 +233,8 @@ class Jail:
         Raises:
             InternalError: ``STO-S003`` when a zygote cannot be started again.
         """
-        wall = min(float(limits.wall_s), wall_s or float("inf"))
+        wall = float(limits.wall_s)
+        wall = wall if wall_s is None else min(wall, wall_s)
         exchange, report = self._attempt(request, limits, wall)
         if exchange.never_started:  # the zygote died with the order unread
             exchange, report = self._attempt(request, limits, wall)

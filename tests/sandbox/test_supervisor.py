@@ -10,9 +10,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from stoilo.core.errors import InternalError
 from stoilo.core.types import RunLayer, RunStatus
+from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailStatus
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
 from stoilo.sandbox.supervisor import Jail, zygote_command, zygote_environment
@@ -119,7 +122,9 @@ def test_one_run_killed_leaves_its_neighbours_alone(probe):
 def test_killed_zygote_is_replaced_at_the_next_run(pure):
     with Jail(pure, PROBE_JOB) as jail:
         first = jail.zygote_pid
+        below = children_of(first)
         os.kill(first, signal.SIGKILL)
+        assert wait_gone(below)
         report = jail.run(encode_probe("print(1)"), pure.default_limits())
         assert (report.output, jail.zygote_pid != first) == (b"1\n", True)
 
@@ -289,3 +294,41 @@ def test_forged_result_does_not_decide(probe):
     forged = "import os; os.write(4, (2).to_bytes(8, 'big') + b'ok')"
     outcome = probe(forged)
     assert (outcome.status, outcome.layer) == (RunStatus.USER_ERROR, RunLayer.RESULT)
+
+
+def test_missing_libseccomp_is_named(pure, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    unseen = msgspec.structs.replace(pure, digest="another")
+    with pytest.raises(InternalError, match="libseccomp") as caught:
+        Jail(unseen, PROBE_JOB)
+    assert caught.value.code == "STO-S004"
+
+
+def test_hash_seed_is_the_same_in_every_zygote(pure):
+    answers = set()
+    for _ in range(2):
+        with Jail(pure, PROBE_JOB) as jail:
+            request = encode_probe("print(hash('stoilo'), set('abcdef'))")
+            answers.add(jail.run(request, pure.default_limits()).output)
+    assert len(answers) == 1
+
+
+def test_interrupted_caller_takes_the_child_with_it(pure):
+    with Jail(pure, PROBE_JOB) as jail:
+        limits = pure.default_limits()
+        before = children_of(jail.zygote_pid)
+        request = encode_probe("import time; time.sleep(60)")
+        with Exchange(request, limits, 60.0) as exchange:
+            exchange.begin(jail._zygote.control)
+            os.write(exchange._to_child, request)
+            time.sleep(0.3)
+            below = set(children_of(jail.zygote_pid)) - set(before)
+            assert len(below) == 1
+        assert wait_gone(below)
+
+
+def test_closed_jail_leaves_no_process(pure):
+    jail = Jail(pure, PROBE_JOB)
+    below = children_of(jail.zygote_pid)
+    jail.close()
+    assert wait_gone(below)
