@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -327,8 +328,57 @@ def test_interrupted_caller_takes_the_child_with_it(pure):
         assert wait_gone(below)
 
 
+def test_cancelled_coroutine_kills_its_child(pure):
+    async def start_and_cancel(jail):
+        request = encode_probe("import time; time.sleep(60)")
+        running = asyncio.create_task(jail.run_async(request, pure.default_limits()))
+        await asyncio.sleep(0.4)
+        below = children_of(jail.zygote_pid)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return below[-1]
+
+    with Jail(pure, PROBE_JOB) as jail:
+        assert wait_gone([asyncio.run(start_and_cancel(jail))])
+        assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
+
+
 def test_closed_jail_leaves_no_process(pure):
     jail = Jail(pure, PROBE_JOB)
     below = children_of(jail.zygote_pid)
     jail.close()
     assert wait_gone(below)
+
+
+@pytest.mark.slow
+def test_zygotes_killed_at_random_lose_no_later_run_and_leave_nothing(pure):
+    chance = random.Random(20)
+    request = encode_probe("import time; time.sleep(0.01); print('done')")
+    limits = pure.default_limits()
+    codes, seen, stop = [], set(), threading.Event()
+    with Jail(pure, PROBE_JOB) as jail:
+
+        def work():
+            while not stop.is_set():
+                report = jail.run(request, limits)
+                codes.append((report.code, report.output))
+
+        workers = [threading.Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for _ in range(50):
+            time.sleep(chance.random() * 0.1)
+            below = children_of(jail.zygote_pid)
+            seen.update(below)
+            try:
+                os.kill(chance.choice(below), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        stop.set()
+        for worker in workers:
+            worker.join()
+        assert jail.run(request, limits).output == b"done\n"
+    assert {code for code, _ in codes} <= {"", "STO-S005", "STO-S007"}
+    assert all(output == b"done\n" for code, output in codes if not code)
+    assert wait_gone(seen)
