@@ -118,15 +118,16 @@ def _new_instance(cls: type, base: Any) -> Any:  # noqa: ANN401
         ) from None
 
 
-def _new_with_base(cls: type, kind: type, base: Any) -> Any:  # noqa: ANN401
+def _new_with_base(cls: type, kind: Any, base: Any) -> Any:  # noqa: ANN401
     if type(base) is not kind:
         raise TrustError("STO-G111", f"{cls.__name__} needs the content of its {kind}")
     if kind in {list, dict, set}:
-        instance = kind.__new__(cls)
-        fill = {list: list.extend, dict: dict.update, set: set.update}[kind]
+        instance: Any = kind.__new__(cls)
+        fill: Any = getattr(kind, "extend" if kind is list else "update")
         fill(instance, base)
         return instance
-    return kind.__new__(cls, base)
+    make: Any = kind.__new__
+    return make(cls, base)
 
 
 def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401

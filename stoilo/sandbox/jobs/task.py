@@ -103,7 +103,7 @@ def _parse_request(request: bytes) -> TaskCall:
     }
     if not isinstance(fields, dict) or set(fields) != set(kinds):
         raise TrustError("STO-G120", "a task request has other fields")
-    values = {
+    values: dict[str, Any] = {
         name: bytes(value) if type(value) is memoryview else value
         for name, value in fields.items()
     }
@@ -129,7 +129,8 @@ def load_source(
         EndedError: its module body failed.
     """
     code = compile_source(source, runtime.level)
-    return call_task(lambda: runtime.load(code, printer))
+    module: ModuleType = call_task(lambda: runtime.load(code, printer))
+    return module
 
 
 def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
