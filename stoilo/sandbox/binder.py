@@ -65,8 +65,9 @@ class TaskReferences:
         raise TrustError("STO-G110", "an unknown kind of reference")
 
     def _look_up(self, name: str, accept: Callable[[Any], bool], kind: str) -> Any:  # noqa: ANN401
-        first, *rest = name.split(".")
-        value = self._module.__dict__.get(first) if is_variable_name(first) else None
+        first, *rest = parts = name.split(".")
+        known = all(map(is_variable_name, parts))
+        value = self._module.__dict__.get(first) if known else None
         try:
             for part in rest:
                 value = self._guards.getattr(value, part)
@@ -118,15 +119,17 @@ def _new_instance(cls: type, base: Any) -> Any:  # noqa: ANN401
         ) from None
 
 
-def _new_with_base(cls: type, kind: type, base: Any) -> Any:  # noqa: ANN401
-    if type(base) is not kind:
+def _new_with_base(cls: type, kind: Any, base: Any) -> Any:  # noqa: ANN401
+    fits: bool = type(base) is kind
+    if not fits:
         raise TrustError("STO-G111", f"{cls.__name__} needs the content of its {kind}")
     if kind in {list, dict, set}:
-        instance = kind.__new__(cls)
-        fill = {list: list.extend, dict: dict.update, set: set.update}[kind]
+        instance: Any = kind.__new__(cls)
+        fill: Any = getattr(kind, "extend" if kind is list else "update")
         fill(instance, base)
         return instance
-    return kind.__new__(cls, base)
+    make: Any = kind.__new__
+    return make(cls, base)
 
 
 def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401

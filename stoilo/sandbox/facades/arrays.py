@@ -22,7 +22,7 @@ class NdarrayStandIn(metaclass=StandIn):
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
     def __class_getitem__(cls, item: object) -> object:
-        return np.ndarray[item]  # type: ignore[misc,valid-type]  # an alias, as data
+        return np.ndarray[item]  # type: ignore[valid-type]  # an alias, as data
 
 
 def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
