@@ -39,7 +39,7 @@ def reachable(facades):
             if attribute_kind(name) is NameKind.PLAIN and not name.startswith("__"):
                 try:
                     queue.append((f"{path}.{name}", getattr(value, name), depth + 1))
-                except Exception:
+                except Exception:  # noqa: BLE001, S112 - a library's own lazy attribute
                     continue
 
 
