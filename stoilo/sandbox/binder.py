@@ -65,16 +65,21 @@ class TaskReferences:
         raise TrustError("STO-G110", "an unknown kind of reference")
 
     def _look_up(self, name: str, accept: Callable[[Any], bool], kind: str) -> Any:  # noqa: ANN401
-        first, *rest = parts = name.split(".")
-        known = all(map(is_variable_name, parts))
-        value = self._module.__dict__.get(first) if known else None
-        try:
-            for part in rest:
-                value = self._guards.getattr(value, part)
-        except (AttributeError, PolicyRefusal):
-            value = None
+        value = self._resolve(name.split("."))
         if value is None or not accept(value):
             raise TrustError("STO-G110", f"the source defines no {kind} {name[:64]!r}")
+        return value
+
+    def _resolve(self, parts: list[str]) -> Any:  # noqa: ANN401
+        """Return what the dotted name stands for in the task module, None if nothing."""
+        if not all(map(is_variable_name, parts)):
+            return None
+        value = self._module.__dict__.get(parts[0])
+        try:
+            for part in parts[1:]:
+                value = self._guards.getattr(value, part)
+        except (AttributeError, PolicyRefusal):
+            return None
         return value
 
     def _make_instance(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from types import FunctionType, ModuleType, resolve_bases
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.formatting import guarded_format
@@ -73,7 +73,7 @@ def is_guarded_name(name: str) -> bool:
 
 def _kind_name(value: object) -> str:
     cls = value if isinstance(value, type) else type(value)
-    return str(cls.__name__)[:64]
+    return str.__str__(cls.__name__)[:64]
 
 
 def _refuse_read(value: object, name: str) -> GuardError:
@@ -159,8 +159,7 @@ class Guards:
         for base in resolve_bases(bases):
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
-            own = is_own_class(base) or base in self.bases
-            if not own and base.__module__ != "typing":
+            if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {_kind_name(base)}")
         return builtins.__build_class__(body, name, *bases, **keywords)
 
@@ -335,7 +334,8 @@ def _allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
         for value in vars(builtins).values()
         if isinstance(value, type) and issubclass(value, BaseException)
     }
-    return frozenset(handed_out | plain | exceptions)
+    typed = set(resolve_bases((NamedTuple, TypedDict)))
+    return frozenset(handed_out | plain | exceptions | typed)
 
 
 def import_loaded(name: str, *_ignored: object) -> None:

@@ -75,6 +75,13 @@ def runtimes():
     enum.EnumMeta.__call__ = call
 
 
+@pytest.fixture(scope="session")
+def shipped_levels():
+    """Both levels as shipped, with their preload lists."""
+    names = ("pure", "numeric")
+    return [parse_level((LEVELS / f"{name}.toml").read_bytes()) for name in names]
+
+
 class LanguageLayer:
     """Runs the jobs of the language layer in this process."""
 

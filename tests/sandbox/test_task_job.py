@@ -149,8 +149,16 @@ def test_task_module_is_gone_afterwards(language):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"seed": "zz"}, {"items": -1}, {"items": True}, {"now": "1"}, {"blobs": ["x"]}]
-    + [{"extra": 1}, {"entry": b"x"}, {"seed": "00" * 500}],
+    [
+        {"seed": "zz"},
+        {"seed": "00" * 500},
+        {"items": -1},
+        {"items": True},
+        {"now": "1"},
+        {"blobs": ["x"]},
+        {"entry": b"x"},
+        {"extra": 1},
+    ],
 )
 def test_malformed_request_is_a_refusal(language, changes):
     frame, _ = language.call("def f(d): pass", **changes)

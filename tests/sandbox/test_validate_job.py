@@ -45,8 +45,13 @@ def test_failure_is_raised_with_its_text(language, source, text):
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, [], {"source": COMPARE, "op": "compare", "entry": "", "values": []}]
-    + [{"source": COMPARE, "op": ["init"], "entry": "", "values": [b""]}],
+    [
+        {},
+        [],
+        {"source": COMPARE, "op": "compare", "entry": "", "values": []},
+        {"source": COMPARE, "op": ["init"], "entry": "", "values": [b""]},
+        {"source": COMPARE, "op": "init", "entry": "", "values": ["x"]},
+    ],
 )
 def test_malformed_request_is_raised(language, fields):
     frame = run_validator(language.runtime, skeleton.encode(fields), TextBuffer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,13 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.facades.stand_in import StandIn
 
 __all__ = ["build"]
+
+
+LOADED_LATE = (
+    *("inspect", "numpy._core._dtype", "numpy._core._internal", "numpy._core._methods"),
+    *("numpy.char", "numpy.dtypes", "numpy.ma", "numpy.rec", "numpy.strings"),
+)
+"""What numpy imports at first use, which is too late in a jail."""
 
 
 class NdarrayStandIn(metaclass=StandIn):
@@ -38,6 +46,8 @@ def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noq
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
+    for name in LOADED_LATE:
+        importlib.import_module(name)
     NdarrayStandIn.__name__ = NdarrayStandIn.__qualname__ = "ndarray"
     NdarrayStandIn.__module__ = "numpy"
     return {"empty": empty, "empty_like": empty_like, "ndarray": NdarrayStandIn}

@@ -149,7 +149,7 @@ def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
     try:
         return function()
     except SystemExit as stop:
-        if stop.code in {None, 0}:
+        if type(stop.code) in {type(None), int, bool} and not stop.code:
             return None
         raise EndedError(describe_exception(stop)) from None
     except BaseException as error:  # noqa: BLE001 - the edge between task and us
