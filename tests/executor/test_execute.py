@@ -8,6 +8,7 @@ import pytest
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
 from stoilo.executor.result import Disposition, parse_result
@@ -91,8 +92,6 @@ def test_task_that_raises_is_a_user_error_with_its_text(tmp_path, gate, executor
 
 
 def test_task_past_its_limit_is_killed_and_the_frame_says_so(tmp_path, gate, executor):
-    from stoilo.core.limits import RunLimits
-
     work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=1))
     file, frame = run(executor, work)
     assert (file.header.status, file.header.limit) == (RunStatus.KILLED, "wall_s")

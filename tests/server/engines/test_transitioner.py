@@ -56,7 +56,10 @@ CASES = {
         (running("a", deadline=NOW - 1), running("b", 2)),
         [Expire("a")],
     ),
-    "on a host at the deadline: still counts": ((running("a", deadline=NOW),), []),
+    "on a host at the deadline: still counts": (
+        (running("a", deadline=NOW), running("b", 2)),
+        [],
+    ),
     "success: init validator first": (
         (done("a", Validity.INIT), running("b", 2)),
         [Check("a")],
@@ -82,6 +85,14 @@ CASES = {
     ),
     "total used up, one more needed": (
         tuple(done(f"d{i}", Validity.INCONCLUSIVE, i) for i in range(3)),
+        [Finish(OutcomeKind.TOO_MANY_TOTAL)],
+    ),
+    "total used up, a quorum still possible: wait": (
+        (failed("a"), done("b", user=2), running("c", 3)),
+        [],
+    ),
+    "total used up, no quorum possible": (
+        (failed("a"), failed("b", user=2), running("c", 3)),
         [Finish(OutcomeKind.TOO_MANY_TOTAL)],
     ),
     "too many refusals": (
