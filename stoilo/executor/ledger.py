@@ -143,18 +143,21 @@ class Ledger:
         try:
             for folder in (directory, self._copies, self.files):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = (directory / "lock").open("ab")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError("STO-X007", "the state directory is in use") from error
+            self._lock = _take_lock(directory / "lock")
         except OSError as error:
             raise _disk(error) from error
-        self.host = self._load_host(project)
-        self._known = {record.result: record for record in self._load_copies()}
+        try:
+            self.host = self._load_host(project)
+            self._known = {record.result: record for record in self._load_copies()}
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let another process have the directory."""
-        self._lock.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def save_host(self, host: HostRecord) -> None:
         """Remember who we are, durably."""
@@ -253,6 +256,17 @@ class Ledger:
             if record.phase is Phase.ASSIGNED and (folder / "result").exists():
                 record = msgspec.structs.replace(record, phase=Phase.FINISHED)
             yield record
+
+
+def _take_lock(path: Path) -> int:
+    """Return a descriptor that keeps other processes out."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError("STO-X007", "the state directory is in use") from error
+    return descriptor
 
 
 def mark_sticky(path: Path) -> None:
