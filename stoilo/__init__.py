@@ -1,1 +1,123 @@
-"""stoilo: run a Python function on volunteers' computers, checked, logged and jailed."""
+"""stoilo: run a Python function on volunteers' computers.
+
+    import stoilo
+
+    conn = await stoilo.connect("path/to/connection.json")
+    task = conn.create_task(kwargs={"a": 2, "b": 3}, func=lambda kw: kw["a"] + kw["b"])
+    print(await task.result())
+
+The names below are imported when they are first used: ``import stoilo`` alone loads
+neither gRPC nor rich.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stoilo import low_level
+    from stoilo.client.address import Address
+    from stoilo.client.completed import as_completed
+    from stoilo.client.futures import Executor, TaskFuture
+    from stoilo.client.mapping import MapItem, MapProgress, MapRun
+    from stoilo.client.options import CreateOptions, TaskLimits
+    from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis
+    from stoilo.client.results import TaskResult, TimedOut, UserError
+    from stoilo.client.rpcerrors import SourceRefused
+    from stoilo.client.session import Connection, connect
+    from stoilo.client.stored import StoredValue
+    from stoilo.client.sync import (
+        SyncConnection,
+        SyncMapRun,
+        SyncStagedTask,
+        SyncSubmittedTask,
+        connect_sync,
+    )
+    from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+    from stoilo.core.errors import StoiloError
+    from stoilo.local import local
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "Address": "stoilo.client.address",
+    "Connection": "stoilo.client.session",
+    "CreateOptions": "stoilo.client.options",
+    "Executor": "stoilo.client.futures",
+    "MapItem": "stoilo.client.mapping",
+    "MapProgress": "stoilo.client.mapping",
+    "MapRun": "stoilo.client.mapping",
+    "SourceRefused": "stoilo.client.rpcerrors",
+    "StagedTask": "stoilo.client.task",
+    "StoiloError": "stoilo.core.errors",
+    "StoredValue": "stoilo.client.stored",
+    "SubmittedTask": "stoilo.client.task",
+    "SyncConnection": "stoilo.client.sync",
+    "SyncMapRun": "stoilo.client.sync",
+    "SyncStagedTask": "stoilo.client.sync",
+    "SyncSubmittedTask": "stoilo.client.sync",
+    "SystemError": "stoilo.client.results",
+    "TaskFuture": "stoilo.client.futures",
+    "TaskLimits": "stoilo.client.options",
+    "TaskResult": "stoilo.client.results",
+    "TaskStatus": "stoilo.client.task",
+    "TimedOut": "stoilo.client.results",
+    "UserError": "stoilo.client.results",
+    "as_completed": "stoilo.client.completed",
+    "connect": "stoilo.client.session",
+    "connect_sync": "stoilo.client.sync",
+    "local": "stoilo.local",
+}
+_MODULES = ("ddl", "low_level", "ml", "testing")
+
+__all__ = [
+    "Address",
+    "Connection",
+    "CreateOptions",
+    "Executor",
+    "MapItem",
+    "MapProgress",
+    "MapRun",
+    "SourceRefused",
+    "StagedTask",
+    "StoiloError",
+    "StoredValue",
+    "SubmittedTask",
+    "SyncConnection",
+    "SyncMapRun",
+    "SyncStagedTask",
+    "SyncSubmittedTask",
+    "SystemError",
+    "TaskFuture",
+    "TaskLimits",
+    "TaskResult",
+    "TaskStatus",
+    "TimedOut",
+    "UserError",
+    "as_completed",
+    "connect",
+    "connect_sync",
+    "local",
+    "low_level",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use (PEP 562)."""
+    if name in _PLACES:
+        value = getattr(importlib.import_module(_PLACES[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        try:
+            return importlib.import_module(f"stoilo.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"stoilo.{name}":
+                raise
+    raise AttributeError(f"module 'stoilo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted([*__all__, "__version__"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.note import parse_note
 from stoilo.audit.policy import LogPolicy, open_checkpoint
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,6 +70,7 @@ class Publisher:
         Raises:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
                 ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note.
+            UnreachableError: ``STO-L059`` when the signer is out of reach.
             OSError, sqlite3.Error: the machine failed.
         """
         self._take_leaves(head.size)
@@ -101,7 +102,12 @@ class Publisher:
     def _signed(self, checkpoint: Checkpoint) -> bytes:
         """Have the checkpoint signed, and look at what came back."""
         body = render_checkpoint(checkpoint)
-        note = self._sign(body)
+        try:
+            note = self._sign(body)
+        except OSError as error:
+            raise UnreachableError(
+                "STO-L059", f"the checkpoint's signer cannot be reached: {error}"
+            ) from error
         if parse_note(note).text != body:
             raise TrustError("STO-L054", "the signer signed something else")
         if self._policy is not None:

@@ -279,7 +279,7 @@ class Sequencer:
         return self._store.leaves(index, index + 1)[0]
 
     def close(self) -> None:
-        """Commit what is queued, publish it, and release the log."""
+        """Commit what is queued, publish it, and release the log; twice is harmless."""
         with self._arrived:
             self._closing = True
             self._arrived.notify()

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from stoilo.audit.headdb import HeadDatabase, HeadState, TreeHead
 from stoilo.audit.logdb import LogDatabase, LogState, NewLeaf
+from stoilo.audit.note import MAX_NOTE_BYTES
 from stoilo.audit.sqlite import sync_directory
 from stoilo.audit.tiles import (
-    ENTRIES,
     MAX_BUNDLE_BYTES,
     TILE_WIDTH,
     Tile,
@@ -35,7 +35,15 @@ if TYPE_CHECKING:
 
     from stoilo.audit.merkle import Frontier
 
-__all__ = ["DiskStore", "LogPaths", "LogStore", "TileDirectory", "locate_log"]
+__all__ = [
+    "DiskRecords",
+    "DiskStore",
+    "LogPaths",
+    "LogRecords",
+    "LogStore",
+    "TileDirectory",
+    "locate_log",
+]
 
 _TEMPORARY = ".tmp"
 
@@ -67,16 +75,18 @@ def locate_log(path: Path) -> tuple[Path, LogPaths | None]:
     `path` is a log directory, a data directory (log at ``audit/log``) or the ``audit``
     directory inside one; for a bare log directory there are no other places.
     """
-    if not (path / "checkpoint").exists() and not (path / "tile").exists():
-        for data_dir in (path, path.absolute().parent):
-            paths = LogPaths.below(data_dir)
-            if paths.log.is_dir() and (data_dir == path or path.name == "audit"):
-                return paths.log, paths
+    if (path / "checkpoint").exists() or (path / "tile").exists():
+        return path, None
+    candidates = [path, path.absolute().parent] if path.name == "audit" else [path]
+    for data_dir in candidates:
+        paths = LogPaths.below(data_dir)
+        if paths.log.is_dir() or paths.database.exists() or paths.head.exists():
+            return paths.log, paths
     return path, None
 
 
-class LogStore(Protocol):
-    """Everything durable that a sequencer does, one method a step."""
+class LogRecords(Protocol):
+    """What can be read back of a log; the check before starting needs no more."""
 
     def load_log(self) -> LogState | None:
         """Return the log database's state, None when it does not exist."""
@@ -93,15 +103,6 @@ class LogStore(Protocol):
     def read_tile(self, tile: Tile) -> bytes | None:
         """Return a tile's bytes, None when it does not exist."""
 
-    def create_log(self, origin: str) -> None:
-        """Create the empty log database."""
-
-    def create_head(self, origin: str, head: TreeHead) -> None:
-        """Create the head database."""
-
-    def find(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the places of those leaf hashes that are in the log."""
-
     def leaves(self, start: int, end: int) -> list[bytes]:
         """Return committed leaves [start, end)."""
 
@@ -110,6 +111,22 @@ class LogStore(Protocol):
 
     def find_label(self, label: str) -> list[int]:
         """Return the places of the leaves labelled so."""
+
+    def close(self) -> None:
+        """Release files (and the writer's lock)."""
+
+
+class LogStore(LogRecords, Protocol):
+    """Everything durable that a sequencer does, one method a step."""
+
+    def create_log(self, origin: str) -> None:
+        """Create the empty log database."""
+
+    def create_head(self, origin: str, head: TreeHead) -> None:
+        """Create the head database."""
+
+    def find(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the places of those leaf hashes that are in the log."""
 
     def commit(
         self,
@@ -136,9 +153,6 @@ class LogStore(Protocol):
 
     def drop_partials(self, tile: Tile) -> None:
         """Remove the partial tiles that a full tile replaces."""
-
-    def close(self) -> None:
-        """Release files and the writer's lock."""
 
 
 class TileDirectory:
@@ -220,7 +234,33 @@ class TileDirectory:
         folder.rmdir()
 
 
-class DiskStore:
+class DiskRecords:
+    """The records of a log on a disk, opened strictly for reading, also beside a writer."""
+
+    def __init__(self, paths: LogPaths, *, read_only: bool = True) -> None:
+        self.paths = paths
+        self._tiles = TileDirectory(paths.log)
+        self._log = LogDatabase(paths.database, read_only=read_only)
+        self._head = HeadDatabase(paths.head, read_only=read_only)
+        self.load_log = self._log.load
+        self.load_head = self._head.load
+        self.leaves = self._log.leaves
+        self.hashes = self._log.hashes
+        self.find_label = self._log.find_label
+        self.stored_tiles = self._tiles.tiles
+        self.read_tile = self._tiles.read_tile
+
+    def load_checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+        return self._tiles.read("checkpoint", MAX_NOTE_BYTES)
+
+    def close(self) -> None:
+        """Close the databases."""
+        self._log.close()
+        self._head.close()
+
+
+class DiskStore(DiskRecords):
     """The real store; holds the writer's lock from construction to `close`.
 
     Raises:
@@ -228,46 +268,34 @@ class DiskStore:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self.paths = LogPaths.below(data_dir)
-        self.paths.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _take_lock(self.paths.lock)
-        self.tiles = TileDirectory(self.paths.log)
-        self._log = LogDatabase(self.paths.database)
-        self._head = HeadDatabase(self.paths.head)
-        self.load_log = self._log.load
-        self.load_head = self._head.load
+        paths = LogPaths.below(data_dir)
+        paths.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock: int | None = _take_lock(paths.lock)
+        super().__init__(paths, read_only=False)
         self.create_log = self._log.create
         self.create_head = self._head.create
         self.find = self._log.find
-        self.leaves = self._log.leaves
-        self.hashes = self._log.hashes
-        self.find_label = self._log.find_label
         self.commit = self._log.commit
         self.swap_head = self._head.swap
         self.record_published = self._head.record_published
-        self.stored_tiles = self.tiles.tiles
-        self.read_tile = self.tiles.read_tile
-        self.write_tile = self.tiles.write_tile
-        self.drop_partials = self.tiles.drop_partials
-
-    def load_checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-        return self.tiles.read("checkpoint", Tile(ENTRIES, 0).max_bytes)
+        self.write_tile = self._tiles.write_tile
+        self.drop_partials = self._tiles.drop_partials
 
     def write_checkpoint(self, note: bytes) -> None:
         """Durably replace the published checkpoint."""
-        self.tiles.replace("checkpoint", note)
+        self._tiles.replace("checkpoint", note)
 
     def write_policy(self, text: bytes) -> None:
         """Publish the log's own copy of its policy, unless it is there already."""
-        if self.tiles.read("policy.txt", len(text)) != text:
-            self.tiles.replace("policy.txt", text)
+        if self._tiles.read("policy.txt", len(text)) != text:
+            self._tiles.replace("policy.txt", text)
 
     def close(self) -> None:
-        """Close the databases, then release the lock."""
-        self._log.close()
-        self._head.close()
-        os.close(self._lock)
+        """Close the databases, then release the lock; twice is harmless."""
+        super().close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def _take_lock(path: Path) -> int:

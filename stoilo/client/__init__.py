@@ -1,1 +1,1 @@
-"""Capture by source and the researcher's API."""
+"""Capture by source and the researcher's API: see `stoilo.connect`."""

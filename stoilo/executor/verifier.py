@@ -65,7 +65,8 @@ class TaskBundle:
         task_id: the task that the workunit claims to be.
         attempt: the attempt that the workunit claims to be.
         app_level: level of the BOINC app under which it came.
-        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it.
+        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it;
+            empty when any of `HostState.flavors` could.
         task_module: the source.
         arguments: the encoded arguments.
         blobs: in the workunit's order.
@@ -109,6 +110,7 @@ class HostState:
         require_public_source: only tasks whose source may be published.
         topics: when not empty, only tasks that carry one of these.
         limits: this host's own limits; None: those of admission and level.
+        flavors: ids of the runtimes unpacked here, for bundles that name none.
         floors: lowest versions.
     """
 
@@ -117,6 +119,7 @@ class HostState:
     require_public_source: bool = False
     topics: frozenset[str] = frozenset()
     limits: RunLimits | None = None
+    flavors: frozenset[str] = frozenset()
     floors: Floors = field(default_factory=Floors)
 
 
@@ -179,6 +182,7 @@ def verify_bundle(
         admission = verify_admission(bundle.envelope, bundle.proof, trust)
         statement = admission.statement
         _check_identity(bundle, statement, trust)
+        _check_flavor(bundle, statement, host)
         level = _check_level(bundle, statement, trust)
         module, arguments, *blobs = _check_digests(inputs, statement)
     clock = max(now, admission.proven.checkpoint_time or 0)
@@ -316,8 +320,6 @@ def _check_identity(
         raise TrustError("STO-A021", "the admission is for another task")
     if statement.attempt != bundle.attempt:
         raise TrustError("STO-A022", "the admission is for another attempt")
-    if statement.flavor != bundle.flavor:
-        raise TrustError("STO-A029", "the flavor is not the admitted one")
     if statement.python != trust.python:
         raise TrustError("STO-A034", f"the task needs Python {statement.python}")
     if statement.codec != CODEC_VERSION:
@@ -326,6 +328,13 @@ def _check_identity(
         raise TrustError(
             "STO-A049", "the policy is not one that the policy role signed"
         )
+
+
+def _check_flavor(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
+    """Refuse to run with other libraries than those admitted."""
+    held = {bundle.flavor} if bundle.flavor else host.flavors
+    if statement.flavor not in held:
+        raise TrustError("STO-A029", "the flavor is not the admitted one")
 
 
 def _check_level(

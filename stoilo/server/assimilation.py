@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
 from stoilo.server import rows
@@ -36,6 +37,29 @@ FAILURES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.VALIDATOR_FAILED: ("STO-R053", "a validator failed"),
     OutcomeKind.CANCELLED: ("STO-R062", "the task was cancelled"),
 }
+
+
+def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
+    """Return the outcome of a workunit without a canonical result.
+
+    The code is that of the last failed check or copy; where nothing failed and a quorum
+    of results came back, the comparator is what kept them apart.
+    """
+    kind = outcome.kind
+    disagreed = len(outcome.valid) >= task.spec.redundancy.min_quorum
+    if kind is OutcomeKind.TOO_MANY_TOTAL and disagreed:
+        kind = OutcomeKind.TOO_MANY_SUCCESS
+    code, text = FAILURES[kind]
+    if outcome.code:
+        entry = load_codebook().get(outcome.code)
+        code, text = outcome.code, entry.title if entry else text
+    cancelled = kind is OutcomeKind.CANCELLED
+    return Outcome(
+        TaskState.CANCELLED if cancelled else TaskState.SYSTEM_ERROR,
+        task.attempt,
+        error_text=outcome.message or text,
+        code=code,
+    )
 
 
 class OutcomeKeeper:
@@ -103,18 +127,7 @@ class OutcomeKeeper:
             answer = self._validation.answer(outcome.canonical, task)
             item = render_item(answer.items[0])
             return self._outcome(task, item, answer.output)
-        code, text = FAILURES[outcome.kind]
-        state = (
-            TaskState.CANCELLED
-            if outcome.kind is OutcomeKind.CANCELLED
-            else TaskState.SYSTEM_ERROR
-        )
-        return Outcome(
-            state,
-            task.attempt,
-            error_text=outcome.message or text,
-            code=outcome.code or code,
-        )
+        return _failure(task, outcome)
 
     def _decide_items(self, task: TaskRow, outcome: WorkunitOutcome) -> Outcome | None:
         """Return the outcome of a map task by items, None when no item has one."""

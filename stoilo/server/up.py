@@ -43,6 +43,7 @@ from stoilo.server.neighbours import (
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.volunteers import LocalVolunteers
+from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.devroot import DevelopmentRoot, create_development_root
 from stoilo.signer.launch import SignerProcess
@@ -50,7 +51,7 @@ from stoilo.signer.launch import SignerProcess
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
 
-__all__ = ["UpLine", "run_server"]
+__all__ = ["Project", "UpLine", "assemble", "run_server", "start_project"]
 
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
@@ -71,7 +72,7 @@ class UpLine(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Project:
+class Project:
     """What the release and its processes are, once they run."""
 
     root: DevelopmentRoot
@@ -131,8 +132,8 @@ async def _run(
     ready: Callable[[UpLine], None],
 ) -> None:
     policy = load_policy(config.policy)
-    project = _start_project(config, home, stack, policy)
-    server, engine = _assemble(config, home, stack, policy, project)
+    project = start_project(config, home, stack, policy)
+    server, engine = assemble(config, home, stack, policy, project)
     listener = _listen(config.http)
     http = _http_url(config, listener)
     engine.set_release(project.bundle())
@@ -165,9 +166,9 @@ async def _run(
     await set_serving(grpc_server, serving=False)
 
 
-def _start_project(
+def start_project(
     config: ServerConfig, home: DataDir, stack: AsyncExitStack, policy: Policy
-) -> _Project:
+) -> Project:
     """Make or renew the development root and start its signer."""
     installed = InstalledRelease(load_levels(), LANGUAGE_DIGEST)
     root = create_development_root(
@@ -187,15 +188,15 @@ def _start_project(
     stack.callback(signer.stop)
     client = SignerClient(socket_path, revive=signer.ensure)
     stack.callback(client.close)
-    return _Project(root, signer, client, installed)
+    return Project(root, signer, client, installed)
 
 
-def _assemble(
+def assemble(
     config: ServerConfig,
     home: DataDir,
     stack: AsyncExitStack,
     policy: Policy,
-    project: _Project,
+    project: Project,
 ) -> tuple[TaskServer, EmbeddedEngine]:
     """Open log, database, engine and jails, and wire them."""
     checkpoints = SignerClient(
@@ -205,7 +206,7 @@ def _assemble(
     log = Sequencer.open(
         config.data,
         config.origin,
-        checkpoints.sign_checkpoint,
+        CheckpointSigner(checkpoints, config.data / "audit" / "log"),
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)
@@ -339,7 +340,7 @@ async def _stop_web(web: _WebServer, serving: asyncio.Task[None]) -> None:
 
 async def _watch(
     stop: asyncio.Event,
-    project: _Project,
+    project: Project,
     engine: EmbeddedEngine,
     volunteers: LocalVolunteers,
 ) -> None:

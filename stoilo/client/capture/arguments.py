@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.refusals import refuse, refuse_value
 from stoilo.client.capture.targets import Target
+from stoilo.client.stored import StoredValue
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
@@ -35,6 +36,7 @@ class Values:
         self.graph = graph
         graph.discover = self.discover
         self._active: list[int] = []
+        self.has_stored = False
 
     # -- discovery -----------------------------------------------------------------
 
@@ -59,6 +61,9 @@ class Values:
             for part, part_where in _parts(value, where):
                 self.discover(part, part_where)
             return
+        if isinstance(value, StoredValue):
+            self.has_stored = True
+            return
         if is_code(value):
             self.graph.place_callable(value, _wanted(where), where)
             return
@@ -78,6 +83,8 @@ class Values:
 
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
         """Name what is not plain data (see `stoilo.core.values.References`)."""
+        if isinstance(value, StoredValue):
+            return value  # the packer puts a blob reference here
         if is_code(value):
             target: Target = self.graph.place_callable(value, "", "")
             is_class = isinstance(value, type)
@@ -185,8 +192,9 @@ def _wanted(where: str) -> str:
 class Packer:
     """Encode calls; values of some size go to blobs, each content once."""
 
-    def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
+    def __init__(self, *, has_stored: bool = False) -> None:
+        self.blobs: dict[str, bytes | str] = {}
+        self.has_stored = has_stored
 
     def encode(self, node: Node) -> bytes:
         """Return the inline encoding of `node`; a dict's large entries become blobs.
@@ -194,6 +202,8 @@ class Packer:
         Raises:
             UsageError: ``STO-C020`` when something is too large to travel at all.
         """
+        if self.has_stored:
+            node = self._resolve_stored(node)
         made = self._spill(node, BLOB_BYTES)
         data = encode(made)
         if len(data) > BOUNDS.inline_arguments_bytes:
@@ -224,9 +234,27 @@ class Packer:
             return self._spill(value, threshold, depth + 1)
         if len(data) > BOUNDS.blob_bytes:
             raise too_large("an argument", len(data), BOUNDS.blob_bytes)
-        digest = content_digest(data)
+        return self._blob(content_digest(data), data)
+
+    def _blob(self, digest: str, data: bytes | str) -> BlobRef:
         self.blobs.setdefault(digest, data)
         return BlobRef(list(self.blobs).index(digest))
+
+    def _resolve_stored(self, node: Node) -> Node:
+        """Put blob references where handles of `Connection.put` stand."""
+        match node:
+            case StoredValue():
+                return self._blob(node.digest, node.digest)
+            case dict():
+                return {key: self._resolve_stored(value) for key, value in node.items()}
+            case list():
+                return [self._resolve_stored(value) for value in node]
+            case tuple():
+                return tuple(self._resolve_stored(value) for value in node)
+            case Instance():
+                state = self._resolve_stored(node.state)
+                return Instance(node.class_name, state, node.base)
+        return node
 
 
 def too_large(what: str, size: int, bound: int) -> UsageError:

@@ -29,7 +29,7 @@ def is_library_module(name: str) -> bool:
     root = name.split(".", maxsplit=1)[0]
     if root in {"__main__", ""}:
         return False
-    if root in sys.stdlib_module_names:
+    if root in sys.stdlib_module_names or root == "stoilo":
         return True
     module = sys.modules.get(root)
     places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]

@@ -41,7 +41,8 @@ class Captured:
         init_entry: name of the check of one value; empty = always true.
         compare_entry: name of the comparison of two values; empty = equality.
         arguments: encoded skeleton of the dict (of the list of dicts for a map).
-        blobs: large values, in the order the arguments use.
+        blobs: large values, in the order the arguments use; text is the digest of a
+            value that was uploaded before.
         map_items: 0 for one call, else the number of calls.
     """
 
@@ -51,7 +52,7 @@ class Captured:
     init_entry: str
     compare_entry: str
     arguments: bytes
-    blobs: tuple[bytes, ...]
+    blobs: tuple[bytes | str, ...]
     map_items: int = 0
 
 
@@ -65,6 +66,7 @@ class CapturedCalls:
     init_entry: str
     compare_entry: str
     calls: tuple[Node, ...]
+    has_stored: bool = False
 
     def pack_one(self) -> Captured:
         """Return the task of the only call."""
@@ -75,7 +77,7 @@ class CapturedCalls:
         return self._packed([self.calls[index] for index in indices], len(indices))
 
     def _packed(self, node: Node, items: int) -> Captured:
-        packer = Packer()
+        packer = Packer(has_stored=self.has_stored)
         data = packer.encode(node)
         return Captured(
             self.task_module,
@@ -127,7 +129,9 @@ def capture_calls(
     for text in (module.text, validators[0]):
         if len(text.encode()) > BOUNDS.source_bytes:
             raise too_large("source bytes", len(text.encode()), BOUNDS.source_bytes)
-    return CapturedCalls(module.text, module.entry, *validators, tuple(module.nodes))
+    nodes = tuple(module.nodes)
+    stored = module.values.has_stored
+    return CapturedCalls(module.text, module.entry, *validators, nodes, stored)
 
 
 def _check_entry(func: Callable[..., Any], *, spread: bool) -> None:

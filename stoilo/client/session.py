@@ -1,0 +1,416 @@
+"""`stoilo.connect`: the researcher's asynchronous door to a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stoilo.client.address import Address, resolve_address
+from stoilo.client.capture import Captured, capture_task
+from stoilo.client.capture.modules import capture_calls
+from stoilo.client.journal import Journal, JournalEntry, default_journal, entry_now
+from stoilo.client.mapping import MapRun
+from stoilo.client.options import CLASSIC, TaskLimits
+from stoilo.client.stored import StoredValue, encode_stored
+from stoilo.client.task import StagedTask, SubmittedTask, source_digest
+from stoilo.client.wire import Wire
+from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import Redundancy, check_redundancy
+
+__all__ = ["Connecting", "Connection", "Session", "TaskOptions", "connect"]
+
+CONNECT_S = 10.0
+PATIENCE_S = 60.0
+
+TaskFunction = Callable[[dict[str, Any]], Any]
+Review = Callable[[str], bool]
+Where = str | os.PathLike[str] | Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Everything about a task that is not its source or data.
+
+    Attributes:
+        redundancy: how many copies, how many must agree.
+        flavor: dependency set by id or name; empty = smallest that holds the imports.
+        level: lowest level wanted; empty = lowest that admits.
+        limits: what one run may use.
+        label: shown in lists.
+        publish_source: the submitter's recorded choice.
+    """
+
+    redundancy: Redundancy = CLASSIC
+    flavor: str = ""
+    level: str = ""
+    limits: TaskLimits = TaskLimits()
+    label: str = ""
+    publish_source: bool = False
+
+
+@dataclass(eq=False)
+class Session:
+    """What the tasks of one connection share.
+
+    Attributes:
+        wire: the channel.
+        journal: where submitted ids are noted.
+        patience_s: how long calls that somebody waits for outlast a lost server, s.
+        review: asked with the exact text before the first submission of a source.
+    """
+
+    wire: Wire
+    journal: Journal
+    patience_s: float = PATIENCE_S
+    review: Review | None = None
+
+    def __post_init__(self) -> None:
+        self._reviewed: set[str] = set()
+        self._uploads: dict[str, asyncio.Future[str]] = {}
+
+    async def submit(
+        self, captured: Captured, options: TaskOptions, key: str
+    ) -> SubmittedTask:
+        """Upload blobs, create the task (idempotent by `key`), note its id."""
+        digest = source_digest(captured)
+        self._ask_for_review(captured, digest)
+        names = [await self._ensure_blob(blob) for blob in captured.blobs]
+        request = _create_request(captured, options, key, names)
+        answer = await self.wire.call_patiently(
+            "CreateTask", request, patience_s=self.patience_s
+        )
+        target = self.wire.address.target
+        self.journal.append(entry_now(answer.task_id, target, options.label, digest))
+        return SubmittedTask(self, answer.task_id, captured.task_module)
+
+    def _ask_for_review(self, captured: Captured, digest: str) -> None:
+        if self.review is None or digest in self._reviewed:
+            return
+        if not self.review(captured.task_module):
+            raise UsageError(
+                "STO-C040",
+                "the source was shown and not approved; nothing was sent",
+                hint="change the function, or answer yes",
+            )
+        self._reviewed.add(digest)
+
+    async def _ensure_blob(self, blob: bytes | str) -> str:
+        """Upload a blob once a session; a digest names one that is there already."""
+        if isinstance(blob, str):
+            return blob
+        name = encode_stored(blob)
+        work = self._uploads.get(name)
+        if work is None or (work.done() and (work.cancelled() or work.exception())):
+            upload = self.wire.upload(blob, patience_s=self.patience_s)
+            work = asyncio.ensure_future(upload)
+            self._uploads[name] = work
+        return await asyncio.shield(work)
+
+    async def store(self, data: bytes) -> str:
+        """Upload bytes and return their digest."""
+        return await self._ensure_blob(data)
+
+
+def _create_request(
+    captured: Captured, options: TaskOptions, key: str, blobs: list[str]
+) -> pb.CreateTaskRequest:
+    redundancy, limits = options.redundancy, options.limits
+    return pb.CreateTaskRequest(
+        idempotency_key=key,
+        task_module=captured.task_module.encode(),
+        entry=captured.entry,
+        validator_module=captured.validator_module.encode(),
+        init_entry=captured.init_entry,
+        compare_entry=captured.compare_entry,
+        arguments=captured.arguments,
+        blobs=blobs,
+        level=options.level,
+        flavor=options.flavor,
+        redundancy=pb.RedundancyOptions(
+            min_quorum=redundancy.min_quorum,
+            target_results=redundancy.target_results,
+            max_error=redundancy.max_error,
+            max_total=redundancy.max_total,
+            max_success=redundancy.max_success,
+            delay_bound_s=redundancy.delay_bound_s,
+        ),
+        limits=pb.RunLimits(
+            cpu_s=limits.cpu_s,
+            wall_s=limits.wall_s,
+            memory_bytes=limits.memory_bytes,
+            result_bytes=limits.result_bytes,
+            output_bytes=limits.output_bytes,
+            threads=limits.threads,
+        ),
+        label=options.label,
+        publish_source=options.publish_source,
+        map_items=captured.map_items,
+    )
+
+
+class Connection:
+    """A server, ready for tasks. Make one with ``await stoilo.connect(...)``."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def target(self) -> str:
+        """``host:port`` of the server."""
+        return self._session.wire.address.target
+
+    def create_task(
+        self,
+        func: TaskFunction,
+        kwargs: Mapping[str, Any] | None = None,
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+        redundancy_options: Redundancy | None = None,
+        flavor: str | None = None,
+        *,
+        level: str | None = None,
+        limits: TaskLimits | None = None,
+        label: str = "",
+        publish_source: bool = False,
+    ) -> StagedTask:
+        """Capture a task; returns at once and sends nothing.
+
+        Args:
+            func: called on volunteers' computers with one dict.
+            kwargs: that dict: name → value.
+            init_valid_func: checks one returned value; always true when missing.
+            compare_valid_func: whether two values are equivalent; equality when missing.
+            redundancy_options: see `stoilo.low_level.redundancy.CreateOptions`.
+            flavor: dependency set; the smallest that holds the imports when missing.
+            level: lowest level wanted; the lowest that admits when missing.
+            limits: what one run may use; the level's defaults when missing.
+            label: shown in lists, at most 128 characters.
+            publish_source: let anybody read the source in the public log.
+
+        Raises:
+            UsageError: ``STO-C…``: something cannot travel, by name, or options do not
+                fit together.
+        """
+        options = make_options(
+            redundancy_options, flavor, level, limits, label, publish_source
+        )
+        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
+        return StagedTask(self._session, captured, options)
+
+    def restore_task(self, task_id: str) -> SubmittedTask:
+        """Return a task submitted earlier, by this or any other process of its owner."""
+        if not isinstance(task_id, str) or not task_id.strip():
+            raise UsageError(
+                "STO-C041",
+                "restore_task needs the task_id of a submitted task",
+                hint="conn.recent_tasks() lists what was submitted from here",
+            )
+        return SubmittedTask(self._session, task_id.strip())
+
+    def preview(
+        self,
+        func: TaskFunction,
+        kwargs: Mapping[str, Any] | None = None,
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+    ) -> str:
+        """Return the exact text that would be sent, validators below the task."""
+        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
+        if not captured.validator_module:
+            return captured.task_module
+        rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"
+        return captured.task_module + rule
+
+    def map(
+        self,
+        func: TaskFunction,
+        items: Iterable[Mapping[str, Any]],
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+        redundancy_options: Redundancy | None = None,
+        flavor: str | None = None,
+        *,
+        level: str | None = None,
+        limits: TaskLimits | None = None,
+        label: str = "",
+        publish_source: bool = False,
+        chunk_items: int | None = None,
+    ) -> MapRun:
+        """Run `func` once an item; many items share a task, sized by measured cost.
+
+        Args:
+            func: as for `create_task`.
+            items: one dict a call.
+            init_valid_func: as for `create_task`, for each item by itself.
+            compare_valid_func: as for `create_task`, for each item by itself.
+            redundancy_options: as for `create_task`.
+            flavor: as for `create_task`.
+            level: as for `create_task`.
+            limits: as for `create_task`; they hold for a whole chunk.
+            label: as for `create_task`.
+            publish_source: as for `create_task`.
+            chunk_items: items a task; None = start small and grow while tasks are short.
+
+        Returns:
+            A `MapRun`: await it for the list of results in order, or iterate over it
+            (``async for``) for results as they come.
+        """
+        options = make_options(
+            redundancy_options, flavor, level, limits, label, publish_source
+        )
+        calls = [dict(item) for item in items]
+        captured = (
+            capture_calls(func, calls, init_valid_func, compare_valid_func)
+            if calls
+            else None
+        )
+        return MapRun(self._session, captured, options, chunk_items)
+
+    async def put(self, value: object) -> StoredValue:
+        """Upload a large value once and return a handle that many tasks may name.
+
+        The handle goes into ``kwargs`` in the value's place. Volunteers keep the bytes
+        between tasks.
+
+        Raises:
+            UsageError: ``STO-D…`` when the value is not plain data.
+        """
+        stored, data = StoredValue.of(value)
+        await self._session.store(data)
+        return stored
+
+    def recent_tasks(self, limit: int = 20) -> list[JournalEntry]:
+        """Return tasks submitted from this account, newest first, any process."""
+        return self._session.journal.read(limit)
+
+    async def close(self) -> None:
+        """Close the connection; submitted tasks go on."""
+        await self._session.wire.close()
+
+    async def __aenter__(self) -> Connection:
+        """Return the connection."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close it."""
+        await self.close()
+
+    def __repr__(self) -> str:
+        """Return the address."""
+        return f"<stoilo.Connection {self.target}>"
+
+
+def make_options(
+    redundancy: Redundancy | None,
+    flavor: str | None,
+    level: str | None,
+    limits: TaskLimits | None,
+    label: str,
+    publish_source: bool,
+) -> TaskOptions:
+    """Return checked options or raise ``STO-C030``/``STO-C042``."""
+    options = TaskOptions(publish_source=publish_source, label=label)
+    if redundancy is not None:
+        if not isinstance(redundancy, Redundancy):
+            raise UsageError(
+                "STO-C042",
+                "redundancy_options must come from redundancy.CreateOptions",
+                hint="for example redundancy.CreateOptions(min_quorum=3)",
+            )
+        check_redundancy(redundancy)
+        options = replace(options, redundancy=redundancy)
+    if len(label) > BOUNDS.name_chars:
+        raise UsageError(
+            "STO-C042", f"a label has at most {BOUNDS.name_chars} characters"
+        )
+    return replace(
+        options,
+        flavor=flavor or "",
+        level=level or "",
+        limits=limits or TaskLimits(),
+    )
+
+
+class Connecting:
+    """What `connect` returns: await it, or use it in ``async with``."""
+
+    def __init__(self, open_connection: Callable[[], Any]) -> None:
+        self._open = open_connection
+        self._connection: Connection | None = None
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        """Connect."""
+        return self._open().__await__()  # type: ignore[no-any-return]  # a coroutine
+
+    async def __aenter__(self) -> Connection:
+        """Connect; the block's end closes."""
+        self._connection = await self
+        return self._connection
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+def connect(
+    where: Where = None,
+    *,
+    timeout: float = CONNECT_S,
+    review: Review | None = None,
+    journal: Journal | None = None,
+    patience: float = PATIENCE_S,
+) -> Connecting:
+    """Connect to a server: ``conn = await stoilo.connect(...)``.
+
+    Args:
+        where: path of a connection file, ``host:port`` (credentials from the file that
+            ``$STOILO_CONNECTION`` names), or None for that file as it is.
+        timeout: how long to wait for the first answer, s.
+        review: called with a source's exact text before its first submission; sending
+            goes on only when it returns True.
+        journal: where submitted ids are noted; the user's own when missing.
+        patience: how long submissions outlast a lost server, s.
+
+    Raises:
+        UsageError: ``STO-C045`` … ``STO-C047`` about the address.
+        UnreachableError: ``STO-C050``.
+        DeniedError: ``STO-C052`` or the server's own code.
+    """
+
+    async def open_connection() -> Connection:
+        address = where if isinstance(where, Address) else resolve_address(where)
+        wire = Wire(address)
+        try:
+            await _greet(wire, timeout)
+        except BaseException:
+            await wire.close()
+            raise
+        kept = journal if journal is not None else default_journal()
+        return Connection(Session(wire, kept, patience, review))
+
+    return Connecting(open_connection)
+
+
+async def _greet(wire: Wire, timeout_s: float) -> None:
+    """Make sure that somebody answers who knows our token."""
+    request = pb.PollTaskRequest(task_id="")
+
+    async def attempt() -> None:
+        try:
+            await wire.call("PollTask", request, timeout_s=timeout_s)
+        except (UnreachableError, DeniedError) as error:
+            if isinstance(error, UnreachableError) or error.code in _BAD_TOKEN:
+                raise
+        except StoiloError:
+            return  # any answer of the service will do: there is no task without id
+
+    await wire.be_patient(attempt, patience_s=timeout_s)
+
+
+_BAD_TOKEN = frozenset({"STO-C052", "STO-R001", "STO-R002"})

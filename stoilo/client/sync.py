@@ -1,0 +1,341 @@
+"""The synchronous face: the asynchronous core on one background event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from stoilo.client.completed import AsCompleted
+from stoilo.client.journal import Journal, JournalEntry
+from stoilo.client.mapping import MapItem, MapProgress, MapRun
+from stoilo.client.options import TaskLimits
+from stoilo.client.results import TaskResult
+from stoilo.client.session import (
+    CONNECT_S,
+    PATIENCE_S,
+    Connection,
+    Review,
+    TaskFunction,
+    Where,
+    connect,
+)
+from stoilo.client.stored import StoredValue
+from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+from stoilo.core.types import Redundancy
+
+__all__ = [
+    "SyncConnection",
+    "SyncMapRun",
+    "SyncStagedTask",
+    "SyncSubmittedTask",
+    "background",
+    "connect_sync",
+    "iterate_completed",
+]
+
+ResultT = TypeVar("ResultT")
+
+
+class Background:
+    """One event loop in one daemon thread, for all synchronous connections."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop, starting its thread at the first call."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=self._loop.run_forever, name="stoilo-client", daemon=True
+                )
+                thread.start()
+                atexit.register(self._stop)
+            return self._loop
+
+    def _stop(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine there and wait for it; interruption cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+background = Background()
+
+
+class SyncSubmittedTask:
+    """`SubmittedTask` whose methods wait."""
+
+    def __init__(self, task: SubmittedTask) -> None:
+        self._task = task
+
+    @property
+    def task_id(self) -> str:
+        """The id to save and to pass to ``restore_task``."""
+        return self._task.task_id
+
+    @property
+    def source(self) -> str:
+        """The task module's exact text; empty for a restored task."""
+        return self._task.source
+
+    def result(self, timeout: float | None = None) -> TaskResult:
+        """Wait for the outcome; see `SubmittedTask.result`."""
+        return background.run(self._task.result(timeout))
+
+    def status(self) -> TaskStatus:
+        """Ask the server where the task is."""
+        return background.run(self._task.status())
+
+    def done(self) -> bool:
+        """Whether the task is final."""
+        return background.run(self._task.done())
+
+    def explain(self) -> str:
+        """Return one sentence: why the task waits, or how it ended."""
+        return background.run(self._task.explain())
+
+    def cancel(self) -> bool:
+        """Ask for cancellation; True when the task ended as cancelled."""
+        return background.run(self._task.cancel())
+
+    def __repr__(self) -> str:
+        """Return the id and the last known state."""
+        return repr(self._task).replace("<", "<Sync", 1)
+
+    def _repr_html_(self) -> str:
+        """Return a small static table."""
+        return self._task._repr_html_()
+
+
+class SyncStagedTask:
+    """`StagedTask` whose methods wait."""
+
+    def __init__(self, task: StagedTask) -> None:
+        self._task = task
+
+    @property
+    def task_id(self) -> None:
+        """None: the server assigns an id at submission."""
+        return
+
+    @property
+    def source(self) -> str:
+        """The task module's exact text, as it will be logged and run."""
+        return self._task.source
+
+    @property
+    def validator_source(self) -> str:
+        """The validator module's exact text; empty with the default validators."""
+        return self._task.validator_source
+
+    def submit(self) -> SyncSubmittedTask:
+        """Send the task to the server; see `StagedTask.submit`."""
+        return SyncSubmittedTask(background.run(self._task.submit()))
+
+    def result(self, timeout: float | None = None) -> TaskResult:
+        """Submit, then wait for the outcome."""
+        return background.run(self._task.result(timeout))
+
+    def __repr__(self) -> str:
+        """Return the entry's name and sizes."""
+        return repr(self._task).replace("<", "<Sync", 1)
+
+    def _repr_html_(self) -> str:
+        """Return the exact source, escaped."""
+        return self._task._repr_html_()
+
+
+class SyncMapRun:
+    """`MapRun` whose methods wait; iterate for items as they finish."""
+
+    def __init__(self, run: MapRun) -> None:
+        self._run = run
+
+    @property
+    def source(self) -> str:
+        """The task module's exact text; empty without items."""
+        return self._run.source
+
+    @property
+    def progress(self) -> MapProgress:
+        """Counts so far."""
+        return self._run.progress
+
+    @property
+    def task_ids(self) -> list[str]:
+        """Ids of the tasks submitted so far."""
+        return self._run.task_ids
+
+    def results(self, timeout: float | None = None) -> list[TaskResult]:
+        """Return all results in the order of the items."""
+        return background.run(self._run.results(timeout))
+
+    def cancel(self) -> None:
+        """Stop submitting and cancel what was sent."""
+        background.run(self._run.cancel())
+
+    def __iter__(self) -> Iterator[MapItem]:
+        """Yield items as they finish, in any order."""
+        items = aiter(self._run)
+
+        async def next_item() -> MapItem | None:
+            return await anext(items, None)
+
+        while (item := background.run(next_item())) is not None:
+            yield item
+
+
+class SyncConnection:
+    """`Connection` whose methods wait. Make one with ``stoilo.connect_sync(...)``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def target(self) -> str:
+        """``host:port`` of the server."""
+        return self._connection.target
+
+    def create_task(
+        self,
+        func: TaskFunction,
+        kwargs: Mapping[str, Any] | None = None,
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+        redundancy_options: Redundancy | None = None,
+        flavor: str | None = None,
+        *,
+        level: str | None = None,
+        limits: TaskLimits | None = None,
+        label: str = "",
+        publish_source: bool = False,
+    ) -> SyncStagedTask:
+        """Capture a task; see `Connection.create_task`."""
+        task = self._connection.create_task(
+            func,
+            kwargs,
+            init_valid_func,
+            compare_valid_func,
+            redundancy_options,
+            flavor,
+            level=level,
+            limits=limits,
+            label=label,
+            publish_source=publish_source,
+        )
+        return SyncStagedTask(task)
+
+    def restore_task(self, task_id: str) -> SyncSubmittedTask:
+        """Return a task submitted earlier."""
+        return SyncSubmittedTask(self._connection.restore_task(task_id))
+
+    def preview(
+        self,
+        func: TaskFunction,
+        kwargs: Mapping[str, Any] | None = None,
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+    ) -> str:
+        """Return the exact text that would be sent."""
+        return self._connection.preview(
+            func, kwargs, init_valid_func, compare_valid_func
+        )
+
+    def map(
+        self,
+        func: TaskFunction,
+        items: Iterable[Mapping[str, Any]],
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+        redundancy_options: Redundancy | None = None,
+        flavor: str | None = None,
+        *,
+        level: str | None = None,
+        limits: TaskLimits | None = None,
+        label: str = "",
+        publish_source: bool = False,
+        chunk_items: int | None = None,
+    ) -> SyncMapRun:
+        """Run `func` once an item; see `Connection.map`."""
+        run = self._connection.map(
+            func,
+            items,
+            init_valid_func,
+            compare_valid_func,
+            redundancy_options,
+            flavor,
+            level=level,
+            limits=limits,
+            label=label,
+            publish_source=publish_source,
+            chunk_items=chunk_items,
+        )
+        return SyncMapRun(run)
+
+    def put(self, value: object) -> StoredValue:
+        """Upload a large value once; see `Connection.put`."""
+        return background.run(self._connection.put(value))
+
+    def recent_tasks(self, limit: int = 20) -> list[JournalEntry]:
+        """Return tasks submitted from this account, newest first."""
+        return self._connection.recent_tasks(limit)
+
+    def close(self) -> None:
+        """Close the connection; submitted tasks go on."""
+        background.run(self._connection.close())
+
+    def __enter__(self) -> SyncConnection:
+        """Return the connection."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the address."""
+        return f"<stoilo.SyncConnection {self.target}>"
+
+
+def connect_sync(
+    where: Where = None,
+    *,
+    timeout: float = CONNECT_S,
+    review: Review | None = None,
+    journal: Journal | None = None,
+    patience: float = PATIENCE_S,
+) -> SyncConnection:
+    """Connect to a server without ``await``; arguments as for `connect`."""
+
+    async def work() -> Connection:
+        return await connect(
+            where, timeout=timeout, review=review, journal=journal, patience=patience
+        )
+
+    return SyncConnection(background.run(work()))
+
+
+def iterate_completed(
+    tasks: Iterable[SyncStagedTask | SyncSubmittedTask], timeout: float | None
+) -> Iterator[SyncSubmittedTask]:
+    """Yield synchronous tasks in the order in which they finish."""
+    inner = aiter(AsCompleted([task._task for task in tasks], timeout))  # noqa: SLF001 - same face
+
+    async def next_task() -> SubmittedTask | None:
+        return await anext(inner, None)
+
+    while (task := background.run(next_task())) is not None:
+        yield SyncSubmittedTask(task)

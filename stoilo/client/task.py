@@ -1,0 +1,280 @@
+"""A task before and after it is submitted (thesis §7.1.2), asynchronous face."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.client import render
+from stoilo.client.backoff import POLLING, Backoff
+from stoilo.client.outcome import read_items, read_outcome
+from stoilo.client.results import SystemError as TaskSystemError
+from stoilo.client.results import TaskResult, TimedOut
+from stoilo.core.digests import content_digest
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import TaskState
+
+if TYPE_CHECKING:
+    from stoilo.client.capture import Captured
+    from stoilo.client.session import Session, TaskOptions
+
+__all__ = ["CopyStatus", "StagedTask", "SubmittedTask", "TaskStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """One copy of a task at a volunteer (BOINC's result); times in s since 1970."""
+
+    name: str
+    state: str
+    outcome: str
+    code: str
+    sent_at: int
+    received_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Where a task is.
+
+    Attributes:
+        task_id: its id.
+        state: see `stoilo.core.types.TaskState`.
+        explanation: why it waits, one sentence; empty when it does not.
+        level: the level the gate chose.
+        attempt: number of the present attempt, from 1.
+        logged: whether its admission is in the audit log.
+        log_index: its leaf, when logged.
+        created_at: s since 1970.
+        copies: what volunteers do with it.
+        output: what the accepted run printed.
+    """
+
+    task_id: str
+    state: TaskState
+    explanation: str
+    level: str
+    attempt: int
+    logged: bool
+    log_index: int
+    created_at: int
+    copies: tuple[CopyStatus, ...]
+    output: str
+
+    def _repr_html_(self) -> str:
+        """Return a small static table."""
+        return render.status_html(self)
+
+
+def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
+    """Return the status in a poll's answer (untrusted text, shown escaped)."""
+    known = answer.state in set(TaskState)
+    return TaskStatus(
+        task_id=answer.task_id,
+        state=TaskState(answer.state) if known else TaskState.RUNNING,
+        explanation=answer.explanation,
+        level=answer.level,
+        attempt=answer.attempt,
+        logged=answer.logged,
+        log_index=answer.log_index,
+        created_at=answer.created_at,
+        copies=tuple(
+            CopyStatus(
+                row.name, row.state, row.outcome, row.code, row.sent_at, row.received_at
+            )
+            for row in answer.copies
+        ),
+        output=answer.output,
+    )
+
+
+class SubmittedTask:
+    """A task that the server has acknowledged: it survives anything that happens here."""
+
+    def __init__(self, session: Session, task_id: str, source: str = "") -> None:
+        self._session = session
+        self._task_id = task_id
+        self._source = source
+        self._final: pb.PollTaskResponse | None = None
+        self._last: pb.PollTaskResponse | None = None
+
+    @property
+    def task_id(self) -> str:
+        """The id to save and to pass to ``restore_task``."""
+        return self._task_id
+
+    @property
+    def source(self) -> str:
+        """The task module's exact text; empty for a restored task."""
+        return self._source
+
+    async def result(self, timeout: float | None = None) -> TaskResult:  # noqa: ASYNC109 - the futures' word
+        """Wait for the outcome and return it.
+
+        Lost connections and server restarts are waited out.
+
+        Args:
+            timeout: s; None waits as long as it takes.
+
+        Returns:
+            The value, a `UserError`, a `SystemError`, or `TimedOut` with the task id.
+
+        Raises:
+            DeniedError: the task is not ours or the token is not valid any more.
+            TrustError: the server's answer does not hold together.
+        """
+        answer = await self.wait(timeout)
+        if answer is None:
+            state = self._last.state if self._last else ""
+            return TimedOut(self._task_id, timeout or 0.0, state)
+        return await read_outcome(self._session.wire, answer)
+
+    async def item_results(self, count: int) -> list[TaskResult]:
+        """Return the outcome of each item of a map task, in order."""
+        answer = await self.wait(None)
+        assert answer is not None  # noqa: S101 - no timeout was given
+        return await read_items(self._session.wire, answer, count)
+
+    async def wait(self, timeout: float | None = None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
+        """Poll until the task is final; None when `timeout` s passed before."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(POLLING)
+        while self._final is None:
+            answer = await self._poll_until(deadline)
+            if answer is None:
+                return None
+            if self._final is None:
+                pause = backoff.next_pause(answer.retry_after_ms / 1000)
+                if deadline is not None:
+                    pause = min(pause, max(0.0, deadline - time.monotonic()))
+                await asyncio.sleep(pause)
+        return self._final
+
+    async def _poll_until(self, deadline: float | None) -> pb.PollTaskResponse | None:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return None
+        try:
+            async with asyncio.timeout(left):
+                return await self._poll(patience_s=None)
+        except TimeoutError:
+            return None
+
+    async def _poll(self, patience_s: float | None) -> pb.PollTaskResponse:
+        request = pb.PollTaskRequest(task_id=self._task_id)
+        answer: pb.PollTaskResponse = await self._session.wire.call_patiently(
+            "PollTask", request, patience_s=patience_s
+        )
+        self._last = answer
+        if answer.state in set(TaskState) and TaskState(answer.state).final:
+            self._final = answer
+        return answer
+
+    async def status(self) -> TaskStatus:
+        """Ask the server where the task is.
+
+        Raises:
+            UnreachableError: ``STO-C050`` when it does not answer for a while.
+        """
+        if self._final is not None:
+            return read_status(self._final)
+        return read_status(await self._poll(self._session.patience_s))
+
+    async def done(self) -> bool:
+        """Whether the task is final."""
+        return (await self.status()).state.final
+
+    async def explain(self) -> str:
+        """Return one sentence: why the task waits, or how it ended."""
+        return render.explain(await self.status())
+
+    async def cancel(self) -> bool:
+        """Ask for cancellation; True when the task ended as cancelled.
+
+        Copies that run already are told to stop; a task that was final stays as it is.
+        """
+        request = pb.CancelTaskRequest(task_id=self._task_id)
+        answer = await self._session.wire.call_patiently(
+            "CancelTask", request, patience_s=self._session.patience_s
+        )
+        return bool(answer.state == TaskState.CANCELLED.value)
+
+    def __repr__(self) -> str:
+        """Return the id and the last known state."""
+        state = self._last.state if self._last else "submitted"
+        return f"<SubmittedTask {self._task_id} {state}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small static table."""
+        status = read_status(self._last) if self._last else None
+        return render.task_html(self._task_id, status, self._source)
+
+
+class StagedTask:
+    """A captured task that the server does not know yet. Making one sends nothing."""
+
+    def __init__(
+        self, session: Session, captured: Captured, options: TaskOptions
+    ) -> None:
+        self._session = session
+        self._captured = captured
+        self._options = options
+        self._key = uuid.uuid4().hex
+        self._submitting: asyncio.Task[SubmittedTask] | None = None
+
+    @property
+    def task_id(self) -> None:
+        """None: the server assigns an id at submission."""
+        return
+
+    @property
+    def source(self) -> str:
+        """The task module's exact text, as it will be logged and run."""
+        return self._captured.task_module
+
+    @property
+    def validator_source(self) -> str:
+        """The validator module's exact text; empty with the default validators."""
+        return self._captured.validator_module
+
+    async def submit(self) -> SubmittedTask:
+        """Send the task to the server and return it with its id.
+
+        Submitting twice, or again after a lost answer, gives the same task.
+
+        Raises:
+            SourceRefused: the gate refused it; findings say where and why.
+            UnreachableError: ``STO-C050``; call `submit` again later.
+        """
+        if self._submitting is None or _has_failed(self._submitting):
+            work = self._session.submit(self._captured, self._options, self._key)
+            self._submitting = asyncio.ensure_future(work)
+        return await asyncio.shield(self._submitting)
+
+    async def result(self, timeout: float | None = None) -> TaskResult:  # noqa: ASYNC109 - same
+        """Submit, then wait as `SubmittedTask.result` does."""
+        return await (await self.submit()).result(timeout)
+
+    def __repr__(self) -> str:
+        """Return the entry's name and sizes."""
+        size = len(self._captured.task_module)
+        return f"<StagedTask {self._captured.entry} ({size} characters of source)>"
+
+    def _repr_html_(self) -> str:
+        """Return the exact source, escaped."""
+        return render.task_html("not submitted yet", None, self.source)
+
+
+def _has_failed(work: asyncio.Task[SubmittedTask]) -> bool:
+    return work.done() and (work.cancelled() or work.exception() is not None)
+
+
+def source_digest(captured: Captured) -> str:
+    """Return the SHA-256 of the task module."""
+    return content_digest(captured.task_module.encode())
+
+
+__all__ += ["TaskSystemError", "read_status", "source_digest"]

@@ -1,0 +1,254 @@
+"""An in-memory TaskService on a real loopback port.
+
+`FakeTaskService` keeps tasks in a dict and answers them by a function of yours (an
+`Answerer`): by scripted values, or by `answer_in_jail`, which runs the task's source in
+the real sandbox. It can lose connections, forget nothing, and count calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from stoilo.client.address import Address
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import DeniedError, StoiloError, UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.rpc import tasks_pb2_grpc
+from stoilo.core.skeleton import encode
+from stoilo.core.types import TaskState
+
+__all__ = ["Answerer", "FakeTaskService", "Outcome", "serve_fake"]
+
+ERROR_KEY = "stoilo-error-bin"
+CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a fake task ends.
+
+    Attributes:
+        state: a final state.
+        value: encoded skeleton when it succeeded.
+        error_type: class name of the exception, for user errors.
+        error_text: its text.
+        code: stable code.
+        items: outcomes of a map's items.
+    """
+
+    state: TaskState = TaskState.SUCCEEDED
+    value: bytes = b""
+    error_type: str = ""
+    error_text: str = ""
+    code: str = ""
+    items: tuple[Outcome, ...] = ()
+
+    @classmethod
+    def of(cls, node: object) -> Outcome:
+        """Return the success that carries `node`."""
+        return cls(value=encode(node))
+
+
+Answerer = Callable[[pb.CreateTaskRequest, "FakeTaskService"], Outcome]
+
+
+@dataclass(eq=False)
+class _FakeTask:
+    request: pb.CreateTaskRequest
+    polls_left: int
+    state: TaskState = TaskState.RUNNING
+    outcome: Outcome | None = None
+    created_at: int = field(default_factory=lambda: int(time.time()))
+
+
+class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
+    """The researcher's contract in memory.
+
+    Args:
+        answer: gives a task's outcome when its last poll comes.
+        polls: how many polls answer "running" before.
+        token: what callers must show; empty asks for none.
+        inline_bytes: larger values come as blobs.
+    """
+
+    def __init__(
+        self,
+        answer: Answerer,
+        *,
+        polls: int = 1,
+        token: str = "fake-token",
+        inline_bytes: int = BOUNDS.inline_arguments_bytes,
+    ) -> None:
+        self.answer = answer
+        self.polls = polls
+        self.token = token
+        self.inline_bytes = inline_bytes
+        self.tasks: dict[str, _FakeTask] = {}
+        self.keys: dict[str, str] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.calls: Counter[str] = Counter()
+        self.lose: Counter[str] = Counter()
+        self.refuse: StoiloError | None = None
+
+    def lose_answers(self, method: str, times: int) -> None:
+        """Do the next calls of `method`, but let their answers get lost."""
+        self.lose[method] += times
+
+    async def CreateTask(self, request: pb.CreateTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Store a task; the same key gives the same task."""
+        await self._enter("CreateTask", context)
+        if self.refuse is not None:
+            await fail(context, self.refuse)
+        missing = [name for name in request.blobs if name not in self.blobs]
+        if missing:
+            await fail(context, UsageError("STO-R012", "a blob was not uploaded"))
+        task_id = self.keys.setdefault(request.idempotency_key, str(uuid.uuid4()))
+        self.tasks.setdefault(task_id, _FakeTask(request, self.polls))
+        await self._leave("CreateTask", context)
+        return pb.CreateTaskResponse(task_id=task_id, level=request.level or "pure")
+
+    async def PollTask(self, request: pb.PollTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Answer running a few times, then the outcome."""
+        await self._enter("PollTask", context)
+        task = await self._find(request.task_id, context)
+        if not task.state.final:
+            task.polls_left -= 1
+            if task.polls_left < 0:
+                task.outcome = await asyncio.to_thread(self.answer, task.request, self)
+                task.state = task.outcome.state
+        await self._leave("PollTask", context)
+        return self._answer(request.task_id, task)
+
+    async def CancelTask(self, request: pb.CancelTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Cancel unless final."""
+        await self._enter("CancelTask", context)
+        task = await self._find(request.task_id, context)
+        if not task.state.final:
+            task.state = TaskState.CANCELLED
+        await self._leave("CancelTask", context)
+        return pb.CancelTaskResponse(state=task.state.value)
+
+    async def UploadBlob(self, requests: Any, context: Any) -> Any:  # noqa: ANN401, N802
+        """Keep a blob whose bytes fit its name."""
+        await self._enter("UploadBlob", context)
+        name, data = "", bytearray()
+        async for message in requests:
+            name = name or message.digest
+            data += message.data
+        if content_digest(data) != name:
+            await fail(context, UsageError("STO-R012", "the blob is not its name's"))
+        self.blobs[name] = bytes(data)
+        await self._leave("UploadBlob", context)
+        return pb.UploadBlobResponse(digest=name)
+
+    async def DownloadBlob(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
+        """Send a blob in chunks."""
+        await self._enter("DownloadBlob", context)
+        data = self.blobs.get(request.digest)
+        if data is None:
+            await fail(context, DeniedError("STO-R003", "no such blob"))
+            return
+        for start in range(0, len(data), CHUNK):
+            yield pb.DownloadBlobResponse(data=data[start : start + CHUNK])
+
+    def _answer(self, task_id: str, task: _FakeTask) -> pb.PollTaskResponse:
+        answer = pb.PollTaskResponse(
+            task_id=task_id,
+            state=task.state.value,
+            level=task.request.level or "pure",
+            created_at=task.created_at,
+            attempt=1,
+            retry_after_ms=20,
+        )
+        if not task.state.final:
+            answer.explanation = "needs 2 distinct users, 1 attached"
+        if task.outcome is not None and task.state is not TaskState.CANCELLED:
+            self._fill(answer, task.outcome)
+        return answer
+
+    def _fill(self, answer: pb.PollTaskResponse, outcome: Outcome) -> None:
+        if len(outcome.value) > self.inline_bytes:
+            answer.value_blob = content_digest(outcome.value)
+            self.blobs[answer.value_blob] = outcome.value
+        else:
+            answer.value = outcome.value
+        answer.error_type = outcome.error_type
+        answer.error_text = outcome.error_text
+        answer.code = outcome.code
+        for item in outcome.items:
+            answer.items.add(
+                state=item.state.value,
+                value=item.value,
+                error_type=item.error_type,
+                error_text=item.error_text,
+                code=item.code,
+            )
+
+    async def _find(self, task_id: str, context: Any) -> _FakeTask:  # noqa: ANN401
+        if task_id not in self.tasks:
+            await fail(context, DeniedError("STO-R003", "no such task"))
+        return self.tasks[task_id]
+
+    async def _enter(self, method: str, context: Any) -> None:  # noqa: ANN401
+        self.calls[method] += 1
+        metadata = dict(context.invocation_metadata() or ())
+        if self.token and metadata.get("authorization") != f"Bearer {self.token}":
+            await fail(context, DeniedError("STO-R001", "unknown token"))
+
+    async def _leave(self, method: str, context: Any) -> None:  # noqa: ANN401
+        if self.lose[method] > 0:
+            self.lose[method] -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+
+
+async def fail(context: Any, error: StoiloError) -> None:  # noqa: ANN401 - grpc's own
+    """End a call as the server does."""
+    detail = pb.ErrorDetail(
+        code=error.code, message=error.message, hint=error.hint, family=error.family
+    )
+    for finding in getattr(error, "findings", ()):
+        detail.findings.add(
+            code=finding.code,
+            severity=str(finding.severity),
+            line=finding.line,
+            column=finding.column,
+            end_line=finding.end_line,
+            end_column=finding.end_column,
+            message=finding.message,
+            hint=finding.hint,
+        )
+    context.set_trailing_metadata(((ERROR_KEY, detail.SerializeToString()),))
+    status = {
+        "denied": grpc.StatusCode.NOT_FOUND,
+        "policy": grpc.StatusCode.FAILED_PRECONDITION,
+    }.get(error.family, grpc.StatusCode.INVALID_ARGUMENT)
+    await context.abort(status, error.message)
+
+
+@asynccontextmanager
+async def serve_fake(service: FakeTaskService, port: int = 0) -> AsyncIterator[Address]:
+    """Serve on loopback while the block runs; yields the address with its token.
+
+    Args:
+        service: what to serve; it may be served again later, with all its tasks.
+        port: 0 takes a free one.
+    """
+    options = [("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes)]
+    server = grpc.aio.server(options=options)
+    tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield Address(f"127.0.0.1:{bound}", service.token, None, "fake")
+    finally:
+        await server.stop(0)
