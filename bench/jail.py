@@ -47,7 +47,7 @@ def _make_row(name: str, peer: str, pair: tuple[float, float], reach: float) -> 
         peer=theirs,
         ratio=ours / theirs,
         ratio_of="of the peer's time",
-        target=f"≤ {reach}×",
+        target=f"≤ {reach}",
         met=ours / theirs <= reach,
     )
 

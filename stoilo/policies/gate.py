@@ -13,7 +13,7 @@ import ast
 import functools
 import sys
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
@@ -211,11 +211,13 @@ def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[F
 
 def _by_characters(found: Finding, lines: Lines) -> Finding:
     """Return a finding of the language layer, which counts columns in bytes, in ours."""
-    return replace(
-        found,
-        column=lines.column(found.line, found.column - 1),
-        end_column=lines.column(found.end_line, found.end_column - 1),
+    place = Place(
+        found.line,
+        lines.column(found.line, found.column - 1),
+        found.end_line,
+        lines.column(found.end_line, found.end_column - 1),
     )
+    return make_finding(found.code, place, found.message, found.hint, found.severity)
 
 
 def _find_types(level: Level, argument_types: tuple[str, ...]) -> list[Finding]:
@@ -276,6 +278,7 @@ def _read_module(data: bytes, policy: Policy) -> _Module:
     findings += find_finally_bombs(tree, lines)
     findings += find_large_constants(tree, lines)
     findings += entries.find_main_block(tree, lines)
+    findings += entries.find_repeated_definitions(tree, lines)
     needs = find_needs(tree)
     findings += _find_denied_modules(needs, lines, policy)
     return _Module(tree, lines, findings, needs)

@@ -39,6 +39,7 @@ _PLAIN_TYPES = frozenset(
     {object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set}
     | {frozenset}
 )
+_CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
 _TEXT_METHODS = frozenset({"format", "format_map"})
 _WRITABLE = {
     "decimal.Context": None,
@@ -182,7 +183,8 @@ class Guards:
         if (cls, names) in self._checked:
             return
         if not is_own_class(cls) or isinstance(value, type):
-            raise _refuse_write(value, names[0] if names else "")
+            refuse = _refuse_read if names else _refuse_write
+            raise refuse(value, names[0] if names else "")
         if self._is_clean(cls):
             self.own_types.add(cls)
             return
@@ -221,6 +223,9 @@ class Guards:
     def _read_dunder(self, value: object, name: str) -> object:
         cls = value if isinstance(value, type) else type(value)
         if cls in _PLAIN_TYPES or is_own_class(cls) or issubclass(cls, BaseException):
+            return getattr(value, name)
+        builtin = cls.__module__ == "builtins" and not issubclass(cls, ModuleType)
+        if builtin and name not in _CONSTRUCTORS:
             return getattr(value, name)
         raise _refuse_read(value, name)
 

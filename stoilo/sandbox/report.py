@@ -21,7 +21,9 @@ LIMIT_CODES = {
     "output_bytes": "STO-S014",
     "result_bytes": "STO-S015",
 }
-_CPU_SEEN = 0.7  # of the limit: on a busy machine wait4 reports less than the kernel counts
+_CPU_SEEN = (
+    0.7  # of the limit: on a busy machine wait4 reports less than the kernel counts
+)
 
 
 class JailStatus(StrEnum):

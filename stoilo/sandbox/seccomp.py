@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import struct
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -132,6 +131,8 @@ def build_filter(rules: SyscallRules, *, threads: bool) -> bytes:
         OSError: libseccomp does not know a name or refuses a rule.
         KeyError: `rules` asks for a guard that does not exist.
     """
+    import tempfile  # noqa: PLC0415 - likewise
+
     import pyseccomp as bpf  # noqa: PLC0415
 
     table = bpf.SyscallFilter(bpf.NOTIFY)

@@ -30,13 +30,14 @@ from stoilo.sandbox.report import JailReport, JailStatus
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
 
+_ENTRY = "from stoilo.sandbox.zygote import main; main()"  # runpy would cost 3 ms
 START_S = 120.0
 """How long a zygote may take to import its preload list, s."""
 
 
 def zygote_command() -> list[str]:
     """Return the argument list that starts a zygote; nothing in it is a choice."""
-    return [sys.executable, "-s", "-P", "-B", "-m", "stoilo.sandbox.zygote"]
+    return [sys.executable, "-s", "-P", "-c", _ENTRY]
 
 
 def zygote_environment() -> dict[str, str]:

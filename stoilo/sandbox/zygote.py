@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol, cast
 
@@ -23,7 +24,7 @@ import msgspec
 
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox import identity, landlock, libc, namespaces, rlimits, seccomp
+from stoilo.sandbox import blas, identity, landlock, libc, namespaces, rlimits, seccomp
 from stoilo.sandbox.channel import (
     EXIT_SETUP,
     Ended,
@@ -112,6 +113,7 @@ class Zygote:
         hello: Hello,
         job: Job,
         statm: int,
+        thread_setters: tuple[Callable[[int], object], ...],
     ) -> None:
         self._control = control
         self._supervisor = supervisor
@@ -121,6 +123,7 @@ class Zygote:
         self._runs: dict[int, _Run] = {}
         self._started = int.from_bytes(os.urandom(2), "big")
         self._statm = statm
+        self._thread_setters = thread_setters
         self._ruleset = landlock.create_empty_ruleset(landlock.detect_abi())
 
     def serve(self) -> NoReturn:
@@ -203,6 +206,7 @@ class Zygote:
             else self._hello.threaded_program,
             request_bytes=order.request_bytes,
             descriptors=(request, output, result, theirs.fileno()),
+            thread_setters=self._thread_setters,
         )
         far = socket.socket(fileno=lifeline)
         try:
@@ -324,10 +328,11 @@ def main(host: Host | None = None) -> NoReturn:
     try:
         job = _prepare(hello)
         statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        setters = blas.find_thread_setters()
         if "mount" in spaces and namespaces.empty_root():
             spaces = (*spaces, "root")
         _harden()
-        zygote = Zygote(control, supervisor, hello, job, statm)
+        zygote = Zygote(control, supervisor, hello, job, statm, setters)
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
         os._exit(0)

@@ -140,7 +140,7 @@ class Deployment:
         """Return the authenticator of a volunteer's account on this project."""
         output = subprocess.run(
             [sys.executable, "-m", "stoilo", "boinc", "account", "--data", str(self.data),
-             "--email", email, "--json"],
+             "--email", email, "--max-level", "numeric", "--json"],
             check=True,
             capture_output=True,
         ).stdout  # fmt: skip
@@ -158,11 +158,11 @@ class Deployment:
         key_file.chmod(0o600)
         module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
         root = self.data / "keys" / "root.json"
-        places = ["--project", str(self.line.project), "--key-file", str(key_file)]
+        places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
         with (state / "volunteer.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, *places, "--state", str(state),
-                 "--root", str(root)],
+                 "--root", str(root), "--max-level", "numeric"],
                 stdout=log,
                 stderr=log,
             )  # fmt: skip

@@ -82,7 +82,7 @@ class BodyValidation:
             (b"broken", ResultVerdict.INCONCLUSIVE),
         ):
             if body.startswith(word):
-                return ResultCheck(verdict, "STO-R000", word.decode())
+                return ResultCheck(verdict, "STO-R057", word.decode())
         return ResultCheck(ResultVerdict.VALID)
 
     def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:

@@ -147,7 +147,7 @@ class PlainJudge:
         self.last = submission
         bad = any(word in submission.source for word in self.forbidden)
         finding = Finding(
-            "STO-P999", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"
+            "STO-P040", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"
         )
         return Verdict(
             admitted=not bad,

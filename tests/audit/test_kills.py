@@ -81,7 +81,7 @@ class KilledLog:
 def test_writer_killed_at_random_moments_loses_nothing(
     tmp_path: Path, open_log: Opener, key: LogKey
 ) -> None:
-    killed, chance = KilledLog(tmp_path / "data"), random.Random(1)  # noqa: S311
+    killed, chance = KilledLog(tmp_path / "data"), random.Random(1)
     for _ in range(3):
         killed.run(chance.uniform(0.0, 0.1))
     assert killed.acknowledged
@@ -121,7 +121,7 @@ def test_writer_killed_at_every_step_loses_nothing(
 def test_writer_killed_thirty_times_at_random_moments_loses_nothing(
     tmp_path: Path, open_log: Opener, key: LogKey
 ) -> None:
-    killed, chance = KilledLog(tmp_path / "data"), random.Random(2)  # noqa: S311
+    killed, chance = KilledLog(tmp_path / "data"), random.Random(2)
     for turn in range(30):
         killed.run(chance.uniform(0.0, 0.4))
         if turn % 5 == 0:

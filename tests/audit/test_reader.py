@@ -162,7 +162,7 @@ def test_rolled_back_publication_is_found(
 @pytest.mark.parametrize("name", ["audit/log.sqlite", "audit-head/head.sqlite"])
 def test_lost_database_is_found(filled: Path, name: str) -> None:
     (filled / name).unlink()
-    with pytest.raises(TrustError, match="STO-L04[12]"):
+    with pytest.raises(TrustError, match=r"STO-L04[12]"):
         verify_log(filled)
 
 

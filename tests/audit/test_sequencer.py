@@ -222,8 +222,7 @@ def test_real_full_disk_of_the_database_refuses_and_then_goes_on(
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(InternalError, match="STO-L052"):
-        for number in range(9):
-            log.append(b"%d" % number * 65_000)
+        log.append_many([b"%d" % number * 65_000 for number in range(9)])
     size = log.size
     writer.execute("PRAGMA max_page_count = 1000000")
     assert log.append(b"after") == size

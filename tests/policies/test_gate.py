@@ -234,6 +234,31 @@ def test_a_further_denial_never_admits_more(source: bytes, module: str) -> None:
         assert narrowed.admitted <= judge(GateRequest(source)).admitted
 
 
+rules = st.sampled_from(
+    [
+        "[limits]\nsource_bytes = 60",
+        "[limits]\nast_nodes = 9",
+        '[deny]\nmodules = ["math"]\n[limits]\nast_nodes = 40',
+        "[deny]\n",
+    ]
+)
+
+
+@given(sources, rules, st.sampled_from(["pure", "numeric"]))
+@settings(deadline=None)
+def test_a_narrower_policy_never_admits_more(
+    source: bytes, rule: str, closed: str
+) -> None:
+    base = policy_with("")
+    policies = [
+        policy_with(rule),
+        parse_policy(base.text.replace(f"[levels.{closed}]".encode(), b"[levels.x]")),
+    ]
+    for policy in policies:
+        narrowed = judge(GateRequest(source, policy=policy))
+        assert narrowed.admitted <= judge(GateRequest(source)).admitted
+
+
 @given(sources)
 @settings(deadline=None)
 def test_higher_level_never_refuses_what_a_lower_one_admits(source: bytes) -> None:

@@ -1,6 +1,7 @@
 """Jails shared by the tests of this folder."""
 
 import dataclasses
+import enum
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 from stoilo.core.levels import parse_level
 from stoilo.core.limits import RunLimits
+from stoilo.sandbox.loader import prepare_runtime
 from stoilo.sandbox.run import PROBE_JOB, encode_probe, read_probe
 from stoilo.sandbox.supervisor import Jail
 
@@ -59,3 +61,11 @@ def threads(numeric):
     preload = ("threading", "numpy", "ctypes")
     with Jail(numeric, PROBE_JOB, preload=preload) as jail:
         yield Prober(jail)
+
+
+@pytest.fixture(scope="session")
+def runtimes():
+    """The language layer of both levels, in this process."""
+    call = enum.EnumMeta.__call__
+    yield {name: prepare_runtime(load(name)) for name in ("pure", "numeric")}
+    enum.EnumMeta.__call__ = call

@@ -1,6 +1,9 @@
 """`stoilo.sandbox.run`: what the parent makes of what came out of the jail."""
 
 import dataclasses
+import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -135,3 +138,72 @@ def test_request_is_a_skeleton_of_its_fields():
     assert set(fields) == {
         *("source", "entry", "arguments", "blobs", "seed", "now", "items")
     }
+
+
+ADD = "def helper(x):\n    return x + 1\n\ndef add(kw):\n    return helper(kw['a'])\n"
+
+
+def run_cli(tmp_path, source, *options):
+    path = tmp_path / "task.py"
+    path.write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "stoilo", "sandbox", "run", path, "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    return done.returncode, json.loads(lines[-1]) if lines else None
+
+
+def test_cli_runs_the_last_function_with_the_given_dict(tmp_path):
+    code, result = run_cli(tmp_path, ADD, "--kwargs", '{"a": 4}')
+    assert (code, result["status"], result["value"]) == (0, "ok", 5)
+
+
+def test_cli_reads_arguments_from_a_file_and_runs_a_named_entry(tmp_path):
+    (tmp_path / "kw.json").write_text('{"a": {"$complex": [1, 2]}}')
+    source = "def first(kw):\n    return kw['a'] * 2\n" + ADD
+    options = ("--kwargs", f"@{tmp_path / 'kw.json'}", "--entry", "first")
+    code, result = run_cli(tmp_path, source, *options)
+    assert (code, result["value"]) == (0, {"$complex": [2.0, 4.0]})
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "status", "layer"),
+    [
+        ("raise ValueError('no')", 5, "user_error", "language"),
+        ("raise SystemExit(3)", 5, "user_error", "language"),
+        ("return lambda: 1", 5, "user_error", "result"),
+        ("return [0] * (1 << 30)", 4, "killed", "limits"),
+        ("return b'x' * (20 << 20)", 4, "killed", "limits"),
+        ("while True: print('x' * 9999)", 4, "killed", "limits"),
+        ("return ().__class__.__bases__", 3, "refused", "gate"),
+        ("return getattr((), '__sub' + 'classes__')", 3, "refused", "language"),
+        ("return (", 3, "refused", "gate"),
+    ],
+)
+def test_cli_outcome_is_as_the_contract_says(tmp_path, body, code, status, layer):
+    got, result = run_cli(tmp_path, f"def f(kw):\n    {body}\n")
+    assert (got, result["status"], result["layer"]) == (code, status, layer), result
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kwargs", "[]"),
+        ("--kwargs", '{"a": NaN}'),
+        ("--kwargs", '{"a": 1, "a": 2}'),
+        ("--kwargs", "@/nowhere"),
+        ("--entry", "missing"),
+        ("--timeout", "0"),
+        ("--level", "none"),
+    ],
+)
+def test_cli_refuses_bad_usage_with_two(tmp_path, options):
+    assert run_cli(tmp_path, ADD, *options) == (2, None)
+
+
+def test_cli_without_a_function_is_usage(tmp_path):
+    assert run_cli(tmp_path, "x = 1\n") == (2, None)

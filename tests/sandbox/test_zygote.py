@@ -258,9 +258,98 @@ def test_threads_are_bounded_for_a_uid_of_its_own(threads):
     source += "  threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\n"
     source += "except RuntimeError: print(n)\nimport os; os._exit(0)"
     outcome = threads(source, "threading", threads=4)
-    assert int(outcome.output) < 4
+    assert int(outcome.output) < 2 * 4
 
 
 def test_fork_stays_forbidden_with_threads(threads):
     threads("import os; os.fork()", threads=4)
     assert threads.report.syscall == "clone"
+
+
+MATMUL = """
+import numpy, time
+a = numpy.ones((600, 600))
+while True:
+    a @ a
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_linear_algebra_uses_as_many_threads_as_the_run_may_have(threads, count):
+    before = set(children(threads.jail.zygote_pid))
+    run = threading.Thread(
+        target=threads, args=(MATMUL, "numpy"), kwargs={"threads": count, "wall_s": 1}
+    )
+    run.start()
+    time.sleep(0.6)
+    (child,) = set(children(threads.jail.zygote_pid)) - before
+    found = read_status(child)["Threads"]
+    run.join()
+    assert found == [str(count)]
+
+
+def children(pid):
+    """Return every pid below `pid`."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found += [int(child), *children(child)]
+    return found
+
+
+WITHOUT_NAMESPACES = """
+from stoilo.sandbox import namespaces
+from stoilo.sandbox.zygote import main
+namespaces.enter_namespaces = lambda: ()
+main()
+"""
+
+
+def test_child_dies_with_its_zygote_without_any_namespace(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        assert not any(name.startswith("namespace") for name in jail.layers)
+        request = encode_probe("import time; time.sleep(30)")
+        reports = []
+        run = threading.Thread(
+            target=lambda: reports.append(jail.run(request, pure.default_limits()))
+        )
+        run.start()
+        time.sleep(0.4)
+        (child,) = children(jail.zygote_pid)
+        os.kill(jail.zygote_pid, 9)
+        run.join(5)
+        assert [report.code for report in reports] == ["STO-S005"]
+        time.sleep(0.2)
+        assert not Path(f"/proc/{child}").exists() or "Z" in read_status(child)["State"]
+
+
+def test_jail_without_namespaces_still_stops_everything(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        limits = pure.default_limits()
+        assert jail.run(encode_probe("import os; os.fork()"), limits).syscall == "clone"
+        killed = jail.run(encode_probe("import os; os.kill(os.getppid(), 9)"), limits)
+        assert killed.syscall == "kill"
+
+
+ROOT_PROGRAM = """
+import errno, os
+from stoilo.sandbox import namespaces
+entered = namespaces.enter_namespaces()
+print("before", len(os.listdir("/")) > 0)
+if "mount" in entered and namespaces.empty_root():
+    print("after", os.listdir("/"))
+else:
+    print("after []")
+"""
+
+
+def test_empty_root_holds_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", ROOT_PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["before True", "after []"]

@@ -89,7 +89,7 @@ def test_refusal_carries_findings_in_the_trailer(bench: Bench) -> None:
         status, said = await refused(stub.CreateTask(request, metadata=metadata(bench)))
         assert status is grpc.StatusCode.FAILED_PRECONDITION
         assert (said.code, said.family) == ("STO-R020", "policy")
-        assert said.findings[0].code == "STO-P999"
+        assert said.findings[0].code == "STO-P040"
 
     call(bench, work)
 

@@ -5,29 +5,49 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import stoilo
-from stoilo.cli.demo import research
+from stoilo.cli.demo.researcher import load_research
 from stoilo.cli.demo.auditor import audit_task, read_log_policy
 from stoilo.cli.demo.claims import ClaimBook
 from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM, read_program
 from stoilo.cli.demo.parts import DemoParts
+from stoilo.client.capture import Captured
+from stoilo.client.session import TaskOptions
 from stoilo.core.errors import StoiloError
+from stoilo.core.skeleton import encode
 from stoilo.low_level import SystemError as NoAgreement
 from stoilo.low_level import UserError
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "submit_text"]
 
+research = load_research()
 PI_CALLS = 60
 POINTS_PER_CALL = 3_000
 WAIT_S = 45.0
 Say = Callable[[str], None]
+
+
+async def submit_text(conn: stoilo.Connection, text: str) -> None:
+    """Submit source as an attacker would: exactly these bytes, past the capture."""
+    captured = Captured(
+        task_module=text,
+        entry="main",
+        validator_module="",
+        init_entry="",
+        compare_entry="",
+        arguments=encode({}),
+        blobs=(),
+    )
+    session = conn._session  # noqa: SLF001 - the attacker's own client
+    await session.submit(captured, TaskOptions(), uuid.uuid4().hex)
 
 
 @dataclass
@@ -110,17 +130,17 @@ class Scenario:
         self.book.check(
             "numpy solution accepted by the researcher's own validators",
             error < 1e-9,  # noqa: PLR2004 - rounding of a well-conditioned system
-            f"largest residual {error:.1e} at level numeric",
+            f"largest residual {error:.1e} at level numeric" if right else f"{x!r}",
         )
 
     async def _monte_carlo(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(c) Monte-Carlo π by map; the server is killed in the middle")
         calls = [{"seed": seed, "n": POINTS_PER_CALL} for seed in range(PI_CALLS)]
-        work = conn.map(research.count_hits, calls, chunk_size=6)
+        work = conn.map(research.count_hits, calls, chunk_items=6)
         hits: list[Any] = []
         killed = False
-        async for value in work:
-            hits.append(value)
+        async for item in work:
+            hits.append(item.result)
             self.progress(len(hits))
             if not killed and len(hits) >= PI_CALLS // 4:
                 killed = True
@@ -164,7 +184,7 @@ class Scenario:
             func=research.count_hits,
             kwargs={"seed": 1, "n": 10},
             compare_valid_func=research.never_agree,
-            redundancy_options=CreateOptions(min_quorum=2, max_total=3),
+            redundancy_options=CreateOptions(min_quorum=2, max_total_results=3),
         ).submit()
         self.task_ids.append(task.task_id)
         error = await task.result(timeout=WAIT_S)
@@ -178,7 +198,7 @@ class Scenario:
         self.say("(f) hostile submissions")
         for name in GATE_PROGRAMS:
             try:
-                await conn.submit_source(read_program(name), entry="main", kwargs={})
+                await submit_text(conn, read_program(name))
             except StoiloError as refusal:
                 family, evidence = refusal.family, str(refusal)
             else:
