@@ -218,9 +218,12 @@ class Ledger:
         The least recently used go first; what a copy needs always stays.
         """
         needed = {file.name for copy in self._known.values() for file in copy.files}
-        idle = [path for path in self.files.iterdir() if path.name not in needed]
-        marked = [path for path in idle if path.suffix != ".part"]
-        sticky = [path for path in marked if _is_sticky(path)]
+        idle = [
+            path
+            for path in self.files.iterdir()
+            if path.name.removesuffix(".part") not in needed
+        ]
+        sticky = [path for path in idle if path.suffix != ".part" and _is_sticky(path)]
         for path in set(idle) - set(sticky):
             path.unlink(missing_ok=True)
         sticky.sort(key=lambda path: path.stat().st_mtime, reverse=True)

@@ -102,11 +102,15 @@ def test_disk_that_refuses_is_our_error(ledger, tmp_path):
 
 
 def test_files_go_when_idle_and_sticky_ones_beyond_the_cap(ledger):
-    for name in ("needed", "idle", "kept", "old"):
+    for name in ("needed", "coming.part", "idle", "idle.part", "kept", "old"):
         (ledger.files / name).write_bytes(b"x" * 100)
     for name, age in (("kept", 2_000_000_000), ("old", 1_000_000_000)):
         mark_sticky(ledger.files / name)
         os.utime(ledger.files / name, (age, age))
-    ledger.add(record(files=needs("needed")))
+    ledger.add(record(files=needs("needed") + needs("coming")))
     ledger.trim_files(cap_bytes=150)
-    assert {path.name for path in ledger.files.iterdir()} == {"needed", "kept"}
+    assert {path.name for path in ledger.files.iterdir()} == {
+        "needed",
+        "coming.part",
+        "kept",
+    }
