@@ -84,6 +84,7 @@ class TaskServer:
         clock = around.clock
         self.store = store
         self._engine = around.engine
+        self._salts: dict[int, str] = {}
         self.blobs = BlobStore(blob_directory, store, clock())
         validation = ResultValidation(store, Validators(around.jail_of))
         self.leaves = LeafBook(
@@ -130,10 +131,13 @@ class TaskServer:
         )
 
     def _salt_of(self, account_id: int) -> str:
-        table = schema.account
-        with self.store.read() as connection:
-            query = select(table.c.salt).where(table.c.id == account_id)
-            return str(connection.scalar(query))
+        """Return the account's salt, which never changes."""
+        if account_id not in self._salts:
+            table = schema.account
+            with self.store.read() as connection:
+                query = select(table.c.salt).where(table.c.id == account_id)
+                self._salts[account_id] = str(connection.scalar(query))
+        return self._salts[account_id]
 
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
