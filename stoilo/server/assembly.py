@@ -163,7 +163,7 @@ def bind_grpc(
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", 2 * limit),
+            ("grpc.max_send_message_length", 8 * limit),
             ("grpc.max_concurrent_streams", 1024),
             ("grpc.so_reuseport", 0),
         ]

@@ -111,6 +111,7 @@ class ItemResult(msgspec.Struct, frozen=True):
     error_type: str = ""
     error_text: str = ""
     code: str = ""
+    value_blob: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
