@@ -88,6 +88,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     number: int
     state: str
     created_at: int
+    policy_digest: str = ""
     admitted_at: int | None = None
     not_after: int | None = None
     statement: bytes | None = None

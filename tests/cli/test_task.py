@@ -12,7 +12,14 @@ import pytest
 
 from stoilo.testing.deployment import Deployment
 
-GOOD = "def helper(x):\n    return x * x\n\n\ndef task(kwargs):\n    return {'r': helper(kwargs['x'])}\n"
+GOOD = """
+def helper(x):
+    return x * x
+
+
+def task(kwargs):
+    return {"r": helper(kwargs["x"])}
+"""
 HOSTILE = "import os\n\n\ndef task(kwargs):\n    return os.getcwd()\n"
 
 
