@@ -113,6 +113,11 @@ class Deployment:
             )
         return buffer.partition(b"\n")[0]
 
+    @property
+    def pid(self) -> int:
+        """Process id of the running server, 0 when there is none."""
+        return self.process.pid if self.process is not None else 0
+
     def kill(self) -> None:
         """End the server process with SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
