@@ -16,6 +16,8 @@ import threading
 
 from sqlalchemy.engine.default import DefaultDialect
 
+from stoilo.audit.headdb import HeadDatabase
+from stoilo.audit.logdb import LogDatabase
 from stoilo.audit.store import DiskStore, TileDirectory
 from stoilo.cli.main import main
 
@@ -74,10 +76,8 @@ def around(points, name, step):
 
 def instrument(points):
     DefaultDialect.do_commit = around(points, "", DefaultDialect.do_commit)
-    for owner in (DiskStore, TileDirectory):
-        for name in LOG_STEPS:
-            if name in vars(owner):
-                setattr(owner, name, around(points, f"log.{name}", vars(owner)[name]))
+    for owner, name in LOG_STEPS:
+        setattr(owner, name, around(points, f"log.{name}", vars(owner)[name]))
 
 
 if __name__ == "__main__":

@@ -59,9 +59,10 @@ class Workload:
 
     async def check_all(self):
         tasks = [await handle for _, handle in self.submitted]
-        results = await asyncio.gather(*(task.result(timeout=240) for task in tasks))
+        results = await asyncio.gather(*(task.result(timeout=90) for task in tasks))
         wanted = [self.count_hits(kwargs) for kwargs, _ in self.submitted]
-        assert results == wanted
+        for task, result, value in zip(tasks, results, wanted, strict=True):
+            assert result == value, await task.status()
         return [task.task_id for task in tasks]
 
 
@@ -174,10 +175,17 @@ async def whole_run(folder, report):
     return deployment.data, points, ids
 
 
+class Report(list):
+    """Names every kill as it happens."""
+
+    def append(self, line):
+        super().append(line)
+        print(f"kill {len(self)}: {line}", flush=True)
+
+
 def test_no_kill_loses_a_task_or_finishes_one_twice(tmp_path):
-    report = []
+    report = Report()
     data, points, ids = asyncio.run(whole_run(tmp_path, report))
-    print("\n".join(f"kill {number}: {line}" for number, line in enumerate(report, 1)))
     count_outside(data, ids)
     assert verify_log(data).size >= 2 * len(ids)
     struck = {line.removeprefix("server at ") for line in report}
