@@ -34,6 +34,7 @@ from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
 from stoilo.server.keyevents import record_keys
+from stoilo.server.logfiles import log_routes
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -152,7 +153,9 @@ async def _run(
     stack.callback(server.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    web = _web_server(config, create_project_app(engine, http))
+    face = create_project_app(engine, http)
+    face.routes.extend(log_routes(config.data / "audit" / "log"))
+    web = _web_server(config, face)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(_stop_web, web, serving)
     volunteers = LocalVolunteers(
