@@ -57,6 +57,7 @@ class AdmissionPipeline:
         statements: fixes statement bytes.
         workunits: turns a signed attempt into a `WorkunitSpec`.
         leaves: results and refusals that wait for the log.
+        review: the digest of the policy that admits a task today (`Reviewer`).
         clock: seconds since 1970.
     """
 
@@ -70,6 +71,7 @@ class AdmissionPipeline:
         statements: StatementWriter,
         workunits: WorkunitWriter,
         leaves: LeafBook,
+        review: Callable[[TaskRow], str],
         clock: Callable[[], int],
     ) -> None:
         self._store = store
@@ -79,6 +81,7 @@ class AdmissionPipeline:
         self._statements = statements
         self._workunits = workunits
         self._leaves = leaves
+        self._review = review
         self._clock = clock
         self._stopping = threading.Event()
         self._workers = [
@@ -148,7 +151,8 @@ class AdmissionPipeline:
         sealed: list[AttemptRow] = []
         for attempt, task in waiting:
             try:
-                sealed.append(self._statements.seal(task, attempt, now))
+                policy = self._review(task)
+                sealed.append(self._statements.seal(task, attempt, policy, now))
             except StoiloError as error:
                 self._give_up(task, attempt, error)
         with self._store.write() as connection:

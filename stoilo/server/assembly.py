@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stoilo.server.draft import FlavorLookup, LevelLookup
     from stoilo.server.engines.interface import Engine
     from stoilo.server.ports import AdmissionSigner, Judge, Log
+    from stoilo.server.records import TaskRow
     from stoilo.server.store import Store
     from stoilo.server.tls import TlsFiles
 
@@ -90,6 +91,13 @@ class TaskServer:
         self.leaves = LeafBook(
             store, lambda: around.facts().epoch, clock, refusal_interval_s
         )
+        gatekeeper = Gatekeeper(around.judge, store, clock)
+
+        def review(task: TaskRow) -> str:
+            if task.attempt == 1 and task.spec.policy_digest == around.policy.digest:
+                return task.spec.policy_digest  # judged at submission, by this policy
+            return gatekeeper.review_again(task)
+
         self.pipeline = AdmissionPipeline(
             store,
             around.log,
@@ -98,6 +106,7 @@ class TaskServer:
             statements=StatementWriter(around.facts, around.levels, self._salt_of),
             workunits=WorkunitWriter(store, self.blobs),
             leaves=self.leaves,
+            review=review,
             clock=clock,
         )
         self.validation = validation
@@ -111,7 +120,7 @@ class TaskServer:
         )
         self.submissions = Submissions(
             store,
-            Gatekeeper(around.judge, store, clock),
+            gatekeeper,
             RefusalBook(store, clock),
             around.policy,
             levels=around.levels,
@@ -148,7 +157,6 @@ class TaskServer:
         """Stop moving; everything acknowledged is on the disk already."""
         self.pipeline.stop()
         self._engine.close()
-        self.store.close()
 
 
 def bind_grpc(
@@ -163,7 +171,7 @@ def bind_grpc(
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", 2 * limit),
+            ("grpc.max_send_message_length", 8 * limit),
             ("grpc.max_concurrent_streams", 1024),
             ("grpc.so_reuseport", 0),
         ]
