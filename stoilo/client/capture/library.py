@@ -44,10 +44,7 @@ def is_library_module(name: str) -> bool:
 @functools.cache
 def _level_modules() -> dict[str, str]:
     """Return every module that some level lets in, with the lowest level's name."""
-    try:
-        from stoilo.policies import levels  # noqa: PLC0415 - read once when needed
-    except ImportError:
-        return {}
+    from stoilo.policies import levels  # noqa: PLC0415 - data, read once when needed
 
     modules: dict[str, str] = {}
     for level_name in levels.level_names():
@@ -59,8 +56,6 @@ def _level_modules() -> dict[str, str]:
 def check_module(name: str, where: str) -> None:
     """Raise ``STO-C012`` unless some level lets tasks import module `name`."""
     modules = _level_modules()
-    if not modules:
-        return
     if name in modules or any(known.startswith(f"{name}.") for known in modules):
         return
     roots = sorted({module.split(".")[0] for module in modules})
