@@ -7,7 +7,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["connect", "damaged", "sync_directory"]
 
 _BUSY_S = 10.0
+_NOT_READABLE = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_AUTH,
+    }
+)
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -45,10 +56,14 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def damaged(name: str) -> Iterator[None]:
-    """Turn SQLite's complaints about a broken file into ``STO-L049``."""
+    """Turn SQLite's complaints about a file into ``STO-L049`` or ``STO-L002``."""
     try:
         yield
     except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _NOT_READABLE:
+            raise UnreachableError(
+                "STO-L002", f"the {name} cannot be read: {error}"
+            ) from error
         raise TrustError("STO-L049", f"the {name} is damaged: {error}") from error
 
 

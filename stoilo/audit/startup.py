@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stoilo.audit.logdb import LogState
-    from stoilo.audit.store import LogStore
+    from stoilo.audit.store import LogRecords, LogStore
 
-__all__ = ["Opening", "open_store"]
+__all__ = ["Opening", "check_records", "open_store"]
 
 _CHUNK = 2048
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
@@ -80,8 +80,33 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     if note is not None:
         published = _read_published(note, origin, policy)
     _check_sizes(log, head, published)
-    builder, pending = _check_contents(store, log, head.head, published)
+    tiles = list(store.stored_tiles())
+    builder, pending = _check_contents(store, tiles, log, head.head, published)
     return Opening(log.frontier, head.head, published, note or b"", builder, pending)
+
+
+def check_records(records: LogRecords, published: Checkpoint | None) -> int:
+    """Compare a log's databases with its published checkpoint, also beside its writer.
+
+    `published` was read (and verified) before this call. Returns how many acknowledged
+    leaves are not yet under it.
+
+    Raises:
+        TrustError: as `open_store`.
+    """
+    # Read in the order in which the writer writes backwards: what is read later is newer.
+    tiles = list(records.stored_tiles())
+    head = records.load_head()
+    log = records.load_log()
+    _check_presence(log, head, fresh=published is None and not tiles)
+    if log is None or head is None:
+        return 0
+    origins = {log.origin, head.origin, published.origin if published else log.origin}
+    if len(origins) > 1:
+        raise TrustError("STO-L048", "databases and checkpoint are of different logs")
+    _check_sizes(log, HeadState(head.origin, head.head, None), published)
+    _check_contents(records, tiles, log, head.head, published)
+    return head.head.size - (published.size if published else 0)
 
 
 def _check_presence(
@@ -146,11 +171,15 @@ def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -
 
 
 def _check_contents(
-    store: LogStore, log: LogState, head: TreeHead, published: Checkpoint | None
+    store: LogRecords,
+    tiles: list[Tile],
+    log: LogState,
+    head: TreeHead,
+    published: Checkpoint | None,
 ) -> tuple[TileBuilder, tuple[tuple[Tile, bytes], ...]]:
     """Derive roots and tiles from the leaves and compare each with its record."""
     size, seen = log.frontier.size, published.size if published else 0
-    scrub = TileScrub(store.read_tile, seen, store.stored_tiles())
+    scrub = TileScrub(store.read_tile, seen, tiles)
     frontier = Frontier()
     pending: list[tuple[Tile, bytes]] = []
     for leaves, hashes in _chunks(store, sorted({seen, head.size, size})):
@@ -178,7 +207,7 @@ def _check_contents(
 
 
 def _chunks(
-    store: LogStore, stops: list[int]
+    store: LogRecords, stops: list[int]
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Yield leaves and their hashes in order, in chunks that end at every stop."""
     start = 0
@@ -186,12 +215,9 @@ def _chunks(
         while start < stop:
             end = min(start + _CHUNK, stop)
             leaves = store.leaves(start, end)
-            hashes = [leaf_hash(leaf) for leaf in leaves]
-            expected = list(zip(range(start, end), hashes, strict=False))
-            if len(leaves) != end - start or expected != store.hashes(start, end):
+            if len(leaves) != end - start:
                 raise TrustError(
-                    "STO-L049",
-                    f"the log database lacks or misnames leaves near {start}",
+                    "STO-L049", f"the log database lacks leaves near {start}"
                 )
-            yield leaves, hashes
+            yield leaves, [leaf_hash(leaf) for leaf in leaves]
             start = end

@@ -18,26 +18,25 @@ from typing import TYPE_CHECKING, Protocol
 
 from stoilo.audit.headdb import HeadDatabase, HeadState, TreeHead
 from stoilo.audit.logdb import LogDatabase, LogState, NewLeaf
-from stoilo.audit.sqlite import sync_directory
-from stoilo.audit.tiles import (
-    ENTRIES,
-    MAX_BUNDLE_BYTES,
-    TILE_WIDTH,
-    Tile,
-    parse_tile_path,
-    render_tile_path,
-)
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.audit.note import MAX_NOTE_BYTES
+from stoilo.audit.tiledir import TileDirectory
+from stoilo.core.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from stoilo.audit.merkle import Frontier
+    from stoilo.audit.tiles import Tile
 
-__all__ = ["DiskStore", "LogPaths", "LogStore", "TileDirectory", "locate_log"]
-
-_TEMPORARY = ".tmp"
+__all__ = [
+    "DiskRecords",
+    "DiskStore",
+    "LogPaths",
+    "LogRecords",
+    "LogStore",
+    "locate_log",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +66,18 @@ def locate_log(path: Path) -> tuple[Path, LogPaths | None]:
     `path` is a log directory, a data directory (log at ``audit/log``) or the ``audit``
     directory inside one; for a bare log directory there are no other places.
     """
-    if not (path / "checkpoint").exists() and not (path / "tile").exists():
-        for data_dir in (path, path.absolute().parent):
-            paths = LogPaths.below(data_dir)
-            if paths.log.is_dir() and (data_dir == path or path.name == "audit"):
-                return paths.log, paths
+    if (path / "checkpoint").exists() or (path / "tile").exists():
+        return path, None
+    candidates = [path, path.absolute().parent] if path.name == "audit" else [path]
+    for data_dir in candidates:
+        paths = LogPaths.below(data_dir)
+        if paths.log.is_dir() or paths.database.exists() or paths.head.exists():
+            return paths.log, paths
     return path, None
 
 
-class LogStore(Protocol):
-    """Everything durable that a sequencer does, one method a step."""
+class LogRecords(Protocol):
+    """What can be read back of a log; the check before starting needs no more."""
 
     def load_log(self) -> LogState | None:
         """Return the log database's state, None when it does not exist."""
@@ -93,6 +94,19 @@ class LogStore(Protocol):
     def read_tile(self, tile: Tile) -> bytes | None:
         """Return a tile's bytes, None when it does not exist."""
 
+    def leaves(self, start: int, end: int) -> list[bytes]:
+        """Return committed leaves [start, end)."""
+
+    def find_label(self, label: str) -> list[int]:
+        """Return the places of the leaves labelled so."""
+
+    def close(self) -> None:
+        """Release files (and the writer's lock)."""
+
+
+class LogStore(LogRecords, Protocol):
+    """Everything durable that a sequencer does, one method a step."""
+
     def create_log(self, origin: str) -> None:
         """Create the empty log database."""
 
@@ -102,15 +116,6 @@ class LogStore(Protocol):
     def find(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """Return the places of those leaf hashes that are in the log."""
 
-    def leaves(self, start: int, end: int) -> list[bytes]:
-        """Return committed leaves [start, end)."""
-
-    def hashes(self, start: int, end: int) -> list[tuple[int, bytes]]:
-        """Return (place, stored hash) of committed leaves [start, end)."""
-
-    def find_label(self, label: str) -> list[int]:
-        """Return the places of the leaves labelled so."""
-
     def commit(
         self,
         leaves: Sequence[NewLeaf],
@@ -119,11 +124,14 @@ class LogStore(Protocol):
     ) -> None:
         """Durably append to the log database."""
 
+    def move_tail(self) -> None:
+        """Tidy the log database's index now and then; acknowledges nothing."""
+
     def swap_head(self, old: TreeHead, new: TreeHead) -> None:
         """Durably compare-and-swap the head."""
 
-    def write_tile(self, tile: Tile, data: bytes) -> None:
-        """Durably write an immutable tile."""
+    def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
+        """Durably write immutable tiles."""
 
     def write_checkpoint(self, note: bytes) -> None:
         """Durably replace the published checkpoint."""
@@ -137,90 +145,33 @@ class LogStore(Protocol):
     def drop_partials(self, tile: Tile) -> None:
         """Remove the partial tiles that a full tile replaces."""
 
+
+class DiskRecords:
+    """The records of a log on a disk, opened strictly for reading, also beside a writer."""
+
+    def __init__(self, paths: LogPaths, *, read_only: bool = True) -> None:
+        self.paths = paths
+        self._tiles = TileDirectory(paths.log)
+        self._log = LogDatabase(paths.database, read_only=read_only)
+        self._head = HeadDatabase(paths.head, read_only=read_only)
+        self.load_log = self._log.load
+        self.load_head = self._head.load
+        self.leaves = self._log.leaves
+        self.find_label = self._log.find_label
+        self.stored_tiles = self._tiles.tiles
+        self.read_tile = self._tiles.read_tile
+
+    def load_checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+        return self._tiles.read("checkpoint", MAX_NOTE_BYTES)
+
     def close(self) -> None:
-        """Release files and the writer's lock."""
+        """Close the databases."""
+        self._log.close()
+        self._head.close()
 
 
-class TileDirectory:
-    """A log directory on a disk, in the layout of tlog-tiles."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return at most limit+1 bytes of a file, None when it does not exist."""
-        try:
-            with (self.path / name).open("rb") as file:
-                return file.read(limit + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def read_tile(self, tile: Tile) -> bytes | None:
-        """Return a tile's bytes; one byte too many shows an oversized file."""
-        return self.read(render_tile_path(tile), tile.max_bytes)
-
-    def tiles(self) -> Iterator[Tile]:
-        """Yield every file whose name is a tile's; strays are passed over."""
-        for folder, _, names in os.walk(self.path / "tile"):
-            below = os.path.relpath(folder, self.path)
-            for name in names:
-                try:
-                    yield parse_tile_path(f"{below}/{name}")
-                except TrustError:
-                    continue
-
-    def write_tile(self, tile: Tile, data: bytes) -> None:
-        """Write one tile and flush file and directory; an existing one must be equal.
-
-        Raises:
-            TrustError: ``STO-L047`` when the name is taken by other bytes.
-        """
-        present = self.read(render_tile_path(tile), MAX_BUNDLE_BYTES)
-        if present == data:
-            return
-        if present is not None:
-            name = render_tile_path(tile)
-            raise TrustError("STO-L047", f"{name} exists with other contents")
-        self.replace(render_tile_path(tile), data)
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a file under a temporary name, flush, rename, flush the directory."""
-        target = self.path / name
-        self._make(target.parent)
-        temporary = target.with_name(f".{target.name}{_TEMPORARY}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(temporary, flags, 0o644)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(target)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_directory(target.parent)
-
-    def _make(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
-        self._make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_directory(folder.parent)
-
-    def drop_partials(self, tile: Tile) -> None:
-        """Remove the partial forms of a tile whose full form exists."""
-        if tile.width != TILE_WIDTH:
-            return
-        folder = self.path / f"{render_tile_path(tile)}.p"
-        if not folder.is_dir():
-            return
-        for name in list(folder.iterdir()):
-            name.unlink(missing_ok=True)
-        folder.rmdir()
-
-
-class DiskStore:
+class DiskStore(DiskRecords):
     """The real store; holds the writer's lock from construction to `close`.
 
     Raises:
@@ -228,46 +179,36 @@ class DiskStore:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self.paths = LogPaths.below(data_dir)
-        self.paths.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _take_lock(self.paths.lock)
-        self.tiles = TileDirectory(self.paths.log)
-        self._log = LogDatabase(self.paths.database)
-        self._head = HeadDatabase(self.paths.head)
-        self.load_log = self._log.load
-        self.load_head = self._head.load
+        paths = LogPaths.below(data_dir)
+        paths.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock: int | None = _take_lock(paths.lock)
+        super().__init__(paths, read_only=False)
         self.create_log = self._log.create
         self.create_head = self._head.create
         self.find = self._log.find
-        self.leaves = self._log.leaves
-        self.hashes = self._log.hashes
-        self.find_label = self._log.find_label
         self.commit = self._log.commit
+        self.move_tail = self._log.move_tail
         self.swap_head = self._head.swap
         self.record_published = self._head.record_published
-        self.stored_tiles = self.tiles.tiles
-        self.read_tile = self.tiles.read_tile
-        self.write_tile = self.tiles.write_tile
-        self.drop_partials = self.tiles.drop_partials
-
-    def load_checkpoint(self) -> bytes | None:
-        """Return the published checkpoint, None when there is none."""
-        return self.tiles.read("checkpoint", Tile(ENTRIES, 0).max_bytes)
+        self.write_tiles = self._tiles.write_tiles
+        self.drop_partials = self._tiles.drop_partials
 
     def write_checkpoint(self, note: bytes) -> None:
         """Durably replace the published checkpoint."""
-        self.tiles.replace("checkpoint", note)
+        self._tiles.replace("checkpoint", note)
 
     def write_policy(self, text: bytes) -> None:
         """Publish the log's own copy of its policy, unless it is there already."""
-        if self.tiles.read("policy.txt", len(text)) != text:
-            self.tiles.replace("policy.txt", text)
+        if self._tiles.read("policy.txt", len(text)) != text:
+            self._tiles.replace("policy.txt", text)
 
     def close(self) -> None:
-        """Close the databases, then release the lock."""
-        self._log.close()
-        self._head.close()
-        os.close(self._lock)
+        """Close the databases, then release the lock; twice is harmless."""
+        super().close()
+        self._tiles.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def _take_lock(path: Path) -> int:

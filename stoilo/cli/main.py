@@ -15,7 +15,7 @@ __all__ = ["cli", "main"]
 # name → (module, attribute, one line for --help): help never imports a group's code.
 COMMANDS = {
     "demo": (
-        "stoilo.cli.demo",
+        "stoilo.cli.demo.command",
         "demo",
         "Show the whole path on this machine, and check it.",
     ),

@@ -25,6 +25,35 @@ REFUSED = 3
 _READ_BYTES = 16 * 1024 * 1024  # more than any source may have; the gate refuses less
 
 
+class LevelLine(msgspec.Struct, frozen=True):
+    """One level, in the list of all."""
+
+    name: str
+    order: int
+    summary: str
+    digest: str
+    open: bool
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """A policy and what it makes of the shipped levels."""
+
+    policy: str
+    policy_digest: str
+    levels: tuple[LevelLine, ...]
+
+    @classmethod
+    def of(cls, rules: Policy, levels: tuple[Level, ...]) -> Overview:
+        """Return the overview of `levels` under `rules`."""
+        lines = tuple(
+            LevelLine(
+                one.name, one.order, one.summary, one.digest, rules.is_open(one.name)
+            )
+            for one in levels
+        )
+        return cls(rules.name, rules.digest, lines)
+
+
 @click.group()
 def policy() -> None:
     """Check source against a level, show levels."""
@@ -77,8 +106,8 @@ def show(level: str | None, as_json: bool) -> None:
     Example: stoilo policy show numeric
     """
     if level is None:
-        levels = load_levels()
-        text = _encode(levels) if as_json else _render_list(levels)
+        overview = Overview.of(default_policy(), load_levels())
+        text = _encode(overview) if as_json else _render_overview(overview)
     else:
         one = load_level(level)
         text = _encode(one) if as_json else _render_level(one)
@@ -113,14 +142,14 @@ def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _render_list(levels: tuple[Level, ...]) -> str:
-    rules = default_policy()
+def _render_overview(overview: Overview) -> str:
     rows = [
         f"{level.order}  {level.name:<10} {level.summary}"
-        + ("" if rules.is_open(level.name) else "  (closed by the default policy)")
-        for level in levels
+        + ("" if level.open else "  (closed by the policy)")
+        for level in overview.levels
     ]
-    return "\n".join(rows)
+    head = f"policy {overview.policy}, digest {overview.policy_digest}"
+    return "\n".join([head, *rows])
 
 
 def _render_level(level: Level) -> str:

@@ -85,16 +85,32 @@ class ReleaseFiles:
 
 
 def read_release(directory: Path) -> ReleaseFiles:
-    """Read the release below `directory`; raises ``STO-K013`` past the bounds."""
+    """Read the release below `directory`, also while it is being published.
+
+    The timestamp is read first: whatever it leads to was there before it.
+
+    Raises:
+        TrustError: STO-K013 past the bounds, STO-K014 when a file cannot be read.
+    """
+    first = directory / "metadata" / "timestamp.json"
+    files = [_read_file(directory, first)] if first.exists() else []
     paths = sorted(
         path
         for part in ("metadata", "targets")
         for path in (directory / part).rglob("*")
-        if path.is_file() and not path.is_symlink()
+        if path != first
+        and not path.name.startswith(".")
+        and path.is_file()
+        and not path.is_symlink()
     )
-    if len(paths) > MAX_FILES:
+    if len(paths) >= MAX_FILES:
         raise TrustError("STO-K013", f"a release has at most {MAX_FILES} files")
-    return ReleaseFiles(tuple(_read_file(directory, path) for path in paths))
+    for path in paths:
+        try:
+            files.append(_read_file(directory, path))
+        except FileNotFoundError:
+            continue  # an old snapshot was removed meanwhile
+    return ReleaseFiles(tuple(files))
 
 
 def _read_file(directory: Path, path: Path) -> tuple[str, bytes]:
@@ -102,6 +118,8 @@ def _read_file(directory: Path, path: Path) -> tuple[str, bytes]:
     try:
         with path.open("rb") as file:
             data = file.read(BOUNDS.metadata_bytes + 1)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise TrustError("STO-K014", f"{path.name} cannot be read") from error
     return _checked_file(path.relative_to(directory).as_posix(), data)

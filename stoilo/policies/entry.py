@@ -13,7 +13,16 @@ from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["find_entry_problems", "find_main_block", "find_missing", "last_function"]
+__all__ = [
+    "find_entry_problems",
+    "find_main_block",
+    "find_missing",
+    "find_repeated_definitions",
+    "last_function",
+]
+
+
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +49,20 @@ def find_entry_problems(tree: ast.Module, lines: Lines, entry: str) -> list[Find
     bindings = [binding for binding in _bindings(tree) if binding.name == name]
     if not bindings:
         return [_missing(name, "STO-P031")]
-    findings = _check_signature(bindings[-1].node, lines, name)
-    if len(bindings) > 1:
-        findings.append(_bound_twice(bindings[-1], lines, len(bindings)))
-    return findings
+    return _check_signature(bindings[-1].node, lines, name)
+
+
+def find_repeated_definitions(tree: ast.Module, lines: Lines) -> list[Finding]:
+    """Return warnings for functions and classes whose name is bound again later."""
+    last: dict[str, _Binding] = {}
+    repeated: dict[str, _Binding] = {}
+    for binding in _bindings(tree):
+        before = last.get(binding.name)
+        if before is not None and not isinstance(before.node, _ASSIGNMENTS):
+            repeated[binding.name] = binding
+        last[binding.name] = binding
+    repeated.pop("_", None)  # by custom, a name for what nobody calls
+    return [_bound_twice(binding, lines) for binding in repeated.values()]
 
 
 def find_missing(tree: ast.Module, names: tuple[str, ...]) -> list[Finding]:
@@ -69,8 +88,9 @@ def _missing(name: str, code: str) -> Finding:
     return make_finding(code, FIRST_PLACE, message, hint)
 
 
-def _bound_twice(binding: _Binding, lines: Lines, count: int) -> Finding:
-    message = f"{binding.name!r} is bound {count} times; the last one runs"
+def _bound_twice(binding: _Binding, lines: Lines) -> Finding:
+    name = binding.name[:60]
+    message = f"{name!r} is defined above and bound again here; the last one counts"
     hint = "give each function its own name, so that readers see which one runs"
     place = lines.place(binding.node)
     return make_finding("STO-P034", place, message, hint, Severity.WARNING)

@@ -57,7 +57,7 @@ class Lines:
     def column(self, line: int, byte_offset: int) -> int:
         """Return the column (from 1) of a byte offset (from 0) in `line` (from 1)."""
         if self._ascii or not 1 <= line <= len(self._lines):
-            return byte_offset + 1
+            return max(byte_offset, 0) + 1
         head = self._lines[line - 1].encode()[:byte_offset]
         return len(head.decode(errors="ignore")) + 1
 
@@ -84,7 +84,11 @@ def make_finding(
     hint: str,
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Return one finding; over-long messages (they may quote the source) are cut."""
+    """Return one finding; over-long messages (they may quote the source) are cut.
+
+    An end before its start (the parser misplaces nodes inside f-strings) is mended.
+    """
+    end = max((place.end_line, place.end_column), (place.line, place.column))
     if len(message) > _MESSAGE_CHARS:
         message = message[: _MESSAGE_CHARS - 1] + "…"
     return Finding(
@@ -92,8 +96,8 @@ def make_finding(
         severity=severity,
         line=place.line,
         column=place.column,
-        end_line=place.end_line,
-        end_column=place.end_column,
+        end_line=end[0],
+        end_column=end[1],
         message=message,
         hint=hint,
     )

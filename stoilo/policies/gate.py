@@ -13,7 +13,7 @@ import ast
 import functools
 import sys
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
@@ -48,7 +48,6 @@ from stoilo.sandbox.findings import (
     MODULE_NAME,
     RELATIVE,
     STAR,
-    TOO_LARGE,
 )
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.transformer import check_tree
@@ -62,10 +61,9 @@ GATE_VERSION = "1"
 """Part of every cached verdict's key: raised when the gate's own rules change."""
 
 
-_SAID_BY_GATE = frozenset(
-    rule.code for rule in (FINALLY, MODULE, MODULE_NAME, RELATIVE, STAR, TOO_LARGE)
-)
-"""Rules that the language layer repeats for itself: one finding a place is enough."""
+_IMPORT_RULES = frozenset(rule.code for rule in (MODULE, MODULE_NAME, RELATIVE, STAR))
+_FINALLY_RULES = frozenset({FINALLY.code})
+"""Rules that the language layer repeats for itself: left out where the gate has spoken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,8 @@ def judge(request: GateRequest) -> Verdict:
     if request.validator is not None:
         modules.append(_read_module(request.validator, request.policy))
         common += in_validators(_check_validators(modules[1], request))
-    return _decide(request, common, _find_by_level(request, modules))
+    by_level = _find_by_level(request, modules, clean=not has_errors(common))
+    return _decide(request, common, by_level)
 
 
 @functools.cache
@@ -177,19 +176,36 @@ def _closed(level: str) -> Finding:
 
 
 def _find_by_level(
-    request: GateRequest, modules: list[_Module]
+    request: GateRequest, modules: list[_Module], *, clean: bool
 ) -> dict[str, list[Finding]]:
-    """Return open level → its own findings, narrowest first."""
+    """Return open level → its own findings, narrowest first.
+
+    Looks for the lowest level that admits, and at the one asked for; the others cannot
+    change the verdict. Without a clean module none admits, so that one level is enough.
+    """
     levels = [level for level in load_levels() if request.policy.is_open(level.name)]
-    result = {}
+    asked = request.level
+    if not asked and not clean and levels:
+        asked = levels[-1].name
+    searching = clean
+    result: dict[str, list[Finding]] = {}
     for index, level in enumerate(levels):
-        wider = levels[index + 1 :]
-        found = _find_types(level, request.argument_types)
-        found += _find_in_module(modules[0], level, wider)
-        for module in modules[1:]:
-            found += in_validators(_find_in_module(module, level, wider))
-        result[level.name] = found
+        if searching or level.name == asked:
+            found = _find_at_level(request, modules, level, levels[index + 1 :])
+            result[level.name] = found
+            searching = searching and has_errors(found)
     return result
+
+
+def _find_at_level(
+    request: GateRequest, modules: list[_Module], level: Level, wider: list[Level]
+) -> list[Finding]:
+    """Return what `level` has against the arguments, the task and the validators."""
+    found = _find_types(level, request.argument_types)
+    found += _find_in_module(modules[0], level, wider)
+    for module in modules[1:]:
+        found += in_validators(_find_in_module(module, level, wider))
+    return found
 
 
 def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[Finding]:
@@ -200,22 +216,23 @@ def _find_in_module(module: _Module, level: Level, wider: list[Level]) -> list[F
         language = check_tree(module.tree, level)
     except (RecursionError, MemoryError):
         return [*found, _too_complex()]
-    said = {(finding.line, finding.column) for finding in (*module.findings, *found)}
+    said = _IMPORT_RULES if found else frozenset()
+    if any(finding.code == "STO-P027" for finding in module.findings):
+        said |= _FINALLY_RULES
     return found + [
-        finding
-        for finding in (_by_characters(one, module.lines) for one in language)
-        if finding.code not in _SAID_BY_GATE
-        or (finding.line, finding.column) not in said
+        _by_characters(one, module.lines) for one in language if one.code not in said
     ]
 
 
 def _by_characters(found: Finding, lines: Lines) -> Finding:
     """Return a finding of the language layer, which counts columns in bytes, in ours."""
-    return replace(
-        found,
-        column=lines.column(found.line, found.column - 1),
-        end_column=lines.column(found.end_line, found.end_column - 1),
+    place = Place(
+        found.line,
+        lines.column(found.line, found.column - 1),
+        found.end_line,
+        lines.column(found.end_line, found.end_column - 1),
     )
+    return make_finding(found.code, place, found.message, found.hint, found.severity)
 
 
 def _find_types(level: Level, argument_types: tuple[str, ...]) -> list[Finding]:
@@ -276,6 +293,7 @@ def _read_module(data: bytes, policy: Policy) -> _Module:
     findings += find_finally_bombs(tree, lines)
     findings += find_large_constants(tree, lines)
     findings += entries.find_main_block(tree, lines)
+    findings += entries.find_repeated_definitions(tree, lines)
     needs = find_needs(tree)
     findings += _find_denied_modules(needs, lines, policy)
     return _Module(tree, lines, findings, needs)

@@ -8,11 +8,12 @@ is hostile and never executed; relative and star imports are refused whatever th
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.policies.findings import Lines, make_finding
+from stoilo.policies.findings import FINDINGS_SHOWN, Lines, make_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,8 +73,10 @@ def find_import_problems(
         level: the level that is asked.
         wider: higher levels, to say which one would admit it.
     """
+    refused = (need for need in needs if not _admits(level, need))
     return [
-        _refuse(need, lines, level, wider) for need in needs if not _admits(level, need)
+        _refuse(need, lines, level, wider)
+        for need in itertools.islice(refused, FINDINGS_SHOWN + 1)
     ]
 
 

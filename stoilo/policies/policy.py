@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stoilo.core.digests import Domain, check_digest, domain_digest
-from stoilo.core.errors import DeniedError, InternalError, TrustError
+from stoilo.core.errors import DeniedError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def parse_policy(data: bytes) -> Policy:
     return msgspec.structs.replace(policy, digest=digest, text=data)
 
 
-def _broken(reason: str) -> InternalError:
-    return InternalError(
+def _broken(reason: str) -> UsageError:
+    return UsageError(
         "STO-P003",
         f"policy file is broken: {reason}",
         hint="compare it with the shipped stoilo/policies/data/default.toml",

@@ -38,6 +38,10 @@ _LEXEME = re.compile(
 )
 
 
+_FORMATTED = frozenset({"f", "fr", "rf"})
+_BRACE = re.compile(r"[{}]")
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """One identifier or keyword as written, with its place."""
@@ -47,19 +51,52 @@ class Word:
 
 
 def find_words(text: str) -> Iterator[Word]:
-    """Yield the non-ASCII words outside strings and comments, in order."""
+    """Yield the non-ASCII words of the code, f-string fields included, in order."""
     line, line_start, seen = 1, 0, 0
-    for match in _LEXEME.finditer(text):
-        word = match["word"]
-        if word is None or word.isascii():
+    for start, word in _words_of_code(text):
+        if word.isascii():
             continue
-        breaks = text.count("\n", seen, match.start())
+        breaks = text.count("\n", seen, start)
         if breaks:
             line += breaks
-            line_start = text.rfind("\n", seen, match.start()) + 1
-        seen = match.start()
-        column = match.start() - line_start + 1
-        yield Word(word, Place.of_chars(line, column, len(word)))
+            line_start = text.rfind("\n", seen, start) + 1
+        seen = start
+        yield Word(word, Place.of_chars(line, start - line_start + 1, len(word)))
+
+
+def _words_of_code(
+    text: str, first: int = 0, last: int | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield (offset, word); strings that follow an ``f`` prefix are looked into."""
+    prefix_end = -1
+    for match in _LEXEME.finditer(text, first, len(text) if last is None else last):
+        word = match["word"]
+        if word is not None:
+            yield match.start(), word
+            prefix_end = match.end() if word.lower() in _FORMATTED else -1
+        elif match.start() == prefix_end:
+            for start, end in _fields_of(match[0]):
+                offset = match.start()
+                yield from _words_of_code(text, offset + start, offset + end)
+
+
+def _fields_of(literal: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans between braces of an f-string literal; nested ones once, whole."""
+    depth, start, escaped = 0, 0, -1
+    for brace in _BRACE.finditer(literal):
+        at = brace.start()
+        if at == escaped:
+            continue
+        if brace[0] == "{":
+            if depth == 0 and literal.startswith("{{", at):
+                escaped = at + 1
+                continue
+            start = start if depth else at + 1
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                yield start, at
 
 
 def find_deep_brackets(text: str, limit: int) -> list[Finding]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
@@ -52,6 +52,7 @@ class ChildPlan:
         program: BPF program to close with.
         request_bytes: length of the request.
         descriptors: request, output, result and transfer ends, all above the fixed ones.
+        thread_setters: what tells libraries how many threads the run may have.
     """
 
     limits: RunLimits
@@ -62,6 +63,7 @@ class ChildPlan:
     program: bytes
     request_bytes: int
     descriptors: tuple[int, int, int, int]
+    thread_setters: tuple[Callable[[int], object], ...] = ()
 
 
 @contextmanager
@@ -95,15 +97,23 @@ def _arrange_descriptors(plan: ChildPlan) -> None:
         os.closerange(FD.LISTENER, 1 << 20)
 
 
-def _lower_limits(plan: ChildPlan) -> None:
+def _count_processes(plan: ChildPlan) -> int | None:
+    """Return RLIMIT_NPROC: the task's threads and the pools of its libraries."""
     threads = plan.limits.threads
-    shared = plan.uid is None and threads > 1
+    if threads == 1:
+        return 0
+    if plan.uid is None:  # the uid is shared with everything else that its user runs
+        return None
+    return threads + len(plan.thread_setters) * (threads - 1)
+
+
+def _lower_limits(plan: ChildPlan) -> None:
     with _applying(Mechanism.RLIMITS):
         rlimits.apply_limits(
             plan.limits,
             base_bytes=plan.base_bytes,
             descriptors=FD.LISTENER + 1,
-            processes=None if shared else (threads if threads > 1 else 0),
+            processes=_count_processes(plan),
         )
 
 
@@ -156,6 +166,9 @@ def _write_frame(frame: bytes) -> None:
 def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
     """Read, run, answer; returns the exit status."""
     try:
+        if plan.limits.threads > 1:
+            for set_threads in plan.thread_setters:
+                set_threads(plan.limits.threads)
         _write_frame(job.run(_read_request(source, plan.request_bytes), Output()))
     except MemoryError:
         return EXIT_MEMORY

@@ -9,7 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["check_call", "prctl", "raw_syscall", "unshare"]
+__all__ = [
+    "answers_prctl",
+    "check_call",
+    "mount",
+    "prctl",
+    "raw_syscall",
+    "set_capabilities",
+    "unshare",
+]
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
@@ -40,6 +48,13 @@ def raw_syscall(number: int, *arguments: int | ctypes.c_void_p) -> int:
 def unshare(flags: int) -> None:
     """Leave the namespaces that `flags` name (CLONE_NEW…)."""
     check_call(int(_LIBC.unshare(flags)), "unshare")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    """Mount a file system, or change how an existing mount propagates."""
+    words = (text.encode() or None for text in (source, target, kind))
+    result = _LIBC.mount(*words, ctypes.c_ulong(flags), options.encode() or None)
+    check_call(int(result), "mount")
 
 
 def set_capabilities(mask: int) -> None:

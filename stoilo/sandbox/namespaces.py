@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stoilo.sandbox.libc import unshare
+from stoilo.sandbox.libc import mount, unshare
 
-__all__ = ["enter_namespaces"]
+__all__ = ["empty_root", "enter_namespaces"]
 
 _USER, _PID = 0x10000000, 0x20000000
 _OTHERS = {
@@ -32,6 +32,27 @@ def _enter_user() -> bool:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+_PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
+_SEALED = 0x1 | 0x2 | 0x4 | 0x8  # MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+_MOUNT_POINT = "/tmp"  # noqa: S108 - covered by the mount, in our namespace only
+
+
+def empty_root() -> bool:
+    """Make an empty read-only file system the root of this mount namespace.
+
+    Called by the zygote after everything is imported: even a call that got past seccomp
+    and Landlock would find no file there. Returns whether the host allowed it.
+    """
+    try:
+        mount("", "/", "", _PRIVATE, "")
+        mount("none", _MOUNT_POINT, "tmpfs", _SEALED, "size=4k,mode=555")
+        os.chdir(_MOUNT_POINT)
+        os.chroot(".")
     except OSError:
         return False
     return True

@@ -22,6 +22,9 @@ def apply_limits(
 ) -> None:
     """Set every limit, hard equal to soft, on the calling process.
 
+    Processor time alone has a second between them: SIGXCPU names the limit, and SIGKILL
+    follows for a process that ignores it.
+
     Args:
         limits: what the run may use; memory counts above `base_bytes`.
         base_bytes: address space that the warm zygote already holds.
@@ -46,4 +49,6 @@ def apply_limits(
     for name, value in table.items():
         _, hard = resource.getrlimit(name)
         lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(name, (lower, lower))
+        roomy = hard == resource.RLIM_INFINITY or hard > lower
+        margin = int(name == resource.RLIMIT_CPU and roomy)
+        resource.setrlimit(name, (lower, lower + margin))

@@ -79,12 +79,14 @@ __init_subclass__ __set_name__ __class_getitem__ __match_args__ __array_interfac
 __prepare__ __instancecheck__``: libraries trust what these return.
 """
 
-READABLE_DUNDERS = frozenset({"__name__", "__qualname__", "__doc__"})
+READABLE_DUNDERS = frozenset(
+    {"__name__", "__qualname__", "__doc__", "__cause__", "__context__"}
+)
 
 GUARDED_ATTRIBUTES = frozenset(
     {"bit_generator", "buffer_info", "cffi", "ctypes", "data_ptr", "dump", "dumps"}
     | {"format", "format_map", "fromfile", "gen", "mro", "obj", "resize", "set_"}
-    | {"setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
+    | {"set_state", "setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
     | {"attrname"}
 )
 """Names under which some library object gives away more than data."""

@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import struct
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,7 +86,12 @@ def _guard_write(context: GuardContext, call: str) -> None:
 
 
 def _guard_close(context: GuardContext, call: str) -> None:
+    """Let the child's own go; EBADF for the rest, which finalizers may still try."""
+    import pyseccomp as bpf  # noqa: PLC0415
+
     _allow_equal(context, call, 0, tuple(FD))
+    beyond = bpf.Arg(0, bpf.GT, max(FD))
+    context.rules.add_rule(bpf.ERRNO(errno.EBADF), call, beyond)
 
 
 def _guard_sendmsg(context: GuardContext, call: str) -> None:
@@ -127,6 +131,8 @@ def build_filter(rules: SyscallRules, *, threads: bool) -> bytes:
         OSError: libseccomp does not know a name or refuses a rule.
         KeyError: `rules` asks for a guard that does not exist.
     """
+    import tempfile  # noqa: PLC0415 - likewise
+
     import pyseccomp as bpf  # noqa: PLC0415
 
     table = bpf.SyscallFilter(bpf.NOTIFY)

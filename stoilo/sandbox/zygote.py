@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol, cast
 
@@ -23,8 +24,9 @@ import msgspec
 
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox import identity, landlock, libc, namespaces, rlimits, seccomp
+from stoilo.sandbox import blas, identity, landlock, libc, namespaces, rlimits, seccomp
 from stoilo.sandbox.channel import (
+    EXIT_SETUP,
     Ended,
     Hello,
     Ready,
@@ -105,7 +107,13 @@ class Zygote:
     """The poll loop and its table of children."""
 
     def __init__(
-        self, control: socket.socket, supervisor: int, hello: Hello, job: Job
+        self,
+        control: socket.socket,
+        supervisor: int,
+        hello: Hello,
+        job: Job,
+        statm: int,
+        thread_setters: tuple[Callable[[int], object], ...],
     ) -> None:
         self._control = control
         self._supervisor = supervisor
@@ -114,7 +122,8 @@ class Zygote:
         self._poll = select.poll()
         self._runs: dict[int, _Run] = {}
         self._started = int.from_bytes(os.urandom(2), "big")
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._statm = statm
+        self._thread_setters = thread_setters
         self._ruleset = landlock.create_empty_ruleset(landlock.detect_abi())
 
     def serve(self) -> NoReturn:
@@ -197,14 +206,24 @@ class Zygote:
             else self._hello.threaded_program,
             request_bytes=order.request_bytes,
             descriptors=(request, output, result, theirs.fileno()),
+            thread_setters=self._thread_setters,
         )
-        pid = os.fork()
+        far = socket.socket(fileno=lifeline)
+        try:
+            pid = os.fork()
+        except OSError:
+            pid = -1
         if pid == 0:
             run_child(plan, self._job)
         theirs.close()
         for descriptor in (request, output, result):
             os.close(descriptor)
-        run = _Run(pid, os.pidfd_open(pid), socket.socket(fileno=lifeline), ours)
+        if pid < 0:
+            _tell(far, Ended(EXIT_SETUP << 8, 0.0, 0, refused="fork"))
+            far.close()
+            ours.close()
+            return
+        run = _Run(pid, os.pidfd_open(pid), far, ours)
         _tell(run.lifeline, Started())
         for descriptor in (run.pidfd, lifeline, ours.fileno()):
             self._watch(run, descriptor)
@@ -260,13 +279,17 @@ def _tell(lifeline: socket.socket, message: Started | Ended) -> None:
 
 
 def _prepare(hello: Hello) -> PreparingJob:
-    """Import everything, then freeze the heap so that forks share it."""
+    """Import everything, then freeze the heap so that forks share it.
+
+    Collecting during the imports would find little and cost a tenth of a cold start.
+    """
+    gc.disable()
     for name in (*hello.level.preload, *hello.preload):
         importlib.import_module(name)
     job = cast("PreparingJob", importlib.import_module(hello.job))
     job.prepare(hello.level)
-    gc.collect()
     gc.freeze()
+    gc.enable()
     return job
 
 
@@ -308,8 +331,12 @@ def main(host: Host | None = None) -> NoReturn:
         _leave_pid_namespace_parent()
     try:
         job = _prepare(hello)
+        statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        setters = blas.find_thread_setters()
+        if "mount" in spaces and namespaces.empty_root():
+            spaces = (*spaces, "root")
         _harden()
-        zygote = Zygote(control, supervisor, hello, job)
+        zygote = Zygote(control, supervisor, hello, job, statm, setters)
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
         os._exit(0)

@@ -6,6 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
 from stoilo.server import rows
@@ -28,6 +31,10 @@ LOGGER = logging.getLogger(__name__)
 INLINE_VALUE_BYTES = 1024 * 1024
 """Larger values are stored as blobs and fetched by DownloadBlob."""
 
+INLINE_ITEMS_BYTES = 8 * 1024 * 1024
+SMALL_ITEM_BYTES = 1024
+"""Of 10,000 items at most; so all small ones together fit into one answer."""
+
 FAILURES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many copies failed"),
     OutcomeKind.TOO_MANY_TOTAL: ("STO-R051", "no agreement within max_total copies"),
@@ -36,6 +43,29 @@ FAILURES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.VALIDATOR_FAILED: ("STO-R053", "a validator failed"),
     OutcomeKind.CANCELLED: ("STO-R062", "the task was cancelled"),
 }
+
+
+def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
+    """Return the outcome of a workunit without a canonical result.
+
+    The code is that of the last failed check or copy; where nothing failed and a quorum
+    of results came back, the comparator is what kept them apart.
+    """
+    kind = outcome.kind
+    disagreed = len(outcome.valid) >= task.spec.redundancy.min_quorum
+    if kind is OutcomeKind.TOO_MANY_TOTAL and disagreed:
+        kind = OutcomeKind.TOO_MANY_SUCCESS
+    code, text = FAILURES[kind]
+    if outcome.code:
+        entry = load_codebook().get(outcome.code)
+        code, text = outcome.code, entry.title if entry else text
+    cancelled = kind is OutcomeKind.CANCELLED
+    return Outcome(
+        TaskState.CANCELLED if cancelled else TaskState.SYSTEM_ERROR,
+        task.attempt,
+        error_text=outcome.message or text,
+        code=code,
+    )
 
 
 class OutcomeKeeper:
@@ -103,18 +133,7 @@ class OutcomeKeeper:
             answer = self._validation.answer(outcome.canonical, task)
             item = render_item(answer.items[0])
             return self._outcome(task, item, answer.output)
-        code, text = FAILURES[outcome.kind]
-        state = (
-            TaskState.CANCELLED
-            if outcome.kind is OutcomeKind.CANCELLED
-            else TaskState.SYSTEM_ERROR
-        )
-        return Outcome(
-            state,
-            task.attempt,
-            error_text=outcome.message or text,
-            code=outcome.code or code,
-        )
+        return _failure(task, outcome)
 
     def _decide_items(self, task: TaskRow, outcome: WorkunitOutcome) -> Outcome | None:
         """Return the outcome of a map task by items, None when no item has one."""
@@ -137,8 +156,26 @@ class OutcomeKeeper:
         if all(item.state is TaskState.SYSTEM_ERROR for item in items):
             return None
         return Outcome(
-            TaskState.SUCCEEDED, task.attempt, items=items, output=answers[0].output
+            TaskState.SUCCEEDED,
+            task.attempt,
+            items=self._store_large(task, items),
+            output=answers[0].output,
         )
+
+    def _store_large(
+        self, task: TaskRow, items: tuple[ItemResult, ...]
+    ) -> tuple[ItemResult, ...]:
+        """Move values to blobs when one answer could not carry them all."""
+        total = sum(len(item.value or b"") for item in items)
+        if total <= INLINE_ITEMS_BYTES:
+            return items
+        return tuple(self._store_item(task, item) for item in items)
+
+    def _store_item(self, task: TaskRow, item: ItemResult) -> ItemResult:
+        if item.value is None or len(item.value) <= SMALL_ITEM_BYTES:
+            return item
+        blob = self._blobs.put(task.account_id, item.value)
+        return msgspec.structs.replace(item, value=None, value_blob=blob)
 
     def _outcome(self, task: TaskRow, item: ItemResult, output: str) -> Outcome:
         """Return the outcome of a plain task; a large value goes to a blob."""

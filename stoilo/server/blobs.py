@@ -8,6 +8,7 @@ are renamed into place after fsync, so a name never stands for half of its bytes
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -18,6 +19,8 @@ from sqlalchemy import insert, select
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.skeleton import decode
+from stoilo.policies.arguments import find_argument_types
 from stoilo.server import schema
 from stoilo.server.quotas import check_blob_quota
 
@@ -142,8 +145,9 @@ class BlobStore:
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
         """Move a complete temporary file into place, then grant it; durable."""
         target = self.path(digest)
+        file.flush()
+        types = read_types(Path(file.name), size)
         try:
-            file.flush()
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
             Path(file.name).replace(target)
@@ -151,7 +155,7 @@ class BlobStore:
         except OSError as error:
             raise disk_error(error) from error
         with self._store.write() as connection:
-            grant_blob(connection, digest, size, account_id, self._started)
+            grant_blob(connection, digest, size, types, account_id, self._started)
 
     def put(self, account_id: int, data: bytes) -> Digest:
         """Store bytes of our own making (a large result) for an account."""
@@ -172,6 +176,20 @@ class BlobStore:
             raise disk_error(error) from error
 
 
+def read_types(path: Path, size: int) -> tuple[str, ...]:
+    """Return the library types in an uploaded value (hostile bytes).
+
+    Raises:
+        TrustError: ``STO-D…``, a blob is always one encoded value.
+    """
+    if not size:
+        raise TrustError("STO-D002", "an empty blob is no encoded value")
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    # Not closed by hand: arrays in the node are views into it.
+    return find_argument_types(decode(memoryview(mapped)))
+
+
 def _sync_directory(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -182,25 +200,34 @@ def _sync_directory(directory: Path) -> None:
 
 def granted_blobs(
     connection: Connection, account_id: int, digests: Sequence[str]
-) -> dict[str, int]:
-    """Return those of `digests` that the account may name, with their sizes (bytes)."""
+) -> dict[str, tuple[str, ...]]:
+    """Return those of `digests` that the account may name, with the types in them."""
     blobs, grants = schema.blob, schema.blob_grant
     rows = connection.execute(
-        select(blobs.c.digest, blobs.c.size)
+        select(blobs.c.digest, blobs.c.types)
         .join(grants, grants.c.digest == blobs.c.digest)
         .where(grants.c.account_id == account_id, blobs.c.digest.in_(list(digests)))
     )
-    return {row.digest: row.size for row in rows}
+    return {
+        row.digest: tuple(name for name in row.types.split(",") if name) for row in rows
+    }
 
 
 def grant_blob(
-    connection: Connection, digest: str, size: int, account_id: int, now: int
+    connection: Connection,
+    digest: str,
+    size: int,
+    types: tuple[str, ...],
+    account_id: int,
+    now: int,
 ) -> None:
     """Record that the account may name the blob; repeats change nothing."""
     blobs, grants = schema.blob, schema.blob_grant
     if connection.scalar(select(blobs.c.size).where(blobs.c.digest == digest)) is None:
         connection.execute(
-            insert(blobs).values(digest=digest, size=size, created_at=now)
+            insert(blobs).values(
+                digest=digest, size=size, types=",".join(types), created_at=now
+            )
         )
     held = select(grants.c.digest).where(
         grants.c.digest == digest, grants.c.account_id == account_id

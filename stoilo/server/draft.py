@@ -13,13 +13,14 @@ from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.skeleton import decode
 from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.policies.arguments import find_argument_types
 from stoilo.server.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["Draft", "limits_in_force", "parse_draft", "request_digest"]
+__all__ = ["Draft", "is_key", "limits_in_force", "parse_draft", "request_digest"]
 
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
@@ -33,6 +34,7 @@ class Draft:
     Attributes:
         key: idempotency key.
         digest: of the whole request without its key.
+        argument_types: library types in the arguments themselves.
         requested_limits: with 0 where the level's default is wanted.
     """
 
@@ -52,9 +54,10 @@ class Draft:
     label: str
     publish_source: bool
     map_items: int
+    argument_types: tuple[str, ...]
 
-    def review(self) -> SourceUnderReview:
-        """Return what the gate is asked."""
+    def review(self, blob_types: tuple[str, ...] = ()) -> SourceUnderReview:
+        """Return what the gate is asked; `blob_types` come from the named blobs."""
         named = {self.init_entry, self.compare_entry} - {""}
         return SourceUnderReview(
             self.task_module,
@@ -62,7 +65,13 @@ class Draft:
             self.entry,
             self.level,
             tuple(sorted(named)),
+            tuple(sorted({*self.argument_types, *blob_types})),
         )
+
+
+def is_key(text: str) -> bool:
+    """Whether `text` (untrusted) can be an idempotency key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def request_digest(request: pb.CreateTaskRequest) -> Digest:
@@ -83,7 +92,7 @@ def parse_draft(request: pb.CreateTaskRequest) -> Draft:
     _check_sizes(request)
     _check_names(request)
     redundancy = _redundancy(request)
-    _check_arguments(request)
+    argument_types = _check_arguments(request)
     return Draft(
         key=request.idempotency_key,
         digest=request_digest(request),
@@ -104,6 +113,7 @@ def parse_draft(request: pb.CreateTaskRequest) -> Draft:
         label=request.label,
         publish_source=request.publish_source,
         map_items=request.map_items,
+        argument_types=argument_types,
     )
 
 
@@ -130,7 +140,7 @@ def _check_sizes(request: pb.CreateTaskRequest) -> None:
 
 
 def _check_names(request: pb.CreateTaskRequest) -> None:
-    if not _KEY.fullmatch(request.idempotency_key):
+    if not is_key(request.idempotency_key):
         raise _refuse("idempotency_key", "must be 1 to 64 of A-Z a-z 0-9 . _ : -")
     names: tuple[tuple[str, str, bool], ...] = (
         ("entry", request.entry, True),
@@ -146,12 +156,13 @@ def _check_names(request: pb.CreateTaskRequest) -> None:
         raise _refuse("validator_module", "is empty but a validator is named")
 
 
-def _check_arguments(request: pb.CreateTaskRequest) -> None:
+def _check_arguments(request: pb.CreateTaskRequest) -> tuple[str, ...]:
     value = decode(request.arguments)
     if request.map_items and not (
         isinstance(value, list) and len(value) == request.map_items
     ):
         raise _refuse("arguments", f"must be a list of {request.map_items} calls")
+    return find_argument_types(value)
 
 
 def _redundancy(request: pb.CreateTaskRequest) -> Redundancy:

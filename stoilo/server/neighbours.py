@@ -89,6 +89,7 @@ class JailedJudge:
             level=submission.level,
             policy=self._policy,
             validator_entries=submission.validator_entries,
+            argument_types=submission.argument_types,
         )
 
     def key(self, submission: SourceUnderReview) -> str:

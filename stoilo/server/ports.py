@@ -59,6 +59,7 @@ class SourceUnderReview:
         entry: the function to call.
         level: the level asked for, empty = the lowest that admits.
         validator_entries: functions that the validator module must define.
+        argument_types: library types in arguments and blobs (``numpy.ndarray``).
     """
 
     source: bytes
@@ -66,6 +67,7 @@ class SourceUnderReview:
     entry: str
     level: str
     validator_entries: tuple[str, ...] = ()
+    argument_types: tuple[str, ...] = ()
 
 
 class Judge(Protocol):

@@ -24,16 +24,17 @@ import uvicorn
 from stoilo.audit.sequencer import Sequencer
 from stoilo.core.errors import DeniedError, InternalError, StoiloError, UsageError
 from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import load_trust, read_release
-from stoilo.executor.workdir import pack_release
+from stoilo.executor.trust import load_trust, pack_release, read_release
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.server import auth
+from stoilo.server import auth, rows
 from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_serving
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
+from stoilo.server.keyevents import record_keys
+from stoilo.server.logfiles import log_routes
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -44,6 +45,7 @@ from stoilo.server.neighbours import (
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.volunteers import LocalVolunteers
+from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.devroot import DevelopmentRoot, create_development_root
 from stoilo.signer.launch import SignerProcess
@@ -51,7 +53,7 @@ from stoilo.signer.launch import SignerProcess
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
 
-__all__ = ["UpLine", "run_server"]
+__all__ = ["Project", "UpLine", "assemble", "run_server", "start_project"]
 
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
@@ -72,7 +74,7 @@ class UpLine(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Project:
+class Project:
     """What the release and its processes are, once they run."""
 
     root: DevelopmentRoot
@@ -91,7 +93,7 @@ class _Project:
 
     def bundle(self) -> bytes:
         """Return the release as the one file that goes out with workunits."""
-        return pack_release(dict(read_release(self.root.directory).files))
+        return pack_release(read_release(self.root.directory))
 
 
 async def run_server(config: ServerConfig, ready: Callable[[UpLine], None]) -> None:
@@ -132,8 +134,10 @@ async def _run(
     ready: Callable[[UpLine], None],
 ) -> None:
     policy = load_policy(config.policy)
-    project = _start_project(config, home, stack, policy)
-    server, engine = _assemble(config, home, stack, policy, project)
+    store = Store.open(config.database_url)
+    stack.callback(store.close)
+    project = start_project(config, home, stack, policy, store)
+    server, engine = assemble(config, home, stack, policy, project, store)
     listener = _listen(config.http)
     http = _http_url(config, listener)
     engine.set_release(project.bundle())
@@ -149,7 +153,9 @@ async def _run(
     stack.callback(server.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    web = _web_server(config, create_project_app(engine, http))
+    face = create_project_app(engine, http)
+    face.routes.extend(log_routes(config.data / "audit" / "log"))
+    web = _web_server(config, face)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(_stop_web, web, serving)
     volunteers = LocalVolunteers(
@@ -160,24 +166,33 @@ async def _run(
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
-    while not web.started and not serving.done():
-        await asyncio.sleep(0.01)
+    await _started(web, serving)
     ready(UpLine(place, http, http, token, str(home.connection), config.volunteers))
     await _watch(stop, project, engine, volunteers)
     await set_serving(grpc_server, serving=False)
 
 
-def _start_project(
-    config: ServerConfig, home: DataDir, stack: AsyncExitStack, policy: Policy
-) -> _Project:
-    """Make or renew the development root and start its signer."""
+def start_project(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    store: Store,
+) -> Project:
+    """Make or renew the development root and start its signer.
+
+    Policies of attempts that are still open stay accepted: an admission holds until its
+    end or its revocation, whatever policy comes after.
+    """
+    with store.read() as connection:
+        earlier = rows.policies_in_use(connection)
     installed = InstalledRelease(load_levels(), LANGUAGE_DIGEST)
     root = create_development_root(
         home.part("keys"),
         config.origin,
         int(time.time()),
         installed=installed,
-        policies=(policy.digest,),
+        policies=tuple({policy.digest: None, **dict.fromkeys(earlier)}),
     )
     LOGGER.warning(
         "development root: its offline keys lie in %s; it protects nobody else",
@@ -187,25 +202,28 @@ def _start_project(
     signer = SignerProcess(root.directory, socket_path)
     signer.start()
     stack.callback(signer.stop)
-    client = SignerClient(socket_path)
+    client = SignerClient(socket_path, revive=signer.ensure)
     stack.callback(client.close)
-    return _Project(root, signer, client, installed)
+    return Project(root, signer, client, installed)
 
 
-def _assemble(
+def assemble(
     config: ServerConfig,
     home: DataDir,
     stack: AsyncExitStack,
     policy: Policy,
-    project: _Project,
+    project: Project,
+    store: Store,
 ) -> tuple[TaskServer, EmbeddedEngine]:
     """Open log, database, engine and jails, and wire them."""
-    checkpoints = SignerClient(home.part("run") / "signer.sock")
+    checkpoints = SignerClient(
+        home.part("run") / "signer.sock", revive=project.signer.ensure
+    )
     stack.callback(checkpoints.close)
     log = Sequencer.open(
         config.data,
         config.origin,
-        checkpoints.sign_checkpoint,
+        CheckpointSigner(checkpoints, config.data / "audit" / "log"),
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)
@@ -230,7 +248,13 @@ def _assemble(
         facts=facts_of(trust, clock, config.admission_life_s),
         clock=clock,
     )
-    store = Store.open(config.database_url)
+    record_keys(
+        log,
+        read_release(project.root.directory),
+        policy,
+        around.facts().epoch,
+        clock(),
+    )
     server = TaskServer(store, home.part("blobs"), around, config.refusal_interval_s)
     return server, engine
 
@@ -322,6 +346,16 @@ def _web_server(config: ServerConfig, app: object) -> _WebServer:
     return _WebServer(settings)
 
 
+async def _started(web: _WebServer, serving: asyncio.Task[None]) -> None:
+    """Wait until uvicorn accepts; it offers a flag and no event."""
+    pause = asyncio.Event()
+    while not web.started and not serving.done():
+        try:
+            await asyncio.wait_for(pause.wait(), 0.01)
+        except TimeoutError:
+            pass
+
+
 async def _stop_web(web: _WebServer, serving: asyncio.Task[None]) -> None:
     web.should_exit = True
     await serving
@@ -329,7 +363,7 @@ async def _stop_web(web: _WebServer, serving: asyncio.Task[None]) -> None:
 
 async def _watch(
     stop: asyncio.Event,
-    project: _Project,
+    project: Project,
     engine: EmbeddedEngine,
     volunteers: LocalVolunteers,
 ) -> None:

@@ -72,9 +72,10 @@ def _volunteer(
         module="stoilo.executor.volunteer",
         arguments=(
             *("--project", project),
-            *("--key-file", str(key_file)),
+            *("--key", f"@{key_file}"),
             *("--state", str(state)),
             *("--root", str(root_file)),
+            *("--max-level", HIGHEST_LEVEL),
         ),
         log=home.part("logs") / f"volunteer-{number}.log",
     )

@@ -92,16 +92,18 @@ class SignerClient:
             answers += [_open_answer(answer) for answer in signed.answers]
         return answers
 
-    def sign_checkpoint(
-        self, body: bytes, consistency: Sequence[bytes] | None = None
-    ) -> bytes:
+    def sign_checkpoint(self, body: bytes, consistency: Sequence[bytes] = ()) -> bytes:
         """Return the signed note over a checkpoint's `body`.
+
+        Args:
+            body: origin, size and root.
+            consistency: proof from the last checkpoint signed; see `CheckpointSigner`.
 
         Raises:
             TrustError: STO-K025 it would go back, STO-K026 it would fork, STO-K027.
         """
-        proof = None if consistency is None else tuple(consistency)
-        return self._ask(SignCheckpoint(body, proof), CheckpointSigned).note
+        request = SignCheckpoint(body, tuple(consistency))
+        return self._ask(request, CheckpointSigned).note
 
     def refresh_metadata(self) -> int:
         """Have snapshot and timestamp signed where due; return when they expire."""

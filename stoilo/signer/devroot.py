@@ -46,6 +46,7 @@ from stoilo.signer.repository import (
     newest_file,
     publish_root,
     publish_targets,
+    publishing,
     refresh_online_metadata,
 )
 
@@ -103,8 +104,9 @@ def create_development_root(
     make_private_directory(directory / "offline")
     state = make_private_directory(directory / "state")
     _check_origin(directory, origin)
-    _publish_all(directory, origin, now, installed, policies)
-    refresh_online_metadata(directory, ensure_key(online / "online.pem"), now)
+    with publishing(directory):
+        _publish_all(directory, origin, now, installed, policies)
+        refresh_online_metadata(directory, ensure_key(online / "online.pem"), now)
     root_file = directory / "root.json"
     if not root_file.exists():
         create_ledger(state / LEDGER_FILE, origin)
@@ -127,9 +129,10 @@ def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
     """Publish `denied` by the revocation role's key, and fresh online metadata."""
     key = RoleKeys((ensure_key(directory / "offline" / "revocation.pem"),), 1)
     files = {"revocation/denied.json": msgspec.json.encode(denied)}
-    publish_targets(directory, "revocation", key, files, now)
     online = ensure_key(directory / "online" / "online.pem")
-    refresh_online_metadata(directory, online, now)
+    with publishing(directory):
+        publish_targets(directory, "revocation", key, files, now)
+        refresh_online_metadata(directory, online, now)
 
 
 def _check_origin(directory: Path, origin: str) -> None:

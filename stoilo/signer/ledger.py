@@ -39,14 +39,15 @@ def create_ledger(path: Path, origin: str) -> None:
 
 
 def judge_next(
-    last: Checkpoint, asked: Checkpoint, consistency: Sequence[bytes] | None
+    last: Checkpoint, asked: Checkpoint, consistency: Sequence[bytes]
 ) -> None:
     """Decide whether `asked` may be signed after `last`; pure.
 
     Args:
         last: the newest checkpoint signed before.
         asked: what the caller wants signed.
-        consistency: RFC 6962 proof from `last` to `asked`, None when the caller has none.
+        consistency: RFC 6962 proof from `last` to `asked`, empty for equal sizes and for
+            the first leaves of a log.
 
     Raises:
         TrustError: STO-K025 smaller, STO-K026 another tree, STO-K027 another log.
@@ -59,7 +60,7 @@ def judge_next(
         )
     if asked.size == last.size and asked.root != last.root:
         raise TrustError("STO-K026", f"another tree of size {last.size} was signed")
-    if consistency is None or not 0 < last.size < asked.size:
+    if not 0 < last.size < asked.size:
         return
     try:
         check_consistency(last.size, last.root, asked.size, asked.root, consistency)
@@ -82,9 +83,7 @@ class CheckpointLedger:
         """The newest checkpoint that was, or was about to be, signed."""
         return self._last
 
-    def record(
-        self, asked: Checkpoint, consistency: Sequence[bytes] | None = None
-    ) -> None:
+    def record(self, asked: Checkpoint, consistency: Sequence[bytes] = ()) -> None:
         """Judge `asked` and make it durable; only then may it be signed."""
         judge_next(self._last, asked, consistency)
         if asked != self._last:

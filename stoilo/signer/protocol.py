@@ -63,7 +63,7 @@ class SignCheckpoint(
     """Sign a checkpoint's body; `consistency` proves it extends the last one signed."""
 
     body: Annotated[bytes, msgspec.Meta(max_length=1024)]
-    consistency: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=64)] | None = None
+    consistency: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=64)] = ()
 
 
 class RefreshMetadata(

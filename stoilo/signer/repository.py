@@ -7,8 +7,10 @@ Source: TUF specification 1.0.34 §3 to §5; expiries from signing-audit §1.5.
 
 from __future__ import annotations
 
+import fcntl
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,6 +46,7 @@ __all__ = [
     "newest_file",
     "publish_root",
     "publish_targets",
+    "publishing",
     "refresh_online_metadata",
 ]
 
@@ -82,6 +85,14 @@ class Delegation:
     name: str
     keys: RoleKeys
     path: str
+
+
+@contextmanager
+def publishing(directory: Path) -> Iterator[None]:
+    """Keep other publishers of this release out; not for use within itself."""
+    with (directory / "state" / "publishing").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def publish_root(

@@ -54,7 +54,7 @@ from stoilo.signer.protocol import (
     Signed,
 )
 from stoilo.signer.rate import RateLimit
-from stoilo.signer.repository import refresh_online_metadata
+from stoilo.signer.repository import publishing, refresh_online_metadata
 
 __all__ = ["ADMISSION_SKEW_S", "SignerService", "wall_clock"]
 
@@ -97,7 +97,7 @@ class SignerService:
         self._gate_keys: dict[int, PrivateKey] = {}
         self._rates: dict[int, RateLimit] = {}
         self._stamp = 0
-        refresh_online_metadata(directory, self._online_key(), clock())
+        self._sign_online_metadata()
         self._trust = self._load()
 
     def answer(self, request: Request) -> Response:
@@ -164,9 +164,7 @@ class SignerService:
                 return epoch
         raise TrustError("STO-K024", f"epoch {statement.epoch} is not open now")
 
-    def _sign_checkpoint(
-        self, body: bytes, consistency: Sequence[bytes] | None
-    ) -> bytes:
+    def _sign_checkpoint(self, body: bytes, consistency: Sequence[bytes]) -> bytes:
         """Record, then sign; the order is the point."""
         checkpoint = parse_checkpoint(body)
         self._ledger.record(checkpoint, consistency)
@@ -175,9 +173,15 @@ class SignerService:
 
     def _refresh(self) -> int:
         """Sign online metadata where due; return when it expires."""
-        refresh_online_metadata(self._directory, self._online_key(), self._clock())
+        self._sign_online_metadata()
         self._trust = self._load()
         return self._trust.expires
+
+    def _sign_online_metadata(self) -> None:
+        """Renew snapshot and timestamp where due."""
+        key = self._online_key()
+        with publishing(self._directory):
+            refresh_online_metadata(self._directory, key, self._clock())
 
     def _identify(self) -> Pong:
         """Return the log's verifier key and the newest size signed."""

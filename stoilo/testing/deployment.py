@@ -113,6 +113,11 @@ class Deployment:
             )
         return buffer.partition(b"\n")[0]
 
+    @property
+    def pid(self) -> int:
+        """Process id of the running server, 0 when there is none."""
+        return self.process.pid if self.process is not None else 0
+
     def kill(self) -> None:
         """End the server process with SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
@@ -140,7 +145,7 @@ class Deployment:
         """Return the authenticator of a volunteer's account on this project."""
         output = subprocess.run(
             [sys.executable, "-m", "stoilo", "boinc", "account", "--data", str(self.data),
-             "--email", email, "--json"],
+             "--email", email, "--max-level", "numeric", "--json"],
             check=True,
             capture_output=True,
         ).stdout  # fmt: skip
@@ -158,11 +163,11 @@ class Deployment:
         key_file.chmod(0o600)
         module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
         root = self.data / "keys" / "root.json"
-        places = ["--project", str(self.line.project), "--key-file", str(key_file)]
+        places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
         with (state / "volunteer.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, *places, "--state", str(state),
-                 "--root", str(root)],
+                 "--root", str(root), "--max-level", "numeric"],
                 stdout=log,
                 stderr=log,
             )  # fmt: skip

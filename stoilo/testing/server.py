@@ -134,7 +134,9 @@ class PlainJudge:
 
     forbidden: tuple[bytes, ...] = (b"import os",)
     level: str = "pure"
+    policy_digest: str = "1" * 64
     asked: int = 0
+    last: SourceUnderReview | None = None
 
     def key(self, submission: SourceUnderReview) -> str:
         """Return a digest of everything asked."""
@@ -143,15 +145,16 @@ class PlainJudge:
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict; counts its calls."""
         self.asked += 1
+        self.last = submission
         bad = any(word in submission.source for word in self.forbidden)
         finding = Finding(
-            "STO-P999", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"
+            "STO-P040", Severity.ERROR, 1, 1, 1, 2, "forbidden word", "leave it out"
         )
         return Verdict(
             admitted=not bad,
             level=submission.level or self.level,
             lowest_level="" if bad else self.level,
-            policy_digest="1" * 64,
+            policy_digest=self.policy_digest,
             source_digest=content_digest(submission.source),
             findings=(finding,) if bad else (),
         )

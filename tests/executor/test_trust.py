@@ -1,5 +1,6 @@
 import dataclasses
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -188,3 +189,21 @@ def test_tasks_that_start_at_once_share_a_cache(tmp_path: Path, release: Path) -
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: load(release, NOW, cache), range(16)))
     assert set(found) == {ORIGIN}
+
+
+def test_release_can_be_read_while_it_is_published(release: Path) -> None:
+    done = threading.Event()
+
+    def publish() -> None:
+        for number in range(1, 25):
+            revoke(release, RevocationFile(min_epoch=number), NOW)
+        done.set()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    seen = set()
+    while not done.is_set():
+        seen.add(load(release))
+    thread.join()
+    assert seen == {ORIGIN}
+    assert load(release) == ORIGIN

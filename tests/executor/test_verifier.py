@@ -4,16 +4,29 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stoilo
 from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.proof import ProvenLeaf
+from stoilo.audit.note import (
+    KeyType,
+    Note,
+    cosign_note,
+    parse_note,
+    private_vkey,
+    render_note,
+    render_vkey,
+)
+from stoilo.audit.policy import parse_policy
+from stoilo.audit.proof import ProvenLeaf, parse_proof, render_proof
 from stoilo.core.codebook import load_codebook
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.core.statement import statement_digest
+from stoilo.core.statement import render_statement, statement_digest
 from stoilo.executor.inputs import InputFile
+from stoilo.executor.release import TrustedRelease
 from stoilo.executor.review import ANY_ARGUMENTS, Review, check_reviews, sign_review
 from stoilo.executor.verifier import (
     HostState,
@@ -25,14 +38,14 @@ from stoilo.executor.verifier import (
     verify_bundle,
 )
 from stoilo.signer.keyfiles import read_private_key
-from stoilo.testing.gate import ARGUMENTS, BLOBS, MODULE, NOW, GateBench
+from stoilo.testing.gate import ARGUMENTS, BLOBS, DAY_S, FLAVOR, MODULE, NOW, GateBench
 
 HOST = HostState()
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> GateBench:
-    return GateBench(tmp_path / "root")
+@pytest.fixture(scope="module")
+def shared_gate(tmp_path_factory: pytest.TempPathFactory) -> GateBench:
+    return GateBench(tmp_path_factory.mktemp("shared") / "root")
 
 
 def run(gate: GateBench, bundle: TaskBundle, host: HostState = HOST) -> VerifiedTask:
@@ -125,6 +138,15 @@ def test_limits_in_force_are_the_lowest_of_admission_level_and_opt_in(
     assert (limits.cpu_s, limits.wall_s, limits.memory_bytes) == (7, 120, 5)
 
 
+def test_runtime_is_chosen_among_those_held_by_the_signed_flavor(
+    gate: GateBench,
+) -> None:
+    bundle = dataclasses.replace(gate.bundle(gate.admit(gate.statement())), flavor="")
+    assert run(gate, bundle, HostState(flavors=frozenset({"00" * 32, FLAVOR})))
+    with pytest.raises(TrustError, match="STO-A029"):
+        run(gate, bundle, HostState(flavors=frozenset({"00" * 32})))
+
+
 def test_witnessed_time_counts_when_the_host_clock_is_behind(gate: GateBench) -> None:
     admitted = gate.admit(gate.statement())
     admission = verify_admission(admitted.envelope, admitted.proof, gate.root.trust)
@@ -141,6 +163,58 @@ def test_checkpoint_cosigned_outside_the_epoch_is_refused(gate: GateBench) -> No
     proven = ProvenLeaf(0, 1, b"", early)
     with pytest.raises(TrustError, match="STO-A043"):
         check_times(dataclasses.replace(admission, proven=proven), NOW)
+
+
+def witnessed(gate: GateBench, time: int) -> tuple[TaskBundle, TrustedRelease]:
+    """Return a workunit whose checkpoint a witness cosigned, under a policy to match."""
+    key, admitted = PrivateKey.generate().key, gate.admit(gate.statement())
+    vkey = render_vkey(private_vkey("w.example/1", KeyType.COSIGNATURE, key))
+    text = f"log {gate.root.log_vkey}\nwitness w {vkey}\nquorum w\n"
+    proof = parse_proof(admitted.proof)
+    note = parse_note(proof.checkpoint)
+    cosigned = cosign_note(note.text, "w.example/1", key, time)
+    checkpoint = render_note(Note(note.text, (*note.signatures, cosigned)))
+    bundle = dataclasses.replace(
+        gate.bundle(admitted),
+        proof=render_proof(dataclasses.replace(proof, checkpoint=checkpoint)),
+    )
+    policy = parse_policy(text.encode())
+    return bundle, dataclasses.replace(gate.root.trust, log_policy=policy)
+
+
+def test_witnessed_admission_runs(gate: GateBench) -> None:
+    bundle, trust = witnessed(gate, NOW + 5)
+    task = verify_bundle(bundle, trust, HOST, NOW)
+    assert task.admission.proven.checkpoint_time == NOW + 5
+
+
+def test_witness_that_saw_it_after_its_end_shows_the_clock_wrong(
+    gate: GateBench,
+) -> None:
+    bundle, trust = witnessed(gate, NOW + 2 * DAY_S)
+    with pytest.raises(TrustError, match="STO-A040"):
+        verify_bundle(bundle, trust, HOST, NOW)
+
+
+def test_checkpoint_without_the_witness_quorum_is_refused(gate: GateBench) -> None:
+    _, trust = witnessed(gate, NOW)
+    plain = gate.bundle(gate.admit(gate.statement()))
+    with pytest.raises(TrustError, match="STO-L013"):
+        verify_bundle(plain, trust, HOST, NOW)
+
+
+@given(st.data())
+def test_damaged_text_under_a_stolen_key_ends_in_our_error(
+    shared_gate: GateBench, data: st.DataObject
+) -> None:
+    good = bytearray(render_statement(shared_gate.statement()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(good) - 1))
+        good[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    envelope = shared_gate.sign(bytes(good))
+    proof = data.draw(st.binary(max_size=99) | st.just(shared_gate.log(b"x")))
+    with pytest.raises(StoiloError):
+        verify_admission(envelope, proof, shared_gate.root.trust)
 
 
 def review(gate: GateBench, **changes: object) -> str:

@@ -24,6 +24,7 @@ CORPUS = [
     b"class P:\n    x: float = 0.0\ndef task(d):\n    return [P().x for i in range(d)]\n",
     b"def task(d):\n    try:\n        return 1\n    finally:\n        pass\n",
     b"def task(d):\n    match d:\n        case {'a': x, **rest}:\n            return x\n",
+    b"def task(d):\n    return f'''\n{d.__globals__}\n  {open(1)!r:{d.gi_frame}}'''\n",
     b"def task(d):\n    return (lambda *a, **k: a)(*d, **d)\n",
     b"import os\ndef task(d):\n    return os.system('id').__class__\n",
     "def \u0444(d):\n    \u03b1 = '\u00e9'\n    return \u03b1 * 9 ** 9\n".encode(),

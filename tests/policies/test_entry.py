@@ -2,10 +2,12 @@ import ast
 
 import pytest
 
+from stoilo.core.types import Severity
 from stoilo.policies.entry import (
     find_entry_problems,
     find_main_block,
     find_missing,
+    find_repeated_definitions,
     last_function,
 )
 from stoilo.policies.findings import Lines
@@ -60,8 +62,19 @@ def test_named_entry_may_be_an_assigned_callable() -> None:
     assert problems("f = lambda d: d\ndef g(d): pass", "f") == []
 
 
-def test_entry_bound_again_is_a_warning() -> None:
-    assert problems("def f(d): return 1\ndef f(d): return 2") == ["STO-P034"]
+@pytest.mark.parametrize(
+    "again", ["def f(d): return 2", "f = 2", "f: int = 2", "class f: pass"]
+)
+def test_definition_bound_again_is_a_warning(again: str) -> None:
+    text = f"x = 1\ndef f(d): return 1\n{again}\nx = 2\n"
+    (finding,) = find_repeated_definitions(ast.parse(text), Lines(text))
+    place = (finding.code, finding.severity, finding.line)
+    assert place == ("STO-P034", Severity.WARNING, 3)
+
+
+def test_names_bound_once_or_by_assignment_pass() -> None:
+    text = "x = 1\nx = 2\ndef f(d): pass\ndef _(): pass\ndef _(): pass\n"
+    assert find_repeated_definitions(ast.parse(text), Lines(text)) == []
 
 
 @pytest.mark.parametrize("test", ['__name__ == "__main__"', "'__main__' == __name__"])

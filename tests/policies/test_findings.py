@@ -41,5 +41,10 @@ def test_node_without_position_stands_at_the_start() -> None:
     assert Lines("x").place(ast.Load()) == FIRST_PLACE
 
 
+def test_end_before_its_start_is_mended() -> None:
+    finding = make_finding("STO-P041", Place(3, 5, 3, 2), "what", "do")
+    assert (finding.end_line, finding.end_column) == (3, 5)
+
+
 def test_long_message_is_cut() -> None:
     assert len(make_finding("STO-P041", FIRST_PLACE, "x" * 9999, "").message) == 400

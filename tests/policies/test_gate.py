@@ -130,9 +130,26 @@ def test_warning_does_not_refuse() -> None:
     assert [one.severity for one in verdict.findings] == [Severity.WARNING]
 
 
-def test_one_place_is_found_once() -> None:
-    verdict = judge(GateRequest(b"def f(d): return 1\nfrom math import *\n"))
-    assert codes(verdict) == ["STO-P043"]
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"from math import *", "STO-P043"),
+        (b"from os import path", "STO-P040"),
+        (b"from math import (\n  sin,\n  secret)", "STO-P041"),
+        (b"from .a import b", "STO-P042"),
+        (b"import os.path", "STO-P040"),
+    ],
+)
+def test_import_is_refused_once(line: bytes, code: str) -> None:
+    verdict = judge(GateRequest(b"def f(d): return 1\n" + line + b"\n"))
+    assert codes(verdict) == [code]
+
+
+def test_nested_finally_is_refused_once() -> None:
+    body = b"".join(b" " * depth + b"try:\n" for depth in range(5)) + b"     pass\n"
+    tail = b"".join(b" " * depth + b"finally: pass\n" for depth in reversed(range(5)))
+    source = b"def f(d): pass\n" + body + tail
+    assert codes(judge(GateRequest(source))) == ["STO-P027"]
 
 
 def test_language_findings_count_columns_in_characters() -> None:
@@ -230,6 +247,31 @@ def test_a_further_denial_never_admits_more(source: bytes, module: str) -> None:
     digest = content_digest(source)
     for rule in (f'modules = ["{module}"]', f'digests = ["{digest}"]'):
         policy = policy_with(f"[deny]\n{rule}")
+        narrowed = judge(GateRequest(source, policy=policy))
+        assert narrowed.admitted <= judge(GateRequest(source)).admitted
+
+
+rules = st.sampled_from(
+    [
+        "[limits]\nsource_bytes = 60",
+        "[limits]\nast_nodes = 9",
+        '[deny]\nmodules = ["math"]\n[limits]\nast_nodes = 40',
+        "[deny]\n",
+    ]
+)
+
+
+@given(sources, rules, st.sampled_from(["pure", "numeric"]))
+@settings(deadline=None)
+def test_a_narrower_policy_never_admits_more(
+    source: bytes, rule: str, closed: str
+) -> None:
+    base = policy_with("")
+    policies = [
+        policy_with(rule),
+        parse_policy(base.text.replace(f"[levels.{closed}]".encode(), b"[levels.x]")),
+    ]
+    for policy in policies:
         narrowed = judge(GateRequest(source, policy=policy))
         assert narrowed.admitted <= judge(GateRequest(source)).admitted
 

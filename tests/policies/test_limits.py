@@ -38,8 +38,8 @@ def test_more_nodes_than_allowed_is_refused() -> None:
 
 
 def test_nodes_up_to_the_limit_pass() -> None:
-    assert oversize("x = 1", TreeLimits(nodes=4)) == []
-    assert oversize("x = 1", TreeLimits(nodes=3)) == ["STO-P025"]
+    assert oversize("x = 1", TreeLimits(nodes=5)) == []
+    assert oversize("x = 1", TreeLimits(nodes=4)) == ["STO-P025"]
 
 
 @pytest.mark.parametrize(

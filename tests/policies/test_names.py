@@ -17,6 +17,8 @@ REFUSED = {
     "lunate epsilon": ("\u03f5 = 1", "STO-P020"),
     "parameter": ("def f(\u0430): pass", "STO-P020"),
     "attribute": ("x.\u0440rint", "STO-P019"),
+    "field of an f-string": ("x = f'{p\u0430y}'", "STO-P019"),
+    "format of an f-string": ("x = f'{x:{\u0430}}'", "STO-P020"),
     "keyword argument": ("f(\u0435=1)", "STO-P020"),
 }
 
@@ -34,6 +36,7 @@ ALLOWED = {
     "decomposed accent": "gro\u0308sse = 1",
     "mean bar": "x\u0304 = 1",
     "look-alike in a string": "x = '\u0430'",
+    "look-alike in the text of an f-string": "x = f'\u0430 {x} p\u0430y {{\u0430}}'",
     "look-alike in a comment": "# \u0430bc",
     "look-alike in a docstring": '"""\u0430bc\n\u0430"""',
 }

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import DeniedError, InternalError
+from stoilo.core.errors import DeniedError, UsageError
 from stoilo.policies.policy import (
     EVERYBODY,
     Quota,
@@ -36,7 +36,7 @@ def test_shipped_policy_opens_pure_and_numeric_to_researchers() -> None:
     ],
 )
 def test_broken_policy_is_refused(text: bytes) -> None:
-    with pytest.raises(InternalError, match="STO-P003"):
+    with pytest.raises(UsageError, match="STO-P003"):
         parse_policy(text)
 
 
@@ -44,7 +44,7 @@ def test_broken_policy_is_refused(text: bytes) -> None:
 def test_any_policy_bytes_end_in_a_policy_or_our_error(data: bytes) -> None:
     try:
         parse_policy(HEAD + data)
-    except InternalError as error:
+    except UsageError as error:
         assert error.code == "STO-P003"
 
 

@@ -36,7 +36,25 @@ def test_hostile_text_is_scanned_in_linear_time(unit: str) -> None:
     assert time.process_time() - started < 2
 
 
-@given(st.lists(st.sampled_from(["é", "'é'", "#é\n", "(", ")", "\n", " ", "1", '"""'])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "é",
+                "'é'",
+                "f'{é}'",
+                "f'''é{é:{é}}{{é}}'''",
+                "#é\n",
+                "(",
+                ")",
+                "\n",
+                " ",
+                "1",
+                '"""',
+            ]
+        )
+    )
+)
 def test_words_are_the_names_that_the_parser_sees(parts: list[str]) -> None:
     text = "".join(parts)
     try:

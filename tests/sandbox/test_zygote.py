@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core import skeleton
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import RunStatus
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.mechanisms import KernelHost, Mechanism, find_missing
-from stoilo.sandbox.run import PROBE_JOB, encode_probe
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.run import (
+    PROBE_JOB,
+    TASK_JOB,
+    TaskRequest,
+    encode_probe,
+    run_task,
+)
+from stoilo.sandbox.supervisor import Jail, zygote_command
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = """
@@ -125,11 +133,9 @@ def test_kernel_says_that_the_child_is_jailed(pure):
 
 def test_zygote_has_one_thread_and_no_file_of_the_supervisor(pure, tmp_path):
     with (tmp_path / "open").open("w") as file, Jail(pure, PROBE_JOB) as jail:
-        os.set_inheritable(file.fileno(), True)
-        links = [
-            os.readlink(f"/proc/{jail.zygote_pid}/fd/{name}")
-            for name in os.listdir(f"/proc/{jail.zygote_pid}/fd")
-        ]
+        os.set_inheritable(file.fileno(), True)  # noqa: FBT003
+        folder = Path(f"/proc/{jail.zygote_pid}/fd")
+        links = [str(entry.readlink()) for entry in folder.iterdir()]
         assert read_status(jail.zygote_pid)["Threads"] == ["1"]
     assert str(tmp_path / "open") not in links
 
@@ -171,6 +177,58 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
         )
     assert (report.output, report.status.value) == (b"[]\n", "finished"), report
     assert control.status.value == "finished"
+    first, second = calls_in_the_jail(trace)
+    opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
+    assert opens == []
+    assert any("/etc/hosts" in call for call in second)  # the control
+
+
+TASKS = {
+    "pure": """
+import dataclasses, json, random, re, statistics
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+def f(kw):
+    p = Point(random.random())
+    print(f"{p.x > 0}")
+    return [statistics.mean([1, 2]), json.dumps({"a": 1}), bool(re.match("a+", "aa"))]
+""",
+    "numeric": """
+import numpy as np
+
+def f(kw):
+    a = np.eye(20) + np.ones((20, 20))
+    b = np.linalg.solve(a, np.fft.fft(np.arange(20.0)).real)
+    return [b.sum(), np.median(b), np.sort(b), np.einsum("ij,j->i", a, b)]
+""",
+}
+
+
+@pytest.mark.skipif(STRACE is None, reason="needs strace")
+@pytest.mark.parametrize("level", ["pure", "numeric"])
+def test_task_opens_no_file_in_the_jail(level, tmp_path):
+    trace = tmp_path / "trace"
+
+    def traced():
+        return [STRACE, "-Df", "-o", str(trace), *zygote_command()]
+
+    rules = load_level(level)
+    with Jail(rules, TASK_JOB, command=traced) as jail:
+        request = TaskRequest(TASKS[level], "f", skeleton.encode({}))
+        outcome = run_task(jail, request, rules.default_limits())
+    assert outcome.status is RunStatus.OK, outcome
+    calls = calls_in_the_jail(trace)[0]
+    allowed = ("read", "write", "mmap", "munmap", "mremap", "brk", "madvise", "close")
+    allowed += ("sendmsg", "exit_group", "+++", "lseek", "clock_", "rt_sig", "futex")
+    assert [call for call in calls if not call.startswith(allowed)] == []
+
+
+def calls_in_the_jail(trace):
+    """Return, for each child in order, what it called after its filter was loaded."""
     sealed = {}
     for line in trace.read_text(errors="replace").splitlines():
         pid, _, call = line.partition(" ")
@@ -178,10 +236,7 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
             sealed[pid] = []
         elif pid in sealed:
             sealed[pid].append(call.strip())
-    first, second = sealed.values()
-    opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
-    assert opens == []
-    assert any("/etc/hosts" in call for call in second)  # the control
+    return list(sealed.values())
 
 
 ORDINARY = """
@@ -260,9 +315,98 @@ def test_threads_are_bounded_for_a_uid_of_its_own(threads):
     source += "  threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\n"
     source += "except RuntimeError: print(n)\nimport os; os._exit(0)"
     outcome = threads(source, "threading", threads=4)
-    assert int(outcome.output) < 4
+    assert int(outcome.output) < 2 * 4
 
 
 def test_fork_stays_forbidden_with_threads(threads):
     threads("import os; os.fork()", threads=4)
     assert threads.report.syscall == "clone"
+
+
+MATMUL = """
+import numpy, time
+a = numpy.ones((600, 600))
+while True:
+    a @ a
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_linear_algebra_uses_as_many_threads_as_the_run_may_have(threads, count):
+    before = set(children(threads.jail.zygote_pid))
+    run = threading.Thread(
+        target=threads, args=(MATMUL, "numpy"), kwargs={"threads": count, "wall_s": 1}
+    )
+    run.start()
+    time.sleep(0.6)
+    (child,) = set(children(threads.jail.zygote_pid)) - before
+    found = read_status(child)["Threads"]
+    run.join()
+    assert found == [str(count)]
+
+
+def children(pid):
+    """Return every pid below `pid`."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found += [int(child), *children(child)]
+    return found
+
+
+WITHOUT_NAMESPACES = """
+from stoilo.sandbox import namespaces
+from stoilo.sandbox.zygote import main
+namespaces.enter_namespaces = lambda: ()
+main()
+"""
+
+
+def test_child_dies_with_its_zygote_without_any_namespace(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        assert not any(name.startswith("namespace") for name in jail.layers)
+        request = encode_probe("import time; time.sleep(30)")
+        reports = []
+        run = threading.Thread(
+            target=lambda: reports.append(jail.run(request, pure.default_limits()))
+        )
+        run.start()
+        time.sleep(0.4)
+        (child,) = children(jail.zygote_pid)
+        os.kill(jail.zygote_pid, 9)
+        run.join(5)
+        assert [report.code for report in reports] == ["STO-S005"]
+        time.sleep(0.2)
+        assert not Path(f"/proc/{child}").exists() or "Z" in read_status(child)["State"]
+
+
+def test_jail_without_namespaces_still_stops_everything(pure):
+    def bare():
+        return [sys.executable, "-s", "-P", "-c", WITHOUT_NAMESPACES]
+
+    with Jail(pure, PROBE_JOB, command=bare) as jail:
+        limits = pure.default_limits()
+        assert jail.run(encode_probe("import os; os.fork()"), limits).syscall == "clone"
+        killed = jail.run(encode_probe("import os; os.kill(os.getppid(), 9)"), limits)
+        assert killed.syscall == "kill"
+
+
+ROOT_PROGRAM = """
+import errno, os
+from stoilo.sandbox import namespaces
+entered = namespaces.enter_namespaces()
+print("before", len(os.listdir("/")) > 0)
+if "mount" in entered and namespaces.empty_root():
+    print("after", os.listdir("/"))
+else:
+    print("after []")
+"""
+
+
+def test_empty_root_holds_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", ROOT_PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["before True", "after []"]

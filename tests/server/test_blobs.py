@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, PolicyRefusal, TrustError, UsageError
+from stoilo.core.nodes import Ndarray
+from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server import auth
 
 from .conftest import Bench
 
-DATA = b"weights" * 1000
+DATA = encode(b"weights" * 1000)
 NAME = content_digest(DATA)
 
 
@@ -56,6 +60,24 @@ def test_wrong_bytes_leave_nothing(bench: Bench, data: bytes, code: str) -> None
         upload(bench, owner, data)
     assert not bench.server.blobs.path(NAME).exists()
     assert not list((bench.directory / "blobs" / "incoming").iterdir())
+
+
+def test_blob_that_is_no_encoded_value_is_refused(bench: Bench) -> None:
+    data = b"\x80\x04K\x01." + b"x" * (len(DATA) - 5)
+    with pytest.raises(TrustError, match="STO-D002"):
+        upload(bench, account(bench, "a"), data, content_digest(data))
+    assert not bench.server.blobs.path(content_digest(data)).exists()
+
+
+def test_types_in_a_blob_reach_the_gate(bench: Bench) -> None:
+    node = Ndarray("float64", (2,), bytes(16))
+    value = encode([node, {"deep": node}])
+    with bench.store.read() as connection:
+        owner = auth.find_owner(connection, bench.token, bench.clock()).account_id
+    name = bench.server.blobs.put(owner, value)
+    asyncio.run(bench.submit(blobs=[name]))
+    assert bench.judge.last is not None
+    assert bench.judge.last.argument_types == ("numpy.ndarray",)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "A" * 64, "0" * 63, ""])

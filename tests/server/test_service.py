@@ -14,6 +14,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
+from stoilo.core.skeleton import encode
 from stoilo.server import auth
 from stoilo.server.assembly import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
@@ -88,7 +89,7 @@ def test_refusal_carries_findings_in_the_trailer(bench: Bench) -> None:
         status, said = await refused(stub.CreateTask(request, metadata=metadata(bench)))
         assert status is grpc.StatusCode.FAILED_PRECONDITION
         assert (said.code, said.family) == ("STO-R020", "policy")
-        assert said.findings[0].code == "STO-P999"
+        assert said.findings[0].code == "STO-P040"
 
     call(bench, work)
 
@@ -135,7 +136,7 @@ def test_task_of_another_owner_is_not_found_for_all_calls(bench: Bench) -> None:
 
 
 def test_blob_goes_up_and_down_in_pieces(bench: Bench) -> None:
-    data = bytes(range(256)) * 4000
+    data = encode(bytes(range(256)) * 4000)
     name = content_digest(data)
 
     async def pieces() -> AsyncIterator[pb.UploadBlobRequest]:

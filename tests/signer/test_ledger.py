@@ -25,7 +25,7 @@ def at(size: int, tree: MemoryTree = TREE, origin: str = ORIGIN) -> Checkpoint:
     return Checkpoint(origin, size, root)
 
 
-def code_of(last: Checkpoint, asked: Checkpoint, proof: list[bytes] | None) -> str:
+def code_of(last: Checkpoint, asked: Checkpoint, proof: list[bytes]) -> str:
     with pytest.raises(TrustError) as caught:
         judge_next(last, asked, proof)
     return caught.value.code
@@ -36,14 +36,14 @@ def test_a_larger_consistent_tree_is_next_and_a_smaller_never(
     old: int, new: int
 ) -> None:
     if new < old:
-        assert code_of(at(old), at(new), None) == "STO-K025"
+        assert code_of(at(old), at(new), []) == "STO-K025"
     else:
         judge_next(at(old), at(new), consistency_proof(old, new, TREE.node))
 
 
 @given(st.integers(3, 39))
 def test_another_tree_of_one_size_is_a_fork(size: int) -> None:
-    assert code_of(at(size), at(size, FORK), None) == "STO-K026"
+    assert code_of(at(size), at(size, FORK), []) == "STO-K026"
 
 
 @given(st.integers(3, 39))
@@ -54,7 +54,7 @@ def test_larger_tree_that_does_not_extend_the_last_is_a_fork(size: int) -> None:
 
 
 def test_another_log_is_refused() -> None:
-    assert code_of(at(1), at(2, origin="elsewhere"), None) == "STO-K027"
+    assert code_of(at(1), at(2, origin="elsewhere"), []) == "STO-K027"
 
 
 def test_memory_survives_a_restart(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import leaf_hash
+from stoilo.audit.merkle import consistency_proof, leaf_hash
 from stoilo.audit.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.signer.client import SignerClient
@@ -215,11 +215,14 @@ def test_killed_signer_never_gives_two_checkpoints_that_disagree(
     notes: list[bytes] = []
     command = [sys.executable, str(DOOMED), str(gate.root.directory), str(path), moment]
     with subprocess.Popen(command) as doomed, SignerClient(path) as asking:
-        notes += [asking.sign_checkpoint(grow(gate, bytes([n]))) for n in range(2)]
+        for number in range(2):
+            body = grow(gate, bytes([number]))
+            notes.append(asking.sign_checkpoint(body, extends_last(gate)))
         third = grow(gate, b"third")
-        with SignerClient(path, timeout_s=0.5) as impatient:
+        patience_s = 20 if moment == "after" else 0.5
+        with SignerClient(path, timeout_s=patience_s) as impatient:
             try:
-                notes.append(impatient.sign_checkpoint(third))
+                notes.append(impatient.sign_checkpoint(third, extends_last(gate)))
             except UnreachableError:
                 assert moment != "after"
         assert doomed.wait(10) == -signal.SIGKILL
@@ -228,15 +231,20 @@ def test_killed_signer_never_gives_two_checkpoints_that_disagree(
         remembered = asking.ping().size
         assert remembered == last_size - (moment == "before")
         other = fork_body(gate, last_size)
-        if moment != "before":
-            with pytest.raises(TrustError, match="STO-K026"):
-                asking.sign_checkpoint(other)
+        with pytest.raises(TrustError, match="STO-K026"):
+            asking.sign_checkpoint(other, extends_last(gate))
         with pytest.raises(TrustError, match="STO-K025"):
             asking.sign_checkpoint(smaller(notes[0]))
-        notes.append(asking.sign_checkpoint(third))
+        notes.append(asking.sign_checkpoint(third, extends_last(gate)))
         with pytest.raises(TrustError, match="STO-K026"):
             asking.sign_checkpoint(other)
     assert agree(notes, gate)
+
+
+def extends_last(gate: GateBench) -> list[bytes]:
+    """Return the proof that the newest leaf was appended to what was there before."""
+    size = gate.tree.size
+    return consistency_proof(size - 1, size, gate.tree.node)
 
 
 def fork_body(gate: GateBench, size: int) -> bytes:

@@ -13,28 +13,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from stoilo.cli.demo.claims import ClaimBook, render_claims
-from stoilo.cli.demo.parts import (
-    DemoParts,
-    probe_program,
-    prove_task,
-    start_cheat,
-    verify_log,
-)
+from stoilo.cli.demo.parts import DemoParts, real_parts
 from stoilo.cli.demo.scenario import PI_CALLS, Scenario
 from stoilo.core.errors import StoiloError
-from stoilo.testing.deployment import Deployment
 
 __all__ = ["demo", "run_demo"]
 
 HONEST_VOLUNTEERS = 2
-REAL_PARTS = DemoParts(start_cheat, prove_task, verify_log, probe_program)
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the claims as one object.")
 def demo(as_json: bool) -> int:
     """Show the whole path on this machine; exit 0 only if every claim was checked."""
-    return run_demo(REAL_PARTS, as_json=as_json)
+    return run_demo(real_parts(), as_json=as_json)
 
 
 def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
@@ -60,7 +52,7 @@ def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
 def _run(folder: Path, parts: DemoParts, book: ClaimBook, console: Console) -> None:
     columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        Deployment(folder / "data", HONEST_VOLUNTEERS) as deployment,
+        parts.deploy(folder / "data", HONEST_VOLUNTEERS) as deployment,
         Progress(*columns, console=console, transient=True) as progress,
     ):
         bar = progress.add_task("items of the map", total=PI_CALLS, visible=False)

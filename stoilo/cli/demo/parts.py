@@ -12,11 +12,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from stoilo.cli.demo.hostile import read_program
+from stoilo.cli.demo.researcher import load_research
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["DemoParts", "probe_program", "prove_task", "start_cheat", "verify_log"]
+__all__ = ["DemoParts", "real_parts"]
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -26,12 +29,18 @@ class DemoParts:
     """What the scenario calls out to.
 
     Attributes:
+        research: the researcher's module, see `stoilo.cli.demo.researcher`.
+        deploy: makes the deployment from its data directory and number of volunteers.
+        read_program: returns the text of a hostile program by name.
         start_cheat: starts the third, falsifying volunteer of a deployment.
         prove_task: returns the log proof of a task id, from a data directory.
         verify_log: returns the exit code of `stoilo audit verify` on a directory.
         probe_program: runs a program through the kernel layer alone.
     """
 
+    research: ModuleType
+    deploy: Callable[[Path, int], Deployment]
+    read_program: Callable[[str], str]
     start_cheat: Callable[[Deployment, Path], subprocess.Popen[bytes]]
     prove_task: Callable[[Path, str], bytes]
     verify_log: Callable[[Path], int]
@@ -68,3 +77,16 @@ def probe_program(text: str) -> dict[str, Any]:
         done = _stoilo("sandbox", "probe", str(file), "--preload", "socket", "--json")
     outcome = json.loads(done.stdout.splitlines()[-1])
     return {**outcome, "exit": done.returncode}
+
+
+def real_parts() -> DemoParts:
+    """Return what `stoilo demo` runs with."""
+    return DemoParts(
+        research=load_research(),
+        deploy=Deployment,
+        read_program=read_program,
+        start_cheat=start_cheat,
+        prove_task=prove_task,
+        verify_log=verify_log,
+        probe_program=probe_program,
+    )

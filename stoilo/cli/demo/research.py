@@ -62,8 +62,8 @@ def solve(kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - an array, by source
 
 
 def residual_small(x: Any) -> bool:  # noqa: ANN401 - any volunteer's value
-    """Accept only a finite vector of the right length."""
-    return bool(x.shape == (60,) and np.isfinite(x).all())
+    """Accept only a finite vector of the right length; a cheat may send anything."""
+    return isinstance(x, np.ndarray) and x.shape == (60,) and bool(np.isfinite(x).all())
 
 
 def solutions_close(x: Any, y: Any) -> bool:  # noqa: ANN401 - any two values

@@ -5,29 +5,47 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import stoilo
-from stoilo.cli.demo import research
 from stoilo.cli.demo.auditor import audit_task, read_log_policy
 from stoilo.cli.demo.claims import ClaimBook
-from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM, read_program
+from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
 from stoilo.cli.demo.parts import DemoParts
+from stoilo.client.capture import Captured
+from stoilo.client.session import TaskOptions
 from stoilo.core.errors import StoiloError
+from stoilo.core.skeleton import encode
 from stoilo.low_level import SystemError as NoAgreement
 from stoilo.low_level import UserError
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.testing.deployment import Deployment
 
-__all__ = ["Scenario"]
+__all__ = ["Scenario", "submit_text"]
 
 PI_CALLS = 60
 POINTS_PER_CALL = 3_000
 WAIT_S = 45.0
 Say = Callable[[str], None]
+
+
+async def submit_text(conn: stoilo.Connection, text: str) -> None:
+    """Submit source as an attacker would: exactly these bytes, past the capture."""
+    captured = Captured(
+        task_module=text,
+        entry="main",
+        validator_module="",
+        init_entry="",
+        compare_entry="",
+        arguments=encode({}),
+        blobs=(),
+    )
+    session = conn._session  # noqa: SLF001 - the attacker's own client
+    await session.submit(captured, TaskOptions(), uuid.uuid4().hex)
 
 
 @dataclass
@@ -80,8 +98,8 @@ class Scenario:
     async def _integral(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(a) an integral in ten parts; the integrand travels inside kwargs")
         staged = [
-            conn.create_task(func=research.integrate, kwargs=part)
-            for part in research.make_integral_parts()
+            conn.create_task(func=self.parts.research.integrate, kwargs=part)
+            for part in self.parts.research.make_integral_parts()
         ]
         tasks = await asyncio.gather(*(task.submit() for task in staged))
         self.task_ids += [task.task_id for task in tasks]
@@ -96,12 +114,12 @@ class Scenario:
 
     async def _linear_solve(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(b) a numpy linear solve, compared with a tolerance")
-        system = research.make_system()
+        system = self.parts.research.make_system()
         task = await conn.create_task(
-            func=research.solve,
+            func=self.parts.research.solve,
             kwargs=system,
-            init_valid_func=research.residual_small,
-            compare_valid_func=research.solutions_close,
+            init_valid_func=self.parts.research.residual_small,
+            compare_valid_func=self.parts.research.solutions_close,
         ).submit()
         self.task_ids.append(task.task_id)
         x = await task.result(timeout=WAIT_S)
@@ -110,24 +128,23 @@ class Scenario:
         self.book.check(
             "numpy solution accepted by the researcher's own validators",
             error < 1e-9,  # noqa: PLR2004 - rounding of a well-conditioned system
-            f"largest residual {error:.1e} at level numeric",
+            f"largest residual {error:.1e} at level numeric" if right else f"{x!r}",
         )
 
     async def _monte_carlo(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(c) Monte-Carlo π by map; the server is killed in the middle")
         calls = [{"seed": seed, "n": POINTS_PER_CALL} for seed in range(PI_CALLS)]
-        work = conn.map(research.count_hits, calls, chunk_size=6)
+        work = conn.map(self.parts.research.count_hits, calls, chunk_items=6)
         hits: list[Any] = []
-        killed = False
-        async for value in work:
-            hits.append(value)
+        pids: tuple[int, int] | None = None
+        async for item in work:
+            hits.append(item.result)
             self.progress(len(hits))
-            if not killed and len(hits) >= PI_CALLS // 4:
-                killed = True
-                await self._crash()
+            if pids is None and len(hits) >= PI_CALLS // 4:
+                pids = await self._crash()
         self.task_ids += work.task_ids
         total = sum(hit for hit in hits if isinstance(hit, int))
-        expected = sum(map(research.count_hits, calls))
+        expected = sum(map(self.parts.research.count_hits, calls))
         estimate = 4 * total / (PI_CALLS * POINTS_PER_CALL)
         self.book.check(
             "map kept every item across the crash",
@@ -136,19 +153,24 @@ class Scenario:
         )
         self.book.check(
             "server killed with SIGKILL and restarted without losing a task",
-            killed and len(hits) == PI_CALLS,
-            "killed after a quarter of the items, same ports, same tasks",
+            pids is not None and pids[0] != pids[1] and len(hits) == PI_CALLS,
+            f"process {pids[0]} ended after a quarter of the items, {pids[1]} went on"
+            if pids
+            else "it was never killed",
         )
 
-    async def _crash(self) -> None:
+    async def _crash(self) -> tuple[int, int]:
+        """Kill the server, start it on the same ports; returns both process ids."""
+        before = self.deployment.pid
         await asyncio.to_thread(self.deployment.kill)
         self.say("    server killed; starting it again")
         await asyncio.to_thread(self.deployment.start)
+        return before, self.deployment.pid
 
     async def _failing(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(d) a function that raises")
         task = await conn.create_task(
-            func=research.failing, kwargs={"zero": 0}
+            func=self.parts.research.failing, kwargs={"zero": 0}
         ).submit()
         self.task_ids.append(task.task_id)
         error = await task.result(timeout=WAIT_S)
@@ -161,10 +183,10 @@ class Scenario:
     async def _disagreeing(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(e) a comparator that never agrees")
         task = await conn.create_task(
-            func=research.count_hits,
+            func=self.parts.research.count_hits,
             kwargs={"seed": 1, "n": 10},
-            compare_valid_func=research.never_agree,
-            redundancy_options=CreateOptions(min_quorum=2, max_total=3),
+            compare_valid_func=self.parts.research.never_agree,
+            redundancy_options=CreateOptions(min_quorum=2, max_total_results=3),
         ).submit()
         self.task_ids.append(task.task_id)
         error = await task.result(timeout=WAIT_S)
@@ -178,7 +200,7 @@ class Scenario:
         self.say("(f) hostile submissions")
         for name in GATE_PROGRAMS:
             try:
-                await conn.submit_source(read_program(name), entry="main", kwargs={})
+                await submit_text(conn, self.parts.read_program(name))
             except StoiloError as refusal:
                 family, evidence = refusal.family, str(refusal)
             else:
@@ -204,7 +226,7 @@ class Scenario:
         self.say(
             "(f) a hostile program in the jail, as if the language layer were broken"
         )
-        outcome = self.parts.probe_program(read_program(JAIL_PROGRAM))
+        outcome = self.parts.probe_program(self.parts.read_program(JAIL_PROGRAM))
         killed = (outcome["status"], outcome["layer"]) == ("killed", "kernel")
         self.book.check(
             "a program that opens a socket dies in the jail, the call named",

@@ -37,8 +37,12 @@ class RandomState(metaclass=StandIn):
     __stoilo_real__ = np.random.RandomState
 
     def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
-        """Return a real one, seeded."""
-        return np.random.RandomState(legacy_words() if seed is None else seed)
+        """Return a real one; its own constructor would ask the system for entropy."""
+        if isinstance(seed, np.random.BitGenerator):
+            return np.random.RandomState(seed)
+        state = np.random.RandomState(np.random.MT19937(0))
+        state.seed(legacy_words() if seed is None else seed)
+        return state
 
 
 def _seeded(name: str) -> type:

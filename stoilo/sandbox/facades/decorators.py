@@ -8,7 +8,6 @@ from typing import Any
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.guards import GuardError, is_own_class, is_own_function
-from stoilo.sandbox.rules import READABLE_DUNDERS
 
 __all__ = ["build"]
 
@@ -16,7 +15,7 @@ __all__ = ["build"]
 def update_wrapper(wrapper: Any, wrapped: Any) -> Any:  # noqa: ANN401
     """Give `wrapper`, a function of the task, the name and text of `wrapped`."""
     if is_own_function(wrapper):
-        for name in READABLE_DUNDERS:
+        for name in ("__name__", "__qualname__", "__doc__"):
             if hasattr(wrapped, name):
                 setattr(wrapper, name, getattr(wrapped, name))
     return wrapper

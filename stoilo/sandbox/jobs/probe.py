@@ -29,8 +29,16 @@ _PRELOADED = (errno, os, sys, time)
 
 
 def prepare(level: Level) -> None:
-    """Do nothing: what a probe may import was named by its caller."""
+    """Replace the standard streams by unbuffered ones, which survive a kill.
+
+    What a probe may import was named by its caller.
+    """
     del level
+    raw = cast("io.BufferedIOBase", io.FileIO(1, "w", closefd=False))
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        raw, "utf-8", "backslashreplace", newline="\n", write_through=True
+    )
+    sys.stdin = io.StringIO()
 
 
 class NotPreloadedError(ImportError):
@@ -63,12 +71,6 @@ def _make_main(allowed: frozenset[str]) -> types.ModuleType:
     return module
 
 
-def _redirect(output: Output) -> None:
-    """Make print and the standard streams write through to the bounded output."""
-    sys.stdout = sys.stderr = cast("io.TextIOWrapper", output)
-    sys.stdin = io.StringIO()
-
-
 def _describe_failure(error: BaseException) -> dict[str, Any]:
     code = "STO-S023"
     if isinstance(error, SystemExit):
@@ -90,7 +92,7 @@ def run(request: bytes, output: Output) -> bytes:
     """Run the program of `request` {"source": str, "preload": list} to its end."""
     order = cast("dict[str, Any]", skeleton.decode(request))
     names = frozenset(name.partition(".")[0] for name in (*ALWAYS, *order["preload"]))
-    _redirect(output)
+    del output  # a program prints to its standard streams
     try:
         code = compile(order["source"], "<program>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:

@@ -297,7 +297,7 @@ class Engine(Protocol):
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
 
-        `bundle` comes from `executor.workdir.pack_release`; every copy dispatched later
+        `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
         carries it under the open name ``release``.
         """
         ...

@@ -22,7 +22,7 @@ def die():
 
 
 class DoomedLedger(CheckpointLedger):
-    def record(self, checkpoint, consistency=None):
+    def record(self, checkpoint, consistency=()):
         global asked
         asked += 1
         if asked == 3 and MOMENT == "before":

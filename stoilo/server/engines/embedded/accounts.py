@@ -22,15 +22,15 @@ from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.database import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.database import Database
 
-__all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret"]
+__all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret", "open_accounts"]
 
 LEVELS = ("pure", "numeric", "tensor", "gpu")  # by order (design §4)
 SECRET_BYTES = 32
@@ -219,6 +219,17 @@ class Accounts:
         """Return the account's key of one kind."""
         text = f"{kind}\0{address}".encode()
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:KEY_CHARS]
+
+
+def open_accounts(directory: Path) -> Accounts:
+    """Return the accounts of the engine under `directory`, also beside a running one.
+
+    Raises:
+        InternalError: ``STO-E003`` or ``STO-E005``.
+    """
+    database = Database(f"sqlite:///{directory / 'engine.sqlite'}")
+    database.create_tables()
+    return Accounts(database, load_secret(directory / "account.secret"))
 
 
 def _check_email(email: str) -> str:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import distinct, func, select
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.workdir import RELEASE, unpack_release
+from stoilo.executor.trust import parse_release_pack
+from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
 from stoilo.server.engines.embedded.database import Database
@@ -26,7 +27,7 @@ from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.scheduler import Pace, Scheduler
 from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
-from stoilo.server.engines.embedded.transitioner import Judgement, judge
+from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
 from stoilo.server.engines.embedded.uploads import UploadDesk
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -153,9 +154,9 @@ class EmbeddedEngine:
         """Store the release metadata that goes out from now on.
 
         Raises:
-            TrustError: ``STO-X010`` when it is no release bundle.
+            TrustError: ``STO-K013`` when it is no release.
         """
-        unpack_release(bundle)
+        parse_release_pack(bundle)
         digest = hashlib.sha256(bundle).hexdigest()
         file = WorkunitFile(RELEASE, digest, bundle, sticky=True)
         with self._depot.hold([file]) as stored, self._database.write() as connection:
@@ -264,7 +265,7 @@ class EmbeddedEngine:
             CopyView(
                 name=copy.name,
                 state=CopyState(copy.state),
-                outcome=CopyOutcome(copy.outcome),
+                outcome=_shown_outcome(copy),
                 code=copy.code,
                 sent_at=copy.sent_at,
                 received_at=copy.received_at,
@@ -351,6 +352,12 @@ def _unsure(answer: Answers) -> bool:
         check.verdict is ResultVerdict.INCONCLUSIVE for check in answer.checks.values()
     )
     return unsure or bool(answer.judged and answer.judgement is None)
+
+
+def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row of `copies`
+    """Return the outcome as the owner sees it: a false value counts as invalid."""
+    outvoted = copy.validity == Validity.INVALID
+    return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
 
 
 def _explain(

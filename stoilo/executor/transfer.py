@@ -1,0 +1,232 @@
+"""The volunteer's HTTP: scheduler calls, downloads, uploads. Every answer is bounded.
+
+Redirects are not followed, environment proxies are not used, answers are read up to a
+limit, and a file counts only when size, MD5 and (its name) SHA-256 are right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import urllib3
+
+from stoilo.core.errors import InternalError, TrustError, UnreachableError
+from stoilo.executor.ledger import CopyRecord, FileRecord, mark_sticky
+from stoilo.executor.wire import (
+    REPLY_BOUNDS,
+    SchedulerReply,
+    SchedulerRequest,
+    UploadInfo,
+    find_scheduler,
+    parse_reply,
+    parse_upload_reply,
+    render_request,
+    render_size_query,
+    render_upload_head,
+)
+
+__all__ = ["Refused", "Transfer", "matches"]
+
+CHUNK = 256 * 1024
+PAGE_BYTES = 64 * 1024
+ASK_SIZE_FROM = 8192  # like BOINC: smaller files are simply sent
+NAMED_BY_DIGEST = 64
+OK, NOT_FOUND, PARTIAL = 200, 404, 206
+AGENT = "stoilo volunteer (BOINC client 7.20.5)"
+
+
+class Refused(UnreachableError):
+    """The project said no for good; trying again cannot help."""
+
+
+class Transfer:
+    """Connections to one project; safe for several threads.
+
+    Args:
+        master_url: with final slash.
+        ca: certificates to trust instead of the system's, None for the system's.
+        timeout_s: longest pause of the other side, s.
+    """
+
+    def __init__(
+        self, master_url: str, *, ca: Path | None = None, timeout_s: float = 30.0
+    ) -> None:
+        self._master_url = master_url
+        self._pool = urllib3.PoolManager(
+            num_pools=2,
+            maxsize=8,
+            retries=False,
+            timeout=urllib3.Timeout(connect=min(10.0, timeout_s), read=timeout_s),
+            headers={"User-Agent": AGENT},
+            ca_certs=str(ca) if ca else None,
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.clear()
+
+    def scheduler_url(self) -> str:
+        """Return the scheduler's URL from the master page.
+
+        Raises:
+            UnreachableError: ``STO-X001`` or ``STO-X002``.
+        """
+        page = self._small("GET", self._master_url, most=PAGE_BYTES)
+        return find_scheduler(page, self._master_url)
+
+    def call(self, scheduler: str, request: SchedulerRequest) -> SchedulerReply:
+        """Make one scheduler RPC.
+
+        Raises:
+            UnreachableError: ``STO-X001``.
+            TrustError: ``STO-X030`` for a reply that cannot be read.
+        """
+        body = render_request(request)
+        data = self._small(
+            "POST", scheduler, most=REPLY_BOUNDS.document_bytes, body=body
+        )
+        return parse_reply(data, self._master_url)
+
+    def download(self, file: FileRecord, target: Path) -> None:
+        """Bring one input file to `target`, resuming a part; complete or not there.
+
+        Raises:
+            UnreachableError: ``STO-X001``, try again later.
+            Refused: ``STO-X005`` when the project does not have it any more.
+            TrustError: ``STO-X005`` for other bytes than announced.
+            InternalError: ``STO-X008``.
+        """
+        if target.exists() and target.stat().st_size == file.nbytes:
+            return
+        part = target.with_name(f"{target.name}.part")
+        try:
+            self._fetch(file, part)
+            if not matches(file, part):
+                part.unlink(missing_ok=True)
+                raise TrustError("STO-X005", "a download is not what was announced")
+            with part.open("rb") as stream:
+                os.fsync(stream.fileno())
+            if file.sticky:
+                mark_sticky(part)
+            part.replace(target)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"a download cannot be stored (errno {error.errno})"
+            ) from error
+
+    def upload(self, copy: CopyRecord, path: Path) -> None:
+        """Send a finished result file, resuming where the project is.
+
+        Raises:
+            UnreachableError: ``STO-X001``, try again later.
+            Refused: ``STO-X006``, never again.
+            TrustError: ``STO-X030`` for an answer that cannot be read.
+        """
+        data = path.read_bytes()
+        if len(data) > copy.upload_max:
+            raise Refused("STO-X006", "the result is larger than the project takes")
+        offset = 0
+        if len(data) >= ASK_SIZE_FROM:
+            query = render_size_query(copy.upload_name)
+            offset = min(self._say(copy.upload_url, query), len(data))
+        info = UploadInfo(copy.upload_name, copy.upload_url, copy.upload_max)
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        head = render_upload_head(info, nbytes=len(data), md5=md5, offset=offset)
+        self._say(copy.upload_url, head + data[offset:])
+
+    def _say(self, url: str, body: bytes) -> int:
+        """Post to the upload handler; returns the size held."""
+        answer = self._small("POST", url, most=PAGE_BYTES, body=body)
+        status, held, message = parse_upload_reply(answer)
+        if status < 0:
+            raise Refused("STO-X006", f"the upload was refused: {message[:200]}")
+        if status > 0:
+            raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
+        return max(0, held)
+
+    def _fetch(self, file: FileRecord, part: Path) -> None:
+        """Write what is missing of a file to its part."""
+        held = part.stat().st_size if part.exists() else 0
+        if held >= file.nbytes:
+            held = 0
+        headers = {"Range": f"bytes={held}-"} if held else {}
+        with self._response("GET", file.url, headers=headers) as response:
+            if response.status in {NOT_FOUND, 410}:
+                raise Refused("STO-X005", "the project does not have a file any more")
+            if response.status not in {OK, PARTIAL}:
+                raise UnreachableError("STO-X001", f"HTTP {response.status}")
+            resumed = response.status == PARTIAL and held > 0
+            size = held if resumed else 0
+            with part.open("ab" if resumed else "wb") as stream:
+                for chunk in _chunks(response):
+                    size += len(chunk)
+                    if size > file.nbytes:
+                        break
+                    stream.write(chunk)
+        if size < file.nbytes:
+            raise UnreachableError("STO-X001", "a download ended early")
+
+    def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
+        """Return a small answer's body."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
+        with self._response(method, url, body=body, headers=headers) as response:
+            data = b""
+            for chunk in _chunks(response):
+                data += chunk
+                if len(data) > most:
+                    raise TrustError("STO-X030", "the project's answer is too large")
+            if response.status != OK:
+                raise UnreachableError("STO-X001", f"HTTP {response.status}")
+        return data
+
+    def _response(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: dict[str, str],
+        body: bytes = b"",
+    ) -> urllib3.BaseHTTPResponse:
+        """Send one request."""
+        try:
+            return self._pool.request(
+                method,
+                url,
+                body=body or None,
+                headers={"User-Agent": AGENT, **headers},
+                preload_content=False,
+                redirect=False,
+                decode_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            kind = type(error).__name__
+            raise UnreachableError(
+                "STO-X001", f"no answer from the project ({kind})"
+            ) from error
+
+
+def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Yield a body's pieces; a lost connection becomes our error."""
+    try:
+        yield from response.stream(CHUNK, decode_content=False)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise UnreachableError("STO-X001", "the connection was lost") from error
+
+
+def matches(file: FileRecord, path: Path) -> bool:
+    """Say whether a file has the announced size, MD5 and (by its name) SHA-256."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                sha256.update(chunk)
+                md5.update(chunk)
+    except OSError:
+        return False
+    named = len(file.name) != NAMED_BY_DIGEST or sha256.hexdigest() == file.name
+    return named and size == file.nbytes and md5.hexdigest() == file.md5

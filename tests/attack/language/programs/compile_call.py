@@ -1,0 +1,4 @@
+# expect: refused STO-G020
+# level: pure
+def run(kwargs):
+    return "ESCAPED" if compile("1", "", "eval") else ""

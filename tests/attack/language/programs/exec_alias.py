@@ -1,0 +1,5 @@
+# expect: refused STO-G020
+# level: pure
+def run(kwargs):
+    e = eval
+    return "ESCAPED" if e("1") else ""

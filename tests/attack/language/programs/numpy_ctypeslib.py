@@ -1,0 +1,7 @@
+# expect: refused STO-G019
+# level: numeric
+from numpy import ctypeslib
+
+
+def run(kwargs):
+    return "ESCAPED"

@@ -1,0 +1,113 @@
+"""Run the demo with one part sabotaged: `python sabotaged_demo.py NAME`."""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from stoilo.cli.demo.command import run_demo
+from stoilo.cli.demo.parts import real_parts
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.run import probe_source
+from stoilo.testing.deployment import Deployment
+
+REAL = real_parts()
+
+
+class Immortal(Deployment):
+    """A deployment whose server is never killed, and whose restart does nothing."""
+
+    def kill(self):
+        pass
+
+    def start(self):
+        return self.line if self.pid else super().start()
+
+
+def start_honest_instead(deployment, state):
+    return deployment.attach("honest@localhost.localdomain", state)
+
+
+def flip_proof(data, task_id):
+    proof = bytearray(REAL.prove_task(data, task_id))
+    at = proof.index(b"\n\n") + 60
+    proof[at] ^= 1
+    return bytes(proof)
+
+
+def flip_log_then_verify(data):
+    bundle = next(
+        path
+        for path in Path(data).glob("audit/log/tile/entries/**/*")
+        if path.is_file()
+    )
+    content = bytearray(bundle.read_bytes())
+    content[40] ^= 1
+    bundle.chmod(0o600)
+    bundle.write_bytes(content)
+    return REAL.verify_log(data)
+
+
+def probe_with_sockets_allowed(text):
+    level = load_level("pure")
+    calls = msgspec.structs.replace(
+        level.syscalls, allow=(*level.syscalls.allow, "socket")
+    )
+    errno = {name: tuple(set(row) - {"socket"}) for name, row in calls.errno.items()}
+    wide = msgspec.structs.replace(
+        level, syscalls=msgspec.structs.replace(calls, errno=errno)
+    )
+    outcome = probe_source(text, wide, preload=("socket",))
+    return {"status": outcome.status, "layer": outcome.layer, "error": outcome.error}
+
+
+def benign_program(name):
+    del name
+    return "def main(kwargs):\n    return 1\n"
+
+
+def wrong_wave(x: float) -> float:
+    return x
+
+
+def wrong_solve(kwargs):
+    return kwargs["b"]
+
+
+def hits_with_a_frozen_clock(kwargs):
+    return kwargs["n"] if time.time() == time.time() else 0
+
+
+def not_failing(kwargs):
+    return kwargs["zero"]
+
+
+def always_agree(_left, _right):
+    return True
+
+
+def research_with(name, function):
+    setattr(REAL.research, name, function)
+    return REAL
+
+
+SABOTAGE = {
+    "cheat_off": lambda: dataclasses.replace(REAL, start_cheat=start_honest_instead),
+    "proof_flipped": lambda: dataclasses.replace(REAL, prove_task=flip_proof),
+    "log_bitflip": lambda: dataclasses.replace(REAL, verify_log=flip_log_then_verify),
+    "seccomp_widened": lambda: dataclasses.replace(
+        REAL, probe_program=probe_with_sockets_allowed
+    ),
+    "server_immortal": lambda: dataclasses.replace(REAL, deploy=Immortal),
+    "benign_instead": lambda: dataclasses.replace(REAL, read_program=benign_program),
+    "wrong_integrand": lambda: research_with("wave", wrong_wave),
+    "wrong_solution": lambda: research_with("solve", wrong_solve),
+    "items_differ": lambda: research_with("count_hits", hits_with_a_frozen_clock),
+    "no_exception": lambda: research_with("failing", not_failing),
+    "always_agree": lambda: research_with("never_agree", always_agree),
+}
+
+if __name__ == "__main__":
+    sys.exit(run_demo(SABOTAGE[sys.argv[1]](), as_json=True))

@@ -1,0 +1,61 @@
+"""`stoilo demo`: passes as shipped; each sabotage makes it fail, with exit code not 0.
+
+The command line has no switch for any of this: each saboteur is a program of its own that
+calls the demo with one part replaced.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SABOTEUR = Path(__file__).with_name("sabotaged_demo.py")
+TIMEOUT_S = 170
+
+
+def run(*command):
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, timeout=TIMEOUT_S, check=False
+    )
+    report = json.loads(done.stdout.splitlines()[-1])
+    return done.returncode, [
+        claim["title"] for claim in report["claims"] if not claim["holds"]
+    ]
+
+
+def test_demo_as_shipped_holds_every_claim():
+    assert run("-m", "stoilo", "demo", "--json") == (0, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sabotage", "claim"),
+    [
+        ("cheat_off", "the cheating volunteer is outvoted"),
+        ("proof_flipped", "every task has its own admission in the signed log"),
+        ("log_bitflip", "the whole log verifies, beside the running server"),
+        (
+            "seccomp_widened",
+            "a program that opens a socket dies in the jail, the call named",
+        ),
+        (
+            "server_immortal",
+            "server killed with SIGKILL and restarted without losing a task",
+        ),
+        ("benign_instead", "gate refuses dunder walk"),
+        ("wrong_integrand", "ten parts of ∫ x·sin x over [0, π] add up to π"),
+        (
+            "wrong_solution",
+            "numpy solution accepted by the researcher's own validators",
+        ),
+        ("items_differ", "map kept every item across the crash"),
+        ("no_exception", "an exception comes back as UserError, not as a crash"),
+        ("always_agree", "copies that never agree end as SystemError with a code"),
+    ],
+)
+def test_sabotaged_demo_fails_at_that_claim(sabotage, claim):
+    code, broken = run(str(SABOTEUR), sabotage)
+    assert code != 0
+    assert claim in broken

@@ -1,0 +1,210 @@
+"""`stoilo.sandbox.run`: what the parent makes of what came out of the jail."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.core import skeleton
+from stoilo.core.errors import InternalError
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.sandbox.channel import EXIT_MEMORY, Ended
+from stoilo.sandbox.report import Evidence, JailReport, JailStatus, judge
+from stoilo.sandbox.run import TaskRequest, choose_limits, read_items, read_outcome
+
+OK = {"status": "ok", "value": skeleton.encode(5)}
+
+
+def finished(frame):
+    data = frame if isinstance(frame, bytes) else skeleton.encode(frame)
+    return JailReport(JailStatus.FINISHED, frame=data)
+
+
+def evidence(**changes):
+    plain = Evidence(Ended(0, 0.1, 1), "", b"", b"", RunLimits(cpu_s=1), 0.1, ())
+    return dataclasses.replace(plain, **changes)
+
+
+def test_value_is_kept_encoded():
+    outcome = read_outcome(finished(OK))
+    assert (outcome.status, outcome.value) == (RunStatus.OK, skeleton.encode(5))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"STO\x01",
+        [],
+        {},
+        {"status": "ok"},
+        {"status": "ok", "value": b"garbage"},
+        {"status": "ok", "value": 5},
+        {"status": "finished"},
+        {"status": "user_error", "layer": "moon"},
+        {"status": 7},
+    ],
+)
+def test_malformed_frame_is_a_result_error(frame):
+    outcome = read_outcome(finished(frame))
+    assert (outcome.status, outcome.layer) == (RunStatus.USER_ERROR, RunLayer.RESULT)
+
+
+@given(st.binary(max_size=200))
+def test_any_frame_ends_in_an_outcome(frame):
+    assert isinstance(read_outcome(finished(frame)), RunOutcome)
+    assert len(read_items(finished(b"STO\x01" + frame), 2)) == 2
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["status", "value", "error_type", "error_text", "code", "layer"]
+        ),
+        st.none() | st.text("ok:e", max_size=9) | st.binary(max_size=9) | st.integers(),
+    )
+)
+def test_any_fields_end_in_an_outcome(fields):
+    assert isinstance(read_outcome(finished(fields)), RunOutcome)
+
+
+@pytest.mark.parametrize("name", ["MemoryError", "_ArrayMemoryError"])
+def test_memory_error_at_the_top_is_the_memory_limit(name):
+    frame = {"status": "user_error", "error_type": name, "error_text": ""}
+    outcome = read_outcome(finished(frame))
+    assert (outcome.status, outcome.limit) == (RunStatus.KILLED, "memory_bytes")
+
+
+def test_items_have_their_own_outcomes():
+    failed = {"status": "user_error", "error_type": "ValueError", "error_text": "no"}
+    first, second = read_items(finished({"items": [OK, failed]}), 2)
+    assert (first.status, second.error) == (RunStatus.OK, "ValueError: no")
+
+
+def test_wrong_number_of_items_is_malformed():
+    outcomes = read_items(finished({"items": [OK]}), 2)
+    assert [outcome.layer for outcome in outcomes] == [RunLayer.RESULT] * 2
+
+
+def test_killed_run_gives_every_item_the_same_outcome():
+    report = JailReport(
+        JailStatus.KILLED, code="STO-S011", layer=RunLayer.LIMITS, limit="wall_s"
+    )
+    assert {outcome.limit for outcome in read_items(report, 3)} == {"wall_s"}
+
+
+@pytest.mark.parametrize("code", ["STO-S005", "STO-S007"])
+def test_fault_of_the_host_is_no_outcome_of_the_task(code):
+    report = JailReport(JailStatus.CRASHED, code=code, detail="died")
+    with pytest.raises(InternalError, match=code):
+        read_outcome(report)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "layer"),
+    [
+        ({"ended": None}, "STO-S005", RunLayer.KERNEL),
+        ({"ended": Ended(9, 1.0, 1)}, "STO-S012", RunLayer.LIMITS),
+        ({"ended": Ended(9, 0.2, 1)}, "STO-S007", RunLayer.KERNEL),
+        ({"ended": Ended(31, 0.2, 1)}, "STO-S010", RunLayer.KERNEL),
+        ({"ended": Ended(11, 0.2, 1)}, "STO-S020", RunLayer.LANGUAGE),
+        ({"ended": Ended(9, 0, 1), "hit": "wall_s"}, "STO-S011", RunLayer.LIMITS),
+        ({"ended": Ended(9, 0, 1, 57), "hit": "wall_s"}, "STO-S010", RunLayer.KERNEL),
+        ({"ended": Ended(0, 0, 1, -1, "landlock")}, "STO-S002", RunLayer.KERNEL),
+        ({"ended": Ended(EXIT_MEMORY << 8, 0, 1)}, "STO-S013", RunLayer.LIMITS),
+        ({"result": b"\0" * 7 + b"\1xy"}, "STO-S021", RunLayer.RESULT),
+        ({"result": b"\0" * 7 + b"\2x"}, "STO-S021", RunLayer.RESULT),
+        ({"result": b""}, "STO-S022", RunLayer.LANGUAGE),
+        ({"result": b"\0" * 7 + b"\1x"}, "", None),
+    ],
+)
+def test_signs_are_read_as_they_are_meant(changes, code, layer):
+    report = judge(evidence(**changes))
+    assert (report.code, report.layer) == (code, layer)
+
+
+def test_timeout_raises_the_wall_limit_up_to_the_maximum_only(pure):
+    assert choose_limits(pure, None) == pure.default_limits()
+    assert choose_limits(pure, 300.5).wall_s == 301
+    assert choose_limits(pure, 1e9).wall_s == pure.max_limits().wall_s
+
+
+def test_request_is_a_skeleton_of_its_fields():
+    fields = skeleton.decode(TaskRequest("s", "e", b"a", (b"b",)).encode())
+    assert set(fields) == {
+        *("source", "entry", "arguments", "blobs", "seed", "now", "items")
+    }
+
+
+ADD = "def helper(x):\n    return x + 1\n\ndef add(kw):\n    return helper(kw['a'])\n"
+
+
+def run_cli(tmp_path, source, *options):
+    path = tmp_path / "task.py"
+    path.write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "stoilo", "sandbox", "run", path, "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    return done.returncode, json.loads(lines[-1]) if lines else None
+
+
+def test_cli_runs_the_last_function_with_the_given_dict(tmp_path):
+    code, result = run_cli(tmp_path, ADD, "--kwargs", '{"a": 4}')
+    assert (code, result["status"], result["value"]) == (0, "ok", 5)
+
+
+def test_cli_reads_arguments_from_a_file_and_runs_a_named_entry(tmp_path):
+    (tmp_path / "kw.json").write_text('{"a": {"$complex": [1, 2]}}')
+    source = "def first(kw):\n    return kw['a'] * 2\n" + ADD
+    options = ("--kwargs", f"@{tmp_path / 'kw.json'}", "--entry", "first")
+    code, result = run_cli(tmp_path, source, *options)
+    assert (code, result["value"]) == (0, {"$complex": [2.0, 4.0]})
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "status", "layer"),
+    [
+        ("raise ValueError('no')", 5, "user_error", "language"),
+        ("raise SystemExit(3)", 5, "user_error", "language"),
+        ("return lambda: 1", 5, "user_error", "result"),
+        ("return [0] * (1 << 30)", 4, "killed", "limits"),
+        ("return b'x' * (20 << 20)", 4, "killed", "limits"),
+        ("while True: print('x' * 9999)", 4, "killed", "limits"),
+        ("return ().__class__.__bases__", 3, "refused", "gate"),
+        ("return getattr((), '__sub' + 'classes__')", 3, "refused", "language"),
+        ("return (", 3, "refused", "gate"),
+    ],
+)
+def test_cli_outcome_is_as_the_contract_says(tmp_path, body, code, status, layer):
+    got, result = run_cli(tmp_path, f"def f(kw):\n    {body}\n")
+    assert (got, result["status"], result["layer"]) == (code, status, layer), result
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kwargs", "[]"),
+        ("--kwargs", '{"a": NaN}'),
+        ("--kwargs", '{"a": 1, "a": 2}'),
+        ("--kwargs", "@/nowhere"),
+        ("--entry", "missing"),
+        ("--timeout", "0"),
+        ("--level", "none"),
+    ],
+)
+def test_cli_refuses_bad_usage_with_two(tmp_path, options):
+    assert run_cli(tmp_path, ADD, *options) == (2, None)
+
+
+def test_cli_without_a_function_is_usage(tmp_path):
+    assert run_cli(tmp_path, "x = 1\n") == (2, None)

@@ -1,0 +1,177 @@
+"""`stoilo up` as people run it: real processes, real log, signer, gate, jail, volunteers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.rpc import tasks_pb2_grpc
+from stoilo.core.skeleton import decode, encode
+from stoilo.testing.deployment import Deployment
+
+DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
+
+
+class Researcher:
+    """A bare client of the wire contract."""
+
+    def __init__(self, connection: Path) -> None:
+        page = json.loads(connection.read_text())
+        credentials = grpc.ssl_channel_credentials(page["ca"].encode())
+        self.channel = grpc.secure_channel(page["grpc"], credentials)
+        self.stub = tasks_pb2_grpc.TaskServiceStub(self.channel)
+        self.metadata = [("authorization", f"Bearer {page['token']}")]
+
+    def submit(self, key: str, x: object, **fields: Any) -> str:
+        request = pb.CreateTaskRequest(
+            idempotency_key=key,
+            **(
+                {"task_module": DOUBLE, "entry": "task", "arguments": encode({"x": x})}
+                | fields
+            ),
+        )
+        return self.stub.CreateTask(request, metadata=self.metadata, timeout=30).task_id
+
+    def poll(self, task_id: str) -> Any:
+        request = pb.PollTaskRequest(task_id=task_id)
+        return self.stub.PollTask(request, metadata=self.metadata, timeout=10)
+
+    def wait(self, task_id: str, seconds: float = 60.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while (answer := self.poll(task_id)).state in {"admitting", "running"}:
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.1)
+        return answer
+
+
+@contextmanager
+def researcher(deployment: Deployment) -> Iterator[Researcher]:
+    assert deployment.line is not None
+    one = Researcher(Path(deployment.line.connection))
+    yield one
+    one.channel.close()
+
+
+def test_real_task_comes_back_and_its_server_stops_cleanly(tmp_path: Path) -> None:
+    with Deployment(tmp_path / "data", volunteers=2) as deployment:
+        with researcher(deployment) as one:
+            answer = one.wait(one.submit("k", 21))
+            assert (answer.state, decode(answer.value)) == ("succeeded", 42)
+            assert answer.output == "hi\n"
+            assert answer.logged
+        connection = tmp_path / "data" / "connection.json"
+        assert stat.S_IMODE(connection.stat().st_mode) == 0o600
+        assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+        process = deployment.process
+        assert process is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_second_server_on_a_directory_exits_1(tmp_path: Path) -> None:
+    with Deployment(tmp_path / "data") as deployment:
+        second = subprocess.run(
+            deployment._command(), capture_output=True, text=True, check=False
+        )
+        assert (second.returncode, second.stdout) == (1, "")
+        assert "STO-R070" in second.stderr
+
+
+def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path / "data")
+    first = deployment.start()
+    with researcher(deployment) as one:
+        tasks = [one.submit(f"k{number}", number) for number in range(5)]
+    deployment.kill()
+    deployment.volunteers = 2
+    second = deployment.start()
+    assert (first.token, first.grpc) == (second.token, second.grpc)
+    with researcher(deployment) as one:
+        assert one.submit("k0", 0) == tasks[0]
+        values = [decode(one.wait(task_id).value) for task_id in tasks]
+    deployment.stop()
+    assert values == [0, 2, 4, 6, 8]
+
+
+def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path / "data")
+    deployment.start()
+    with researcher(deployment) as one:
+        task_id = one.submit("k", 1)
+        while not one.poll(task_id).logged:
+            time.sleep(0.05)
+    deployment.stop()
+    for page in (tmp_path / "data" / "audit").glob("*.sqlite*"):
+        page.unlink()
+    again = subprocess.run(
+        deployment._command(), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert again.returncode == 4
+    assert "STO-L04" in again.stderr
+
+
+def test_address_beyond_loopback_is_refused_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "stoilo", "up", "--data", str(tmp_path / "d")]
+    done = subprocess.run(
+        [*command, "--http", "0.0.0.0:0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "STO-R073" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def child_pids(parent: int) -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.add(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+def test_killed_children_are_replaced_and_tasks_go_on(tmp_path: Path) -> None:
+    with (
+        Deployment(tmp_path / "data", volunteers=2) as deployment,
+        researcher(deployment) as one,
+    ):
+        assert deployment.process is not None
+        for number in range(4):
+            for pid in child_pids(deployment.process.pid):
+                os.kill(pid, signal.SIGKILL)
+            answer = one.wait(one.submit(f"k{number}", number))
+            assert decode(answer.value) == 2 * number
+
+
+def test_no_secret_is_in_any_process_list(tmp_path: Path) -> None:
+    with Deployment(tmp_path / "data", volunteers=1) as deployment:
+        assert deployment.line is not None
+        key = (tmp_path / "data" / "volunteers" / "1" / "key").read_text().strip()
+        lines = b""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    lines += (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+        assert key.encode() not in lines
+        assert deployment.line.token.encode() not in lines
