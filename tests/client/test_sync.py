@@ -19,7 +19,7 @@ PAIRS = [
     (task.SubmittedTask, sync.SyncSubmittedTask),
     (mapping.MapRun, sync.SyncMapRun),
 ]
-ONLY_ASYNC = {"wait", "item_results"}
+ONLY_ASYNC = {"wait", "item_results", "session"}
 
 
 @pytest.fixture

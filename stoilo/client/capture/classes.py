@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import ast
+import builtins
 import enum
 import functools
 import types
@@ -104,7 +105,8 @@ def _outside(
     extra: dict[str, object] = {}
     if len(node.bases) == len(cls.__bases__):
         for base, value in zip(node.bases, cls.__bases__, strict=True):
-            if isinstance(base, ast.Name) and space.get(base.id) is not value:
+            known = {*space, *cells, *dir(builtins)}
+            if isinstance(base, ast.Name) and base.id not in known:
                 extra[base.id] = value
     return Outside(space, cells, extra)
 

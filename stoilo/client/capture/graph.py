@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,6 +42,9 @@ from stoilo.client.capture.targets import (
 __all__ = ["Graph"]
 
 
+_OF_THIS_MACHINE = frozenset(
+    {"__cached__", "__file__", "__loader__", "__path__", "__spec__"}
+)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, tuple})
 
 
@@ -58,6 +63,7 @@ class Graph:
         self.bindings: dict[tuple[object, ...], Binding] = {}
         self.undefined: set[str] = set()
         self.uses: list[Use] = []
+        self._attributes: dict[int, str] = {}
         self.expressions = Expressions(self.place, literal_chars)
         self.state_allowed = state_allowed
         self._by_id: dict[int, Target] = {}
@@ -121,6 +127,11 @@ class Graph:
     ) -> None:
         """Find what each outside name of `node` stands for and note the dependency."""
         replaced = replace_own_modules(self, unit, node, outside, place)
+        self._attributes |= {
+            id(inner.value): inner.attr
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Attribute)
+        }
         for external in externals_of(node):
             if id(external.node) in replaced:
                 continue
@@ -144,6 +155,12 @@ class Graph:
             return
         if builtin_name(value) == external.name:
             return
+        if external.name in _OF_THIS_MACHINE:
+            refuse(
+                "STO-C023",
+                f"{where} is a path or loader of this machine",
+                "write the text you need into the function",
+            )
         binding = self.bindings.setdefault(
             outside.key_of(external), Binding(external.name, value, where)
         )
@@ -152,8 +169,15 @@ class Graph:
         if binding.initial is None:
             binding.initial = self._place_binding(binding)
         self.uses.append(Use(unit, external, binding))
+        attribute = self._attributes.get(id(external.node), "")
         if isinstance(binding.initial, ImportTarget):
-            self._note_submodules(external, binding.initial, unit)
+            self._note_submodule(attribute, binding.initial)
+        elif isinstance(value, types.FunctionType) and attribute in vars(value):
+            refuse(
+                "STO-C023",
+                f"{where} keeps data in its attribute {attribute}, which does not travel",
+                "keep it in an object of a class, or in a global variable",
+            )
 
     def _place_binding(self, binding: Binding) -> Target:
         """Scalars and tuples belong to their variable, other objects to themselves."""
@@ -167,20 +191,12 @@ class Graph:
         return self.place(value, binding.name, binding.where)
 
     @staticmethod
-    def _note_submodules(
-        external: External, target: ImportTarget, unit: Target
-    ) -> None:
+    def _note_submodule(attribute: str, target: ImportTarget) -> None:
         """``import a`` with a use of ``a.b.c``: import the submodule as well."""
-        import sys  # noqa: PLC0415 - a lookup
-
-        tree = unit.tree()
-        name = target.module
-        for parent in ast.walk(tree) if tree is not None else ():
-            if isinstance(parent, ast.Attribute) and parent.value is external.node:
-                dotted = f"{name}.{parent.attr}"
-                if dotted in sys.modules and dotted not in target.submodules:
-                    check_module(dotted, target.where)
-                    target.submodules.append(dotted)
+        dotted = f"{target.module}.{attribute}"
+        if dotted in sys.modules and dotted not in target.submodules:
+            check_module(dotted, target.where)
+            target.submodules.append(dotted)
 
     # -- closing -------------------------------------------------------------------
 

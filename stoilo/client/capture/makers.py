@@ -105,6 +105,19 @@ def _make_function(
     return target
 
 
+def _make_class_function(
+    graph: Graph, value: types.FunctionType, wanted: str, where: str
+) -> Target:
+    """A method taken from its class, whose ``super()`` needs the class: go through it."""
+    holder = _class_cell(value)
+    target = WrapperTarget([wanted or value.__name__], where)
+    graph.remember(value, target)
+    owner = callee(graph, holder, target, (where, ""))
+    method = ast.Attribute(owner, value.__name__, ast.Load())
+    target.call = forwarding_call(method, [], {})
+    return target
+
+
 def _make_cached(graph: Graph, value: Any, wanted: str, where: str) -> Target:  # noqa: ANN401
     """``functools.lru_cache``: the decorator again, around the plain function."""
     options = value.cache_parameters()
@@ -267,6 +280,21 @@ def _is_own_function(value: object, _wanted: str) -> bool:
     return not is_library_module(str(value.__globals__.get("__name__", "")))
 
 
+def _class_cell(value: types.FunctionType) -> object:
+    cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+    try:
+        return cells["__class__"].cell_contents if "__class__" in cells else None
+    except ValueError:  # the class statement is still running
+        return None
+
+
+def _is_class_function(value: object, wanted: str) -> bool:
+    if not isinstance(value, types.FunctionType) or not _is_own_function(value, wanted):
+        return False
+    holder = _class_cell(value)
+    return isinstance(holder, type) and vars(holder).get(value.__name__) is value
+
+
 def _is_context(value: object, _wanted: str) -> bool:
     return (
         isinstance(value, types.FunctionType) and value.__code__ is _CONTEXT_HELPER
@@ -296,6 +324,7 @@ def _is_importable(value: object, wanted: str) -> bool:
 
 _MAKERS: tuple[tuple[Callable[[object, str], bool], Maker], ...] = (
     (lambda value, _: isinstance(value, types.ModuleType), _make_module),
+    (_is_class_function, _make_class_function),
     (_is_own_function, _make_function),
     (_is_context, _make_context),
     (_is_own_class, make_class),

@@ -12,6 +12,7 @@ import copy
 import functools
 import linecache
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +47,13 @@ class SourceText:
 
 @functools.lru_cache(maxsize=256)
 def _parse(filename: str, text: str) -> SourceText:
-    tree = ast.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were shown when the code was loaded
+        tree = ast.parse(text)
+        module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
     parents = {
         child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
     }
-    module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
     return SourceText(filename, tree, parents, frozenset(_nested(module)))
 
 

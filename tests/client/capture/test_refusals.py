@@ -217,6 +217,24 @@ def test_what_a_library_decorator_made_is_refused() -> None:
         capture_task(lambda kw: kind(kw), {})
 
 
+def counted(kw: Any) -> Any:
+    return kw
+
+
+counted.calls = 0  # type: ignore[attr-defined]  # the shape under test
+
+
+def test_data_kept_on_a_function_are_refused_where_they_are_used() -> None:
+    with pytest.raises(UsageError, match="STO-C023"):
+        capture_task(lambda kw: counted.calls, {})  # type: ignore[attr-defined]  # same
+    assert capture_task(lambda kw: counted(kw), {}).task_module
+
+
+def test_paths_of_this_machine_are_refused() -> None:
+    with pytest.raises(UsageError, match="STO-C023"):
+        capture_task(lambda kw: __file__, {})
+
+
 def test_source_over_the_bound_is_refused() -> None:
     text = "x" * 390
     words = {f"k{i}": text for i in range(1000)}

@@ -4,8 +4,10 @@ import abc
 import collections
 import contextlib
 import dataclasses
+import enum
 import functools
 import math
+import typing
 
 import own_library
 
@@ -479,6 +481,83 @@ STATEFUL = [
     ("loop_default", LOOP_LAMBDAS[3], {"x": 5}),
     ("bound_method", Model([1.5, -2.0, 0.25]).predict, {"x": [4, 1, 8]}),
     ("loop_cell", cell_of_loop()[0], {"x": 5}),
+]
+
+
+class Greeter:
+    word = "hello"
+
+    def greet(self, kw):
+        return f"{self.word} {kw['who']}"
+
+
+class Loud(Greeter):
+    def greet(self, kw):
+        return super().greet(kw).upper()
+
+
+class Coordinates(typing.NamedTuple):
+    x: int
+    y: int = 2
+
+    def norm(self):
+        return self.x + self.y
+
+
+@dataclasses.dataclass(slots=True, order=True)
+class Slim:
+    weight: float
+    name: str = "slim"
+
+
+T = typing.TypeVar("T")
+
+
+class Box(typing.Generic[T]):
+    def __init__(self, item: T) -> None:
+        self.item = item
+
+    def get(self) -> T:
+        return self.item
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+BY_LEVEL = {Level.LOW: "low", Level.HIGH: "high"}
+
+
+def unbound_with_super(kw):
+    return UNBOUND(kw["loud"], kw)
+
+
+UNBOUND = Loud.greet
+
+
+def typed_classes(kw):
+    return [
+        kw["at"].norm(),
+        kw["slim"].name,
+        kw["slim"] < Slim(9.0),
+        kw["box"].get(),
+        BY_LEVEL[Level(kw["n"])],
+    ]
+
+
+def named_after_the_module(kw):
+    return __name__ == "stateful"
+
+
+STATEFUL += [
+    ("unbound_with_super", unbound_with_super, {"loud": Loud(), "who": "eve"}),
+    (
+        "typed_classes",
+        typed_classes,
+        {"at": Coordinates(1), "slim": Slim(3.0), "box": Box([1]), "n": 2},
+    ),
+    ("module_name", named_after_the_module, {}),
 ]
 
 # cloudpickle copies a cell once a function, so that functions which share one part company
