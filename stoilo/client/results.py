@@ -29,7 +29,7 @@ class UserError(Exception):
     def __init__(
         self, exception_type: str = "", text: str = "", code: str = "", output: str = ""
     ) -> None:
-        super().__init__(exception_type, text, code, output)
+        Exception.__init__(self, exception_type, text, code, output)
         self.exception_type = exception_type
         self.text = text
         self.code = code

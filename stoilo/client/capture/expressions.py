@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import collections
-import datetime
+import datetime as dt
 import decimal
 import enum
 import fractions
@@ -46,6 +46,8 @@ def plain_literal(value: object) -> ast.expr | None:
     if type(value) is complex:
         parts = [plain_literal(value.real), plain_literal(value.imag)]
         return _call(ast.Name("complex", ast.Load()), [item for item in parts if item])
+    if type(value) in {int, float} and math.copysign(1, value) < 0:  # type: ignore[arg-type]  # a number
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # type: ignore[operator]  # same
     if value is None or type(value) in {bool, int, float, str, bytes}:
         return ast.Constant(value)  # type: ignore[arg-type]  # narrowed by type
     return None
@@ -188,20 +190,22 @@ def _sorted(items: Iterable[object]) -> list[object]:
 
 
 def _namedtuple_arguments(value: object) -> Arguments | None:
-    return (tuple(value), {}) if is_namedtuple(type(value)) else None  # type: ignore[call-overload]  # a tuple
+    if isinstance(value, tuple) and is_namedtuple(type(value)):
+        return tuple(value), {}
+    return None
 
 
 _CONSTRUCTORS: dict[type, Callable[[typing.Any], Arguments]] = {
     fractions.Fraction: lambda v: ((v.numerator, v.denominator), {}),
     decimal.Decimal: lambda v: ((str(v),), {}),
-    datetime.date: lambda v: ((v.year, v.month, v.day), {}),
-    datetime.time: lambda v: (
+    dt.date: lambda v: ((v.year, v.month, v.day), {}),
+    dt.time: lambda v: (
         (v.hour, v.minute, v.second, v.microsecond),
         {} if v.tzinfo is None else {"tzinfo": v.tzinfo},
     ),
-    datetime.timedelta: lambda v: ((v.days, v.seconds, v.microseconds), {}),
-    datetime.timezone: lambda v: ((v.utcoffset(None),), {}),
-    datetime.datetime: lambda v: (
+    dt.timedelta: lambda v: ((v.days, v.seconds, v.microseconds), {}),
+    dt.timezone: lambda v: ((v.utcoffset(None),), {}),
+    dt.datetime: lambda v: (
         (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond),
         {} if v.tzinfo is None else {"tzinfo": v.tzinfo},
     ),

@@ -12,12 +12,14 @@ import copy
 import functools
 import linecache
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from stoilo.client.capture.refusals import refuse
+from stoilo.core.errors import UsageError
 
 __all__ = ["SourceText", "find_class", "find_function", "place_of", "read_text"]
 
@@ -45,11 +47,13 @@ class SourceText:
 
 @functools.lru_cache(maxsize=256)
 def _parse(filename: str, text: str) -> SourceText:
-    tree = ast.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were shown when the code was loaded
+        tree = ast.parse(text)
+        module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
     parents = {
         child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
     }
-    module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
     return SourceText(filename, tree, parents, frozenset(_nested(module)))
 
 
@@ -199,12 +203,12 @@ def _by_positions(
     found: list[FunctionNode], code: types.CodeType
 ) -> list[FunctionNode]:
     """Keep the node with the smallest body that holds every recorded position."""
-    spans = [
-        (line, column, end_line, end_column)
-        for line, end_line, column, end_column in code.co_positions()
-        if None not in {line, end_line, column, end_column}
-        and (line, column) != (end_line, end_column)
-    ]
+    spans: list[Span] = []
+    for line, end_line, column, end_column in code.co_positions():
+        if line is None or end_line is None or column is None or end_column is None:
+            continue
+        if (line, column) != (end_line, end_column):
+            spans.append((line, column, end_line, end_column))
     if not spans:
         return found
     holders = [node for node in found if all(_holds(_body(node), s) for s in spans)]
@@ -245,10 +249,8 @@ def _enclosing_class(text: SourceText, node: ast.AST) -> str:
     return at.name if isinstance(at, ast.ClassDef) else ""
 
 
-def find_class(
-    cls: type, methods: list[types.FunctionType], name: str
-) -> tuple[ast.ClassDef, SourceText]:
-    """Return a copy of the class statement of `cls` and the text that holds it.
+def find_class(cls: type, methods: list[types.FunctionType], name: str) -> ast.ClassDef:
+    """Return a copy of the class statement of `cls`, private names mangled.
 
     The place is taken from a method's code where there is one, because names repeat;
     else the newest text of the module or notebook that defines the qualified name.
@@ -262,14 +264,14 @@ def find_class(
             if isinstance(node, FunctionNode) and _could_be(node, method.__code__):
                 holder = text.parents.get(node)
                 if isinstance(holder, ast.ClassDef) and holder.name == cls.__name__:
-                    return _copy_class(text, holder), text
+                    return _copy_class(text, holder)
     for text in _texts_of_module(cls.__module__):
         if holder := _named_class(text, cls.__qualname__):
-            return _copy_class(text, holder), text
-    refuse(
+            return _copy_class(text, holder)
+    raise UsageError(
         "STO-C001",
         f"the source of class {name} cannot be found",
-        "define the class by a class statement in a file or a notebook cell",
+        hint="define the class by a class statement in a file or a notebook cell",
     )
 
 
