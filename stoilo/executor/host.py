@@ -50,6 +50,8 @@ EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
 EXIT_CHILD = 195  # BOINC: the application's child failed
 EXIT_UPLOAD = -161
 PREFETCHED = 2  # copies held per slot: one runs, one waits
+WAIT_S = 1.0  # how long an idle host lets the project hold its answer
+AGAIN_S = 0.02  # pause between calls whose answers are held
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +341,9 @@ class Volunteer:
         self._calls.reset()
         now = time.monotonic()
         self._not_before = now + min(reply.request_delay, 3600.0)
-        self._next_call = now + (reply.next_rpc_delay or self._settings.idle_s)
+        pause = reply.next_rpc_delay or self._settings.idle_s
+        idle = reply.waits and not self._ledger.copies()
+        self._next_call = now + (min(AGAIN_S, pause) if idle else pause)
 
     def _make_call(self) -> SchedulerReply:
         """Ask the scheduler and write down what it said."""
@@ -379,6 +383,7 @@ class Volunteer:
             ncpus=self._settings.slots,
             results=tuple(_report(copy) for copy in over),
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
+            wait_s=0.0 if copies or self._stop.is_set() else WAIT_S,
         )
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
