@@ -22,12 +22,11 @@ from stoilo.audit.store import DiskStore, TileDirectory
 from stoilo.cli.main import main
 
 LOG_STEPS = (
-    "commit",
-    "swap_head",
-    "write_tile",
-    "write_checkpoint",
-    "create_log",
-    "create_head",
+    (LogDatabase, "commit"),
+    (HeadDatabase, "swap"),
+    (HeadDatabase, "record_published"),
+    (TileDirectory, "write_tile"),
+    (DiskStore, "write_checkpoint"),
 )
 PLUMBING = ("stoilo/server/store.py", "embedded/database.py", "killing_server.py")
 
@@ -77,7 +76,7 @@ def around(points, name, step):
 def instrument(points):
     DefaultDialect.do_commit = around(points, "", DefaultDialect.do_commit)
     for owner, name in LOG_STEPS:
-        setattr(owner, name, around(points, f"log.{name}", vars(owner)[name]))
+        setattr(owner, name, around(points, f"log.{name}", getattr(owner, name)))
 
 
 if __name__ == "__main__":

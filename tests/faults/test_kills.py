@@ -160,7 +160,7 @@ async def whole_run(folder, report):
     research = load_research()
     deployment = KillableDeployment(folder / "data", volunteers=2)
     chooser = random.Random(SEED)
-    await start(deployment, "census", str(folder / "first"))
+    assert await start(deployment, "census", str(folder / "first"))
     async with await stoilo.connect(
         deployment.data / "connection.json", patience=300
     ) as conn:
