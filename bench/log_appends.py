@@ -88,10 +88,14 @@ class FlushedFile:
 
 def append_rate(append: Callable[[bytes], int], turn: int, each: int) -> float:
     """Return appends per second of 64 threads that append `each` leaves one by one."""
+    leaves = [
+        [make_leaf(turn, worker, number) for number in range(each)]
+        for worker in range(SUBMITTERS)
+    ]
 
     def submit(worker: int) -> None:
-        for number in range(each):
-            append(make_leaf(turn, worker, number))
+        for leaf in leaves[worker]:
+            append(leaf)
 
     threads = [threading.Thread(target=submit, args=(n,)) for n in range(SUBMITTERS)]
     began = time.perf_counter()
@@ -124,13 +128,9 @@ def measure() -> list[Row]:
             place / "ours", key.origin, key.sign, policy=key.policy
         ) as log:
             for turn in range(ROUNDS):
-                rates.append(
-                    (
-                        append_rate(log.append, turn, OURS_EACH),
-                        append_rate(peer.append, turn, PEER_EACH),
-                        append_rate(bare.append, turn, PEER_EACH),
-                    )
-                )
+                ours = append_rate(log.append, turn, OURS_EACH)
+                single = append_rate(peer.append, turn, PEER_EACH)
+                rates.append((ours, single, append_rate(bare.append, turn, PEER_EACH)))
             log.wait_published(log.size - 1, 30)
             at_rest = publish_milliseconds(log)
         peer.close()

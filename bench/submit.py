@@ -17,7 +17,6 @@ import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import grpc
 import msgspec
@@ -29,9 +28,11 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth, schema
+from stoilo.server.assembly import TaskServer
 from stoilo.server.config import ServerConfig
 from stoilo.server.datadir import claim_directory
 from stoilo.server.states import AttemptState
+from stoilo.server.store import Store
 from stoilo.server.up import assemble, start_project
 from stoilo.testing.deployment import Deployment
 
@@ -41,6 +42,7 @@ CACHED, UNCACHED, AT_ONCE = 3000, 150, 256
 
 
 def request(key: str, number: int) -> pb.CreateTaskRequest:
+    """Return one small task."""
     return pb.CreateTaskRequest(
         idempotency_key=key,
         task_module=SOURCE.format(number=number).encode(),
@@ -49,7 +51,9 @@ def request(key: str, number: int) -> pb.CreateTaskRequest:
     )
 
 
-async def issue(server: Any, token: str, requests: list[pb.CreateTaskRequest]) -> float:
+async def issue(
+    server: TaskServer, token: str, requests: list[pb.CreateTaskRequest]
+) -> float:
     """Submit all, wait until each has its workunit; returns seconds."""
     before = count_issued(server)
     slots = asyncio.Semaphore(AT_ONCE)
@@ -60,12 +64,13 @@ async def issue(server: Any, token: str, requests: list[pb.CreateTaskRequest]) -
 
     start = time.perf_counter()
     await asyncio.gather(*(one(item) for item in requests))
-    while count_issued(server) - before < len(requests):
+    while count_issued(server) - before < len(requests):  # noqa: ASYNC110 - rows
         await asyncio.sleep(0.01)
     return time.perf_counter() - start
 
 
-def count_issued(server: Any) -> int:
+def count_issued(server: TaskServer) -> int:
+    """Return how many attempts have their workunit."""
     table = schema.attempt
     query = select(func.count()).where(table.c.state == AttemptState.ISSUED.value)
     with server.store.read() as connection:
@@ -81,8 +86,10 @@ async def admission_rates(data: Path) -> tuple[float, float]:
     async with AsyncExitStack() as stack:
         home = claim_directory(data)
         stack.callback(home.lock.close)
-        project = start_project(config, home, stack, policy)
-        server, _ = assemble(config, home, stack, policy, project)
+        store = Store.open(config.database_url)
+        stack.callback(store.close)
+        project = start_project(config, home, stack, policy, store)
+        server, _ = assemble(config, home, stack, policy, project, store)
         with server.store.write() as connection:
             token = auth.issue_token(
                 connection, "bench", auth.Role.RESEARCHER, int(time.time())
@@ -142,6 +149,7 @@ def round_trips(data: Path) -> tuple[float, float]:
 
 
 def measure() -> list[Row]:
+    """Return the rows of this suite."""
     with tempfile.TemporaryDirectory() as folder:
         cached, uncached = asyncio.run(admission_rates(Path(folder) / "admit"))
         peer = two_programs_rate()

@@ -16,8 +16,7 @@ def run():
                 p[: first + 1] = p[: first + 1][::-1]
                 first = p[0]
                 flips = flips + 1
-            if flips > best:
-                best = flips
+            best = max(best, flips)
             checksum = checksum + (flips if sign % 2 == 0 else -flips)
         sign = sign + 1
         while True:

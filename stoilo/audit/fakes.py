@@ -39,8 +39,9 @@ DURABLE_STEPS = (
     "create_head",
     "write_policy",
     "commit",
+    "move_tail",
     "swap_head",
-    "write_tile",
+    "write_tiles",
     "write_checkpoint",
     "record_published",
     "drop_partials",
@@ -105,7 +106,8 @@ class Fault:
         step: one of `DURABLE_STEPS`.
         call: at which call of that step, from 1.
         kind: what happens.
-        persisted: True when the step's work is done before it fails.
+        persisted: True when the step's work is done before it fails. Else nothing is
+            done, but for tiles the first half.
     """
 
     step: str
@@ -132,6 +134,10 @@ class FaultyStore(DiskStore):
                 return work(*values)
             if fault.persisted:
                 work(*values)
+            elif step == "write_tiles":
+                (tiles,) = values
+                assert isinstance(tiles, list)  # noqa: S101 - what publishers pass
+                self._tiles.write_tiles(tiles[: len(tiles) // 2])
             raise self._strike(fault.kind)
 
         return run

@@ -61,6 +61,7 @@ class Publisher:
         self._builder = builder
         self._policy = policy
         self._pending = list(pending)
+        self._replaced: list[Tile] = []
 
     def publish(self, head: TreeHead) -> Published:
         """Publish the tree at `head`, which the head database already holds.
@@ -76,15 +77,19 @@ class Publisher:
         self._take_leaves(head.size)
         if self._builder.size != head.size or self._builder.root() != head.root:
             raise TrustError("STO-L049", "tiles and head disagree; nothing was signed")
-        self._write_tiles()
+        self._store.write_tiles([*self._pending, *self._builder.partial()])
         checkpoint = Checkpoint(self._origin, head.size, head.root)
         note = self._signed(checkpoint)
         self._store.write_checkpoint(note)
-        self._store.record_published(note)
-        for tile, _ in self._pending:
-            self._store.drop_partials(tile)
+        self._replaced += [tile for tile, _ in self._pending]
         self._pending.clear()
         return Published(checkpoint, note)
+
+    def remember(self, published: Published) -> None:
+        """Record a published checkpoint beside the head, drop tiles it replaced."""
+        self._store.record_published(published.note)
+        while self._replaced:
+            self._store.drop_partials(self._replaced.pop())
 
     def _take_leaves(self, size: int) -> None:
         while self._builder.size < size:
@@ -94,10 +99,6 @@ class Publisher:
                 raise TrustError("STO-L049", f"leaf {start} is not in the log database")
             for leaf in leaves:
                 self._pending += self._builder.add(leaf)
-
-    def _write_tiles(self) -> None:
-        for tile, data in [*self._pending, *self._builder.partial()]:
-            self._store.write_tile(tile, data)
 
     def _signed(self, checkpoint: Checkpoint) -> bytes:
         """Have the checkpoint signed, and look at what came back."""

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.audit.merkle import EMPTY_ROOT
 from stoilo.audit.policy import (
     LogPolicy,
     SignedCheckpoint,
@@ -35,6 +36,7 @@ from stoilo.core.errors import TrustError, UnreachableError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stoilo.audit.checkpoint import Checkpoint
     from stoilo.audit.headdb import HeadState
 
 __all__ = ["LogReport", "find_policy", "verify_log", "verify_source"]
@@ -88,6 +90,8 @@ def verify_source(source: LogSource, policy: LogPolicy | None = None) -> LogRepo
     """Verify an opened source; see `verify_log`."""
     known = _remembered(source)
     note = _fetch_checkpoint(source, known)
+    if note is None:
+        return _verify_unpublished(source, known, policy)
     trusted = policy or find_policy(source)
     signed = open_checkpoint(note, trusted)
     if known is not None and known.published is not None:
@@ -95,7 +99,7 @@ def verify_source(source: LogSource, policy: LogPolicy | None = None) -> LogRepo
     checked = _check_entries(source, signed)
     unpublished = None
     if source.paths is not None:
-        unpublished = _check_databases(source, signed)
+        unpublished = _check_databases(source, signed.checkpoint)
     return LogReport(
         origin=signed.checkpoint.origin,
         size=signed.checkpoint.size,
@@ -131,8 +135,28 @@ def _remembered(source: LogSource) -> HeadState | None:
         records.close()
 
 
-def _fetch_checkpoint(source: LogSource, known: HeadState | None) -> bytes:
-    """Return the checkpoint; a server that is just beginning gets a moment."""
+def _verify_unpublished(
+    source: LogSource, known: HeadState | None, policy: LogPolicy | None
+) -> LogReport:
+    """Return the report of a data directory whose log has no checkpoint yet."""
+    unpublished = _check_databases(source, None)
+    return LogReport(
+        origin=known.origin if known is not None else "",
+        size=0,
+        root=EMPTY_ROOT.hex(),
+        tiles_checked=0,
+        own_policy=policy is None,
+        checkpoint_time=None,
+        witnesses=(),
+        unpublished=unpublished,
+    )
+
+
+def _fetch_checkpoint(source: LogSource, known: HeadState | None) -> bytes | None:
+    """Return the checkpoint; a server that is just beginning gets a moment.
+
+    None means that the databases of a data directory know of no checkpoint either.
+    """
     note = source.checkpoint()
     if note is not None:
         return note
@@ -147,7 +171,9 @@ def _fetch_checkpoint(source: LogSource, known: HeadState | None) -> bytes:
         note = source.checkpoint()
     if note is not None:
         return note
-    if began and known is None:
+    if known is not None:
+        return None
+    if began:
         raise TrustError("STO-L034", "there are tiles here, but no checkpoint")
     raise UsageError("STO-L001", "no checkpoint is published here")
 
@@ -194,13 +220,13 @@ def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
     return scrub.checked
 
 
-def _check_databases(source: LogSource, signed: SignedCheckpoint) -> int:
+def _check_databases(source: LogSource, published: Checkpoint | None) -> int:
     """Compare the data directory's databases; return the unpublished leaves."""
     assert source.paths is not None  # noqa: S101 - the caller looked
     for attempt in range(_ATTEMPTS):
         records = DiskRecords(source.paths)
         try:
-            return check_records(records, signed.checkpoint)
+            return check_records(records, published)
         except UnreachableError:
             if attempt == _ATTEMPTS - 1:  # a server that stops may be moving its files
                 raise

@@ -20,10 +20,10 @@ import errno
 import sqlite3
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from stoilo.audit.batching import AppendQueue, AppendRequest
 from stoilo.audit.headdb import TreeHead
 from stoilo.audit.leaf import MAX_LEAF_BYTES
 from stoilo.audit.logdb import NewLeaf
@@ -69,21 +69,9 @@ class SequencerSettings:
 
     batch_leaves: int = 1000
     gather_s: float = 0.002
-    publish_interval_s: float = 0.02
+    publish_interval_s: float = 0.04
     retry_s: float = 0.5
     close_s: float = 10.0
-
-
-@dataclass(slots=True)
-class _Request:
-    """Leaves of one caller, and the latch it waits on."""
-
-    leaves: Sequence[bytes]
-    hashes: list[bytes]
-    labels: Sequence[str | None]
-    latch: threading.Lock = field(default_factory=threading.Lock)
-    indices: list[int] = field(default_factory=list)
-    error: StoiloError | None = None
 
 
 def is_disk_full(error: Exception) -> bool:
@@ -112,13 +100,10 @@ class Sequencer:
         if opening.published is not None:
             self._published = Published(opening.published, opening.note)
         self._nodes = TileNodes(store.read_tile)
-        self._queue: deque[_Request] = deque()
-        self._arrived = threading.Condition()
+        self._queue = AppendQueue(settings.batch_leaves, settings.gather_s)
         self._progress = threading.Condition()
-        self._closing = False
         self._broken: StoiloError | None = None
         self._publish_error: StoiloError | None = None
-        self._last_batch = 0
         self._threads = [
             threading.Thread(target=self._write_loop, name="log-writer", daemon=True),
             threading.Thread(
@@ -206,17 +191,12 @@ class Sequencer:
         if not leaves:
             return []
         names = [None] * len(leaves) if labels is None else labels
-        request = _Request(leaves, [leaf_hash(leaf) for leaf in leaves], names)
-        request.latch.acquire()
-        with self._arrived:
-            if self._closing or self._broken is not None:
-                raise self._stopped()
-            self._queue.append(request)
-            self._arrived.notify()
-        request.latch.acquire()
-        if request.error is not None:
-            raise request.error
-        return request.indices
+        if len(names) != len(leaves):
+            raise UsageError("STO-L050", "every leaf has one label or None")
+        request = AppendRequest(leaves, [leaf_hash(leaf) for leaf in leaves], names)
+        if self._broken is not None or not self._queue.put(request):
+            raise self._stopped()
+        return request.result()
 
     def checkpoint(self) -> bytes:
         """Return the newest published checkpoint, a signed note.
@@ -280,9 +260,7 @@ class Sequencer:
 
     def close(self) -> None:
         """Commit what is queued, publish it, and release the log; twice is harmless."""
-        with self._arrived:
-            self._closing = True
-            self._arrived.notify()
+        self._queue.close()
         self._threads[0].join()
         with self._progress:
             self._progress.notify_all()
@@ -305,33 +283,16 @@ class Sequencer:
     # -- writing ------------------------------------------------------------------
 
     def _write_loop(self) -> None:
-        while batch := self._next_batch():
+        while batch := self._queue.next_batch():
             try:
                 self._commit(batch)
             except Exception as error:  # noqa: BLE001 - the writer thread's edge
                 self._fail(batch, error)
             for request in batch:
-                request.latch.release()
+                request.finish()
+            self._tidy()
 
-    def _next_batch(self) -> list[_Request]:
-        """Wait for requests; return an empty batch when closing."""
-        with self._arrived:
-            self._arrived.wait_for(lambda: self._queue or self._closing)
-            if self._last_batch > 1 and len(self._queue) < self._last_batch:
-                # Callers released by the last batch are on their way back.
-                self._arrived.wait_for(
-                    lambda: len(self._queue) >= self._last_batch or self._closing,
-                    self._settings.gather_s,
-                )
-            batch: list[_Request] = []
-            room = self._settings.batch_leaves
-            while self._queue and (not batch or len(self._queue[0].leaves) <= room):
-                batch.append(self._queue.popleft())
-                room -= len(batch[-1].leaves)
-            self._last_batch = len(batch)
-            return batch
-
-    def _commit(self, batch: list[_Request]) -> None:
+    def _commit(self, batch: list[AppendRequest]) -> None:
         """Make a batch durable in both databases and fill in the indices."""
         if self._broken is not None:
             raise self._broken
@@ -355,6 +316,16 @@ class Sequencer:
             self._frontier = frontier
         self._advance_head()
 
+    def _tidy(self) -> None:
+        """Keep the database's index in shape, after the batch was acknowledged."""
+        if self._broken is not None:
+            return
+        try:
+            self._store.move_tail()
+        except Exception as error:  # noqa: BLE001 - the writer thread's edge
+            if not is_disk_full(error):
+                self._break(error)
+
     def _advance_head(self) -> None:
         """Move the head database to all that the log database holds."""
         if self._frontier.size == self._head.size:
@@ -365,7 +336,7 @@ class Sequencer:
             self._head = head
             self._progress.notify_all()
 
-    def _fail(self, batch: list[_Request], error: Exception) -> None:
+    def _fail(self, batch: list[AppendRequest], error: Exception) -> None:
         """Refuse a batch; stop for good unless only space was missing."""
         if is_disk_full(error):
             refusal: StoiloError = InternalError(
@@ -381,9 +352,8 @@ class Sequencer:
         """Stop writing and publishing until somebody reopens the log."""
         if not isinstance(error, StoiloError):
             error = InternalError("STO-L051", f"a durable step failed: {error!r}")
-        with self._arrived, self._progress:
+        with self._progress:
             self._broken = self._broken or error
-            self._arrived.notify_all()
             self._progress.notify_all()
 
     def _stopped(self) -> StoiloError:
@@ -400,11 +370,11 @@ class Sequencer:
             began = time.monotonic()
             pause = self._settings.publish_interval_s
             if not self._publish(self._head):
-                if self._closing:
+                if not self._queue.is_open:
                     return
                 pause = self._settings.retry_s
             rest = began + pause - time.monotonic()
-            if rest > 0 and not self._closing:
+            if rest > 0 and self._queue.is_open:
                 with self._progress:
                     self._progress.wait_for(self._is_leaving, rest)
 
@@ -417,7 +387,7 @@ class Sequencer:
             return self._broken is None and self._head.size > self.published_size
 
     def _is_leaving(self) -> bool:
-        writer_done = self._closing and not self._threads[0].is_alive()
+        writer_done = not (self._queue.is_open or self._threads[0].is_alive())
         return writer_done or self._broken is not None
 
     def _publish(self, head: TreeHead) -> bool:
@@ -439,6 +409,16 @@ class Sequencer:
         with self._progress:
             self._published, self._publish_error = published, None
             self._progress.notify_all()
+        return self._remember(published)
+
+    def _remember(self, published: Published) -> bool:
+        """Do what need not be waited for: record the checkpoint, drop partial tiles."""
+        try:
+            self._publisher.remember(published)
+        except Exception as error:  # noqa: BLE001 - the publisher thread's edge
+            if not is_disk_full(error):
+                self._break(error)
+            return False
         return True
 
     def _newest(self) -> Published:

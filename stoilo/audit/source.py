@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from stoilo.audit.note import MAX_NOTE_BYTES
 from stoilo.audit.policy import MAX_POLICY_BYTES
-from stoilo.audit.store import LogPaths, TileDirectory, locate_log
+from stoilo.audit.store import LogPaths, locate_log
+from stoilo.audit.tiledir import TileDirectory
 from stoilo.audit.tiles import Tile, render_tile_path
 from stoilo.core.errors import UnreachableError, UsageError
 

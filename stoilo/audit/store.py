@@ -19,21 +19,15 @@ from typing import TYPE_CHECKING, Protocol
 from stoilo.audit.headdb import HeadDatabase, HeadState, TreeHead
 from stoilo.audit.logdb import LogDatabase, LogState, NewLeaf
 from stoilo.audit.note import MAX_NOTE_BYTES
-from stoilo.audit.sqlite import sync_directory
-from stoilo.audit.tiles import (
-    MAX_BUNDLE_BYTES,
-    TILE_WIDTH,
-    Tile,
-    parse_tile_path,
-    render_tile_path,
-)
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.audit.tiledir import TileDirectory
+from stoilo.core.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from stoilo.audit.merkle import Frontier
+    from stoilo.audit.tiles import Tile
 
 __all__ = [
     "DiskRecords",
@@ -41,11 +35,8 @@ __all__ = [
     "LogPaths",
     "LogRecords",
     "LogStore",
-    "TileDirectory",
     "locate_log",
 ]
-
-_TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +97,6 @@ class LogRecords(Protocol):
     def leaves(self, start: int, end: int) -> list[bytes]:
         """Return committed leaves [start, end)."""
 
-    def hashes(self, start: int, end: int) -> list[tuple[int, bytes]]:
-        """Return (place, stored hash) of committed leaves [start, end)."""
-
     def find_label(self, label: str) -> list[int]:
         """Return the places of the leaves labelled so."""
 
@@ -136,11 +124,14 @@ class LogStore(LogRecords, Protocol):
     ) -> None:
         """Durably append to the log database."""
 
+    def move_tail(self) -> None:
+        """Tidy the log database's index now and then; acknowledges nothing."""
+
     def swap_head(self, old: TreeHead, new: TreeHead) -> None:
         """Durably compare-and-swap the head."""
 
-    def write_tile(self, tile: Tile, data: bytes) -> None:
-        """Durably write an immutable tile."""
+    def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
+        """Durably write immutable tiles."""
 
     def write_checkpoint(self, note: bytes) -> None:
         """Durably replace the published checkpoint."""
@@ -155,85 +146,6 @@ class LogStore(LogRecords, Protocol):
         """Remove the partial tiles that a full tile replaces."""
 
 
-class TileDirectory:
-    """A log directory on a disk, in the layout of tlog-tiles."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self, name: str, limit: int) -> bytes | None:
-        """Return at most limit+1 bytes of a file, None when it does not exist."""
-        try:
-            with (self.path / name).open("rb") as file:
-                return file.read(limit + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def read_tile(self, tile: Tile) -> bytes | None:
-        """Return a tile's bytes; one byte too many shows an oversized file."""
-        return self.read(render_tile_path(tile), tile.max_bytes)
-
-    def tiles(self) -> Iterator[Tile]:
-        """Yield every file whose name is a tile's; strays are passed over."""
-        for folder, _, names in os.walk(self.path / "tile"):
-            below = os.path.relpath(folder, self.path)
-            for name in names:
-                try:
-                    yield parse_tile_path(f"{below}/{name}")
-                except TrustError:
-                    continue
-
-    def write_tile(self, tile: Tile, data: bytes) -> None:
-        """Write one tile and flush file and directory; an existing one must be equal.
-
-        Raises:
-            TrustError: ``STO-L047`` when the name is taken by other bytes.
-        """
-        present = self.read(render_tile_path(tile), MAX_BUNDLE_BYTES)
-        if present == data:
-            return
-        if present is not None:
-            name = render_tile_path(tile)
-            raise TrustError("STO-L047", f"{name} exists with other contents")
-        self.replace(render_tile_path(tile), data)
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a file under a temporary name, flush, rename, flush the directory."""
-        target = self.path / name
-        self._make(target.parent)
-        temporary = target.with_name(f".{target.name}{_TEMPORARY}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(temporary, flags, 0o644)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(target)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_directory(target.parent)
-
-    def _make(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
-        self._make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_directory(folder.parent)
-
-    def drop_partials(self, tile: Tile) -> None:
-        """Remove the partial forms of a tile whose full form exists."""
-        if tile.width != TILE_WIDTH:
-            return
-        folder = self.path / f"{render_tile_path(tile)}.p"
-        if not folder.is_dir():
-            return
-        for name in list(folder.iterdir()):
-            name.unlink(missing_ok=True)
-        folder.rmdir()
-
-
 class DiskRecords:
     """The records of a log on a disk, opened strictly for reading, also beside a writer."""
 
@@ -245,7 +157,6 @@ class DiskRecords:
         self.load_log = self._log.load
         self.load_head = self._head.load
         self.leaves = self._log.leaves
-        self.hashes = self._log.hashes
         self.find_label = self._log.find_label
         self.stored_tiles = self._tiles.tiles
         self.read_tile = self._tiles.read_tile
@@ -276,9 +187,10 @@ class DiskStore(DiskRecords):
         self.create_head = self._head.create
         self.find = self._log.find
         self.commit = self._log.commit
+        self.move_tail = self._log.move_tail
         self.swap_head = self._head.swap
         self.record_published = self._head.record_published
-        self.write_tile = self._tiles.write_tile
+        self.write_tiles = self._tiles.write_tiles
         self.drop_partials = self._tiles.drop_partials
 
     def write_checkpoint(self, note: bytes) -> None:
@@ -293,6 +205,7 @@ class DiskStore(DiskRecords):
     def close(self) -> None:
         """Close the databases, then release the lock; twice is harmless."""
         super().close()
+        self._tiles.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

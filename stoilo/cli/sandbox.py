@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stoilo.core import skeleton
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.jsonvalue import parse_json_value, render_json_value
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import Node
 from stoilo.core.types import RunOutcome, RunStatus
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import probe_source, run_source
 
 __all__ = ["render_outcome", "sandbox"]
 
@@ -27,6 +27,16 @@ EXIT_CODES = {
 }
 _KWARGS_BYTES = 64 * 1024 * 1024
 _TIMEOUT = click.FloatRange(min=0, min_open=True)
+
+
+def check_platform() -> None:
+    """Refuse with ``STO-S001`` outside Linux, before anything of the jail is imported."""
+    if not sys.platform.startswith("linux"):
+        raise PolicyRefusal(
+            "STO-S001",
+            "the jail needs Linux",
+            hint="use a Linux virtual machine or container",
+        )
 
 
 def read_source(path: str) -> str:
@@ -126,6 +136,9 @@ def run(
     as_json: bool,
 ) -> int:
     """Run a function of FILE through the language and the kernel layer."""
+    check_platform()
+    from stoilo.sandbox.run import run_source  # noqa: PLC0415 - Linux only
+
     rules = load_level(level)
     outcome = run_source(
         read_source(file), entry, read_kwargs(kwargs), rules, wall_s=timeout
@@ -143,6 +156,9 @@ def probe(
     file: str, level: str, preload: str, timeout: float | None, as_json: bool
 ) -> int:
     """Run FILE as a plain program through the kernel layer alone."""
+    check_platform()
+    from stoilo.sandbox.run import probe_source  # noqa: PLC0415 - Linux only
+
     names = read_preload(preload)
     outcome = probe_source(
         read_source(file), load_level(level), preload=names, wall_s=timeout

@@ -70,12 +70,15 @@ async def read_items(
         return [whole for _ in range(count)]
     if len(answer.items) != count:
         raise TrustError("STO-C057", "the map's result has another length")
-    return [_read_item(item, answer.task_id) for item in answer.items]
+    return [await _read_item(wire, item, answer.task_id) for item in answer.items]
 
 
-def _read_item(item: pb.ItemOutcome, task_id: str) -> TaskResult:
+async def _read_item(wire: Wire, item: pb.ItemOutcome, task_id: str) -> TaskResult:
     if item.state == TaskState.SUCCEEDED.value:
-        return read_value(item.value)
+        data = item.value
+        if item.value_blob:
+            data = await wire.download(item.value_blob, patience_s=None)
+        return read_value(data)
     if item.state == TaskState.USER_ERROR.value:
         return user_error(item.error_type, item.error_text, item.code)
     return _system_error(item.state, item.code, item.error_text, task_id)

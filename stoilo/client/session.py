@@ -160,6 +160,11 @@ class Connection:
         self._session = session
 
     @property
+    def session(self) -> Session:
+        """What this connection's tasks share, for code that brings its own source."""
+        return self._session
+
+    @property
     def target(self) -> str:
         """``host:port`` of the server."""
         return self._session.wire.address.target

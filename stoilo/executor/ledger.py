@@ -143,18 +143,21 @@ class Ledger:
         try:
             for folder in (directory, self._copies, self.files):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = (directory / "lock").open("ab")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError("STO-X007", "the state directory is in use") from error
+            self._lock = _take_lock(directory / "lock")
         except OSError as error:
             raise _disk(error) from error
-        self.host = self._load_host(project)
-        self._known = {record.result: record for record in self._load_copies()}
+        try:
+            self.host = self._load_host(project)
+            self._known = {record.result: record for record in self._load_copies()}
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let another process have the directory."""
-        self._lock.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def save_host(self, host: HostRecord) -> None:
         """Remember who we are, durably."""
@@ -215,9 +218,12 @@ class Ledger:
         The least recently used go first; what a copy needs always stays.
         """
         needed = {file.name for copy in self._known.values() for file in copy.files}
-        idle = [path for path in self.files.iterdir() if path.name not in needed]
-        marked = [path for path in idle if path.suffix != ".part"]
-        sticky = [path for path in marked if _is_sticky(path)]
+        idle = [
+            path
+            for path in self.files.iterdir()
+            if path.name.removesuffix(".part") not in needed
+        ]
+        sticky = [path for path in idle if path.suffix != ".part" and _is_sticky(path)]
         for path in set(idle) - set(sticky):
             path.unlink(missing_ok=True)
         sticky.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -253,6 +259,17 @@ class Ledger:
             if record.phase is Phase.ASSIGNED and (folder / "result").exists():
                 record = msgspec.structs.replace(record, phase=Phase.FINISHED)
             yield record
+
+
+def _take_lock(path: Path) -> int:
+    """Return a descriptor that keeps other processes out."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError("STO-X007", "the state directory is in use") from error
+    return descriptor
 
 
 def mark_sticky(path: Path) -> None:

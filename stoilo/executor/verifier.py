@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Final
 
 from stoilo.audit.checkpoint import parse_checkpoint
@@ -20,7 +19,7 @@ from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.note import parse_note
 from stoilo.audit.policy import LogPolicy
 from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
-from stoilo.core.digests import Digest, content_digest
+from stoilo.core.digests import content_digest
 from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.levels import Level
@@ -32,16 +31,26 @@ from stoilo.core.statement import (
     parse_statement,
     statement_digest,
 )
-from stoilo.executor.inputs import InputFile, Source
+from stoilo.executor.bundle import (
+    COMPILED_FLOORS,
+    Floors,
+    HostState,
+    TaskBundle,
+    VerifiedAdmission,
+    VerifiedTask,
+)
+from stoilo.executor.inputs import InputFile
 from stoilo.executor.optin import LEVEL_ORDER
 from stoilo.executor.release import GateEpoch, TrustedRelease
 from stoilo.executor.review import check_reviews
 
 __all__ = [
     "CLOCK_SKEW_S",
+    "COMPILED_FLOORS",
     "Floors",
     "HostState",
     "TaskBundle",
+    "VerifiedAdmission",
     "VerifiedTask",
     "admission_leaf",
     "check_validator_module",
@@ -53,112 +62,6 @@ __all__ = [
 NOT_INCLUDED: Final = "STO-L020"
 CLOCK_SKEW_S: Final = 24 * 3600
 """How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskBundle:
-    """One workunit as it arrived; everything here is hostile.
-
-    Attributes:
-        envelope: the admission, DSSE JSON.
-        proof: the log proof, tlog-proof text.
-        task_id: the task that the workunit claims to be.
-        attempt: the attempt that the workunit claims to be.
-        app_level: level of the BOINC app under which it came.
-        flavor: id (SHA-256 of the manifest's bytes) of the runtime that would run it;
-            empty when any of `HostState.flavors` could.
-        task_module: the source.
-        arguments: the encoded arguments.
-        blobs: in the workunit's order.
-    """
-
-    envelope: bytes
-    proof: bytes
-    task_id: str
-    attempt: int
-    app_level: str
-    flavor: str
-    task_module: Source
-    arguments: Source
-    blobs: tuple[Source, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Floors:
-    """Lowest versions this host accepts; raised by releases, never by a server.
-
-    Attributes:
-        root: TUF root version.
-        targets: TUF targets version.
-        epoch: gate epoch.
-        log_size: leaves that the log had when this executor was released.
-    """
-
-    root: int = 1
-    targets: int = 1
-    epoch: int = 1
-    log_size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """What this volunteer allows (see `stoilo.executor.optin`), and the floors.
-
-    Attributes:
-        max_level: highest level allowed, by name.
-        require_review: only tasks that a reviewer signed.
-        require_public_source: only tasks whose source may be published.
-        topics: when not empty, only tasks that carry one of these.
-        limits: this host's own limits; None: those of admission and level.
-        flavors: ids of the runtimes unpacked here, for bundles that name none.
-        floors: lowest versions.
-    """
-
-    max_level: str = "pure"
-    require_review: bool = False
-    require_public_source: bool = False
-    topics: frozenset[str] = frozenset()
-    limits: RunLimits | None = None
-    flavors: frozenset[str] = frozenset()
-    floors: Floors = field(default_factory=Floors)
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedAdmission:
-    """A statement that the gate signed and the log holds.
-
-    Attributes:
-        statement: the permission.
-        digest: SHA-256 of the statement's PAE.
-        epoch: the gate epoch that signed.
-        proven: where in the log it stands.
-    """
-
-    statement: Statement
-    digest: Digest
-    epoch: GateEpoch
-    proven: ProvenLeaf
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedTask:
-    """What may now be run, and with what.
-
-    Attributes:
-        admission: statement, its digest, epoch and place in the log.
-        level: the level, of this executor's own release.
-        limits: in force: lowest of admission, level and opt-in.
-        task_module: source bytes, as admitted.
-        arguments: encoded arguments, as admitted.
-        blobs: in the admitted order.
-    """
-
-    admission: VerifiedAdmission
-    level: Level
-    limits: RunLimits
-    task_module: bytes
-    arguments: bytes
-    blobs: tuple[bytes, ...]
 
 
 def verify_bundle(

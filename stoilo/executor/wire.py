@@ -224,19 +224,16 @@ def same_origin(master_url: str, url: str, *, code: str = "STO-X030") -> str:
 
     A project can therefore not point its volunteers at services in their own network.
     """
+    if not (url.isascii() and url.isprintable()):  # urljoin would drop line ends
+        raise TrustError(code, "the project names an unusable URL")
     try:
         absolute = urljoin(master_url, url)
         there, here = urlsplit(absolute), urlsplit(master_url)
-        same = (
-            (there.scheme, there.hostname, there.port, there.username)
-            == (
-                here.scheme,
-                here.hostname,
-                here.port,
-                None,
-            )
-            and absolute.isascii()
-            and absolute.isprintable()
+        same = (there.scheme, there.hostname, there.port, there.username) == (
+            here.scheme,
+            here.hostname,
+            here.port,
+            None,
         )
     except ValueError:
         same = False

@@ -65,15 +65,21 @@ class TaskReferences:
         raise TrustError("STO-G110", "an unknown kind of reference")
 
     def _look_up(self, name: str, accept: Callable[[Any], bool], kind: str) -> Any:  # noqa: ANN401
-        first, *rest = name.split(".")
-        value = self._module.__dict__.get(first) if is_variable_name(first) else None
-        try:
-            for part in rest:
-                value = self._guards.getattr(value, part)
-        except (AttributeError, PolicyRefusal):
-            value = None
+        value = self._resolve(name.split("."))
         if value is None or not accept(value):
             raise TrustError("STO-G110", f"the source defines no {kind} {name[:64]!r}")
+        return value
+
+    def _resolve(self, parts: list[str]) -> Any:  # noqa: ANN401
+        """Return what the dotted name stands for in the task module, None if nothing."""
+        if not all(map(is_variable_name, parts)):
+            return None
+        value = self._module.__dict__.get(parts[0])
+        try:
+            for part in parts[1:]:
+                value = self._guards.getattr(value, part)
+        except (AttributeError, PolicyRefusal):
+            return None
         return value
 
     def _make_instance(
@@ -118,15 +124,17 @@ def _new_instance(cls: type, base: Any) -> Any:  # noqa: ANN401
         ) from None
 
 
-def _new_with_base(cls: type, kind: type, base: Any) -> Any:  # noqa: ANN401
-    if type(base) is not kind:
+def _new_with_base(cls: type, kind: Any, base: Any) -> Any:  # noqa: ANN401
+    fits: bool = type(base) is kind
+    if not fits:
         raise TrustError("STO-G111", f"{cls.__name__} needs the content of its {kind}")
     if kind in {list, dict, set}:
-        instance = kind.__new__(cls)
-        fill = {list: list.extend, dict: dict.update, set: set.update}[kind]
+        instance: Any = kind.__new__(cls)
+        fill: Any = getattr(kind, "extend" if kind is list else "update")
         fill(instance, base)
         return instance
-    return kind.__new__(cls, base)
+    make: Any = kind.__new__
+    return make(cls, base)
 
 
 def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401

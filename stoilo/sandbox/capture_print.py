@@ -67,8 +67,8 @@ class TaskPrinter:
                 raise TypeError(
                     f"{name} must be None or a string, not {type(text).__name__}"
                 )
-        line = (" " if sep is None else sep).join(map(str, values))
-        line += "\n" if end is None else end
+        line = str.join(" " if sep is None else sep, map(str, values))
+        line = "".join((line, "\n" if end is None else end))  # exact text in any case
         if file is None:
             self.write(line)
         else:

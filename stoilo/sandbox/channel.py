@@ -35,7 +35,7 @@ __all__ = [
 FRAME_HEADER = 8
 """Bytes before the frame: its length, big-endian."""
 EXIT_JOB_FAILED, EXIT_MEMORY, EXIT_SETUP = 70, 71, 72
-_MESSAGE_BYTES = 1 << 20
+_HELLO_BYTES, _MESSAGE_BYTES = 1 << 20, 1 << 16
 _LIFELINE_BYTES = 4096
 _DESCRIPTORS = 8
 
@@ -152,8 +152,9 @@ def receive(channel: socket.socket, kind: type[_M]) -> tuple[_M, list[int]] | No
         OSError: the channel broke.
         msgspec.MsgspecError: not a message of `kind`.
     """
+    most = _HELLO_BYTES if issubclass(kind, Hello) else _MESSAGE_BYTES
     data, descriptors, _, _ = socket.recv_fds(
-        channel, _MESSAGE_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        channel, most, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
     )
     if not data:
         for descriptor in descriptors:

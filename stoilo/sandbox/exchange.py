@@ -209,10 +209,14 @@ class Exchange:
         if not self._hit:
             self._hit = limit
             self._deadline = time.monotonic() + GRACE_S
-            try:
-                self._lifeline.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # the zygote is gone, and the child with it
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Have the child killed, from any thread; harmless after the end."""
+        try:
+            self._lifeline.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has ended
 
     def _read_lifeline(self) -> None:
         try:

@@ -12,6 +12,7 @@ __all__ = ["Failure", "describe_exception", "scrub_paths"]
 
 TEXT_CHARS = 2000
 TYPE_CHARS = 128
+_GUARD_CODE = re.compile(r"STO-G1[0-9]{2}")
 _PATH = re.compile(
     r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s'\"]+)"
 )
@@ -45,18 +46,29 @@ def scrub_paths(text: str) -> str:
     return _PATH.sub(keep_name, text)
 
 
+def _type_name(error: BaseException) -> str:
+    return str.__str__(type(error).__name__)[:TYPE_CHARS]
+
+
 def _text_of(error: BaseException) -> str:
     """Return ``str(error)``, which may be the task's own code, cut and scrubbed."""
     try:
         text = str(error)
-    except Exception as second:  # noqa: BLE001 - the task's __str__ may do anything
-        return f"(its text raised {type(second).__name__[:TYPE_CHARS]})"
+    except BaseException as second:  # noqa: BLE001 - the task's __str__ may do anything
+        return f"(its text raised {_type_name(second)})"
     return scrub_paths(str.__str__(text)[: 2 * TEXT_CHARS])[:TEXT_CHARS]
+
+
+def _guard_code(error: PolicyRefusal) -> str:
+    """Return the guard's code; a task may have caught, changed and raised the error."""
+    code = error.args[0] if error.args else None
+    if type(code) is str and _GUARD_CODE.fullmatch(code):
+        return code
+    return "STO-G101"
 
 
 def describe_exception(error: BaseException) -> Failure:
     """Return how `error`, which reached the top of a task, is reported."""
-    name = type(error).__name__[:TYPE_CHARS]
     if isinstance(error, MemoryError):
         return Failure(
             RunStatus.KILLED,
@@ -66,12 +78,19 @@ def describe_exception(error: BaseException) -> Failure:
             "out of memory",
         )
     if isinstance(error, PolicyRefusal):
-        text = f"{error.message}: {error.hint}" if error.hint else error.message
         return Failure(
-            RunStatus.REFUSED, RunLayer.LANGUAGE, error.code, "", scrub_paths(text)
+            RunStatus.REFUSED,
+            RunLayer.LANGUAGE,
+            _guard_code(error),
+            "",
+            _text_of(error),
         )
     return Failure(
-        RunStatus.USER_ERROR, RunLayer.LANGUAGE, "STO-G200", name, _text_of(error)
+        RunStatus.USER_ERROR,
+        RunLayer.LANGUAGE,
+        "STO-G200",
+        _type_name(error),
+        _text_of(error),
     )
 
 

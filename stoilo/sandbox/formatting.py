@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from _string import formatter_field_name_split  # type: ignore[import-not-found]  # CPython's own C module
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,6 @@ _MAX_NESTING = 2  # CPython's own limit
 
 def check_template(template: str, depth: int = _MAX_NESTING) -> None:
     """Raise ``STO-G103`` when a field of `template` reads an attribute not plain."""
-    from _string import formatter_field_name_split  # noqa: PLC0415 - CPython's own
-
     for _, field, specification, _ in _parse(template):
         if field is None:
             continue

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from types import FunctionType, ModuleType, resolve_bases
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.formatting import guarded_format
@@ -31,7 +31,7 @@ __all__ = [
     "is_own_function",
 ]
 
-class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]  # a getset descriptor
+class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
@@ -73,7 +73,7 @@ def is_guarded_name(name: str) -> bool:
 
 def _kind_name(value: object) -> str:
     cls = value if isinstance(value, type) else type(value)
-    return str(cls.__name__)[:64]
+    return str.__str__(cls.__name__)[:64]
 
 
 def _refuse_read(value: object, name: str) -> GuardError:
@@ -147,7 +147,7 @@ class Guards:
                 return type_of(values[0])
 
             def __class_getitem__(cls, item: object) -> object:
-                return type[item]  # type: ignore[valid-type]  # an alias, as data
+                return type[item]
 
         GuardedType.__name__ = GuardedType.__qualname__ = "type"
         return GuardedType
@@ -159,8 +159,7 @@ class Guards:
         for base in resolve_bases(bases):
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
-            own = is_own_class(base) or base in self.bases
-            if not own and base.__module__ != "typing":
+            if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {_kind_name(base)}")
         return builtins.__build_class__(body, name, *bases, **keywords)
 
@@ -278,23 +277,17 @@ class Guards:
         return value
 
     def _may_write(self, value: object, name: str) -> bool:
-        if name in READABLE_DUNDERS:
-            return is_own_function(value) or (
-                isinstance(value, type) and is_own_class(value)
-            )
         cls = value if isinstance(value, type) else type(value)
+        if name in READABLE_DUNDERS:
+            own = isinstance(value, type) and is_own_class(value)
+            return own or is_own_function(value)
         if is_own_class(cls):
             return not is_guarded_name(name) or not self._collides(class_mro(cls), name)
-        if isinstance(value, type | ModuleType):
-            return False
         if is_own_function(value):
             return True
-        if is_guarded_name(name):
+        if isinstance(value, type | ModuleType) or is_guarded_name(name):
             return False
-        if isinstance(value, BaseException):
-            return True
-        allowed = _WRITABLE.get(f"{cls.__module__}.{cls.__name__}", frozenset())
-        return allowed is None or name in allowed
+        return isinstance(value, BaseException) or _is_open(cls, name)
 
     def setattr(self, value: object, name: object, new: object) -> None:
         """``setattr`` under the name and write rules."""
@@ -312,6 +305,12 @@ class Guards:
         if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
             raise _refuse_write(value, name)
         return name
+
+
+def _is_open(cls: type, name: str) -> bool:
+    """Whether instances of the library class `cls` take assignment to `name`."""
+    allowed = _WRITABLE.get(f"{cls.__module__}.{cls.__name__}", frozenset())
+    return allowed is None or name in allowed
 
 
 def is_own_method(cls: type, name: str) -> bool:
@@ -335,7 +334,8 @@ def _allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
         for value in vars(builtins).values()
         if isinstance(value, type) and issubclass(value, BaseException)
     }
-    return frozenset(handed_out | plain | exceptions)
+    typed = set(resolve_bases((NamedTuple, TypedDict)))
+    return frozenset(handed_out | plain | exceptions | typed)
 
 
 def import_loaded(name: str, *_ignored: object) -> None:

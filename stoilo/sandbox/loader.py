@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-import warnings
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -73,7 +72,6 @@ class LanguageRuntime:
         module = ModuleType(TASK_MODULE)
         module.__dict__["__builtins__"] = self._builtins | {"print": printer.print}
         sys.modules[TASK_MODULE] = module
-        warnings.showwarning = printer.show_warning
         exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail
         return module
 

@@ -124,6 +124,13 @@ def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> _Ending:
     over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN
     if number == signal.SIGXCPU or (number == signal.SIGKILL and over):
         return _limit_ending("cpu_s")
+    if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
+        return _Ending(
+            JailStatus.CRASHED,
+            "STO-S007",
+            RunLayer.KERNEL,
+            detail="something outside the jail killed the run",
+        )
     return _Ending(
         JailStatus.CRASHED,
         "STO-S020",

@@ -86,7 +86,7 @@ READABLE_DUNDERS = frozenset(
 GUARDED_ATTRIBUTES = frozenset(
     {"bit_generator", "buffer_info", "cffi", "ctypes", "data_ptr", "dump", "dumps"}
     | {"format", "format_map", "fromfile", "gen", "mro", "obj", "resize", "set_"}
-    | {"setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
+    | {"set_state", "setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
     | {"attrname"}
 )
 """Names under which some library object gives away more than data."""

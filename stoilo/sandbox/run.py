@@ -40,7 +40,7 @@ TASK_JOB = "stoilo.sandbox.jobs.task"
 PROBE_JOB = "stoilo.sandbox.jobs.probe"
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
-_OUR_FAULTS = ("STO-S003", "STO-S005", "STO-S006")
+_HOST_FAULTS = ("STO-S005", "STO-S007")
 _CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
 
 
@@ -85,7 +85,7 @@ def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
 
 def _from_report(report: JailReport) -> RunOutcome:
     """Return the outcome of a run that did not finish."""
-    if report.code in _OUR_FAULTS:
+    if report.code in _HOST_FAULTS:
         raise InternalError(report.code, report.detail)
     status = _CRASHES.get(report.status) or RunStatus(report.status.value)
     return _complete(
@@ -176,7 +176,8 @@ def read_outcome(report: JailReport) -> RunOutcome:
     """Return the outcome of a single call from what the jail reported.
 
     Raises:
-        InternalError: ``STO-S005`` the zygote died, which says nothing about the task.
+        InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
+            from outside: nothing is known about the task.
     """
     if report.status is not JailStatus.FINISHED:
         return _from_report(report)

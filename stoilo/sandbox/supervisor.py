@@ -115,6 +115,11 @@ class ZygoteProcess:
         self.control.settimeout(None)
         return answer[0]
 
+    def check_alive(self) -> None:
+        """Raise OSError when the process has ended."""
+        if self.process.poll() is not None:
+            raise BrokenPipeError
+
     def close(self) -> None:
         """Kill the zygote, and with it every child; reap it."""
         self.control.close()
@@ -203,6 +208,7 @@ class Jail:
         with self._lock:
             zygote = self._zygote or self._start()
             try:
+                zygote.check_alive()
                 exchange.begin(zygote.control)
             except OSError:
                 zygote.close()
@@ -212,7 +218,12 @@ class Jail:
             return zygote
 
     def run(
-        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+        self,
+        request: bytes,
+        limits: RunLimits,
+        wall_s: float | None = None,
+        *,
+        watch: Callable[[Exchange], object] | None = None,
     ) -> JailReport:
         """Run the job on `request` in a fresh jailed child.
 
@@ -220,6 +231,7 @@ class Jail:
             request: untrusted bytes for the job.
             limits: CPU s, wall s, bytes, threads.
             wall_s: a shorter wall time, s.
+            watch: gets each attempt's exchange, whose ``cancel`` ends it early.
 
         Returns:
             What happened; frame and output are untrusted.
@@ -227,16 +239,19 @@ class Jail:
         Raises:
             InternalError: ``STO-S003`` when a zygote cannot be started again.
         """
-        wall = min(float(limits.wall_s), wall_s or float("inf"))
-        exchange, report = self._attempt(request, limits, wall)
+        wall = float(limits.wall_s)
+        wall = wall if wall_s is None else min(wall, wall_s)
+        watch = watch or _ignore
+        exchange, report = self._attempt(Exchange(request, limits, wall), watch)
         if exchange.never_started:  # the zygote died with the order unread
-            exchange, report = self._attempt(request, limits, wall)
+            exchange, report = self._attempt(Exchange(request, limits, wall), watch)
         return report
 
     def _attempt(
-        self, request: bytes, limits: RunLimits, wall_s: float
+        self, exchange: Exchange, watch: Callable[[Exchange], object]
     ) -> tuple[Exchange, JailReport]:
-        with Exchange(request, limits, wall_s) as exchange:
+        with exchange:
+            watch(exchange)
             zygote = self._begin(exchange)
             report = exchange.finish(zygote.ready.layers)
         if exchange.zygote_silent:
@@ -246,8 +261,16 @@ class Jail:
     async def run_async(
         self, request: bytes, limits: RunLimits, wall_s: float | None = None
     ) -> JailReport:
-        """Do as `run` does, in a thread, for asyncio."""
-        return await asyncio.to_thread(self.run, request, limits, wall_s)
+        """Do as `run` does, in a thread, for asyncio; cancelling kills the child."""
+        running: list[Exchange] = []
+        try:
+            return await asyncio.to_thread(
+                self.run, request, limits, wall_s, watch=running.append
+            )
+        except asyncio.CancelledError:
+            for exchange in running:
+                exchange.cancel()
+            raise
 
     def _discard(self, zygote: ZygoteProcess) -> None:
         """Kill a zygote that no longer answers; its children die with it."""
@@ -262,6 +285,11 @@ class Jail:
             if self._zygote is not None:
                 self._zygote.close()
                 self._zygote = None
+
+
+def _ignore(exchange: Exchange) -> None:
+    """Watch nothing."""
+    del exchange
 
 
 def _check_platform() -> None:

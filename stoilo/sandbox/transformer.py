@@ -47,6 +47,7 @@ from stoilo.sandbox.scopes import Scope, arguments_of, bound_names, method_owner
 
 __all__ = ["LANGUAGE_DIGEST", "check_tree", "compile_source", "restrict_tree"]
 
+LOAD = ast.Load()
 _N = TypeVar("_N", bound=ast.AST)
 _FUTURES = frozenset({"annotations", "division", "generator_stop", "print_function"})
 _NAMES_OF_PYTHON = frozenset(dir(builtins))
@@ -56,7 +57,7 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(func=ast.Name(name, ast.Load()), args=list(args), keywords=[])
 
 
-class TaskTransformer(RestrictingNodeTransformer):  # type: ignore[misc]  # untyped base
+class TaskTransformer(RestrictingNodeTransformer):
     """Checks and rewrites one module for one level; collects `Finding`s.
 
     Attributes:
@@ -222,7 +223,8 @@ class TaskTransformer(RestrictingNodeTransformer):  # type: ignore[misc]  # unty
         """Allow iteration; refuse its asynchronous form."""
         if getattr(node, "is_async", 0):
             self._refuse(node.target, F.ASYNC, "async code is not run in a task")
-        return self.node_contents_visit(node)
+        visited: ast.AST = self.node_contents_visit(node)
+        return visited
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """Allow on names, items and attributes: in-place semantics are CPython's."""
@@ -374,7 +376,7 @@ class TaskTransformer(RestrictingNodeTransformer):  # type: ignore[misc]  # unty
         if not scope.needs_check or scope.owner is None:
             return
         owner = ast.Name(scope.owner, ast.Load())
-        names = ast.Constant(tuple(sorted(scope.checked)))
+        names = ast.Tuple([ast.Constant(name) for name in sorted(scope.checked)], LOAD)
         check = ast.Expr(_call("_stoilo_check_self", owner, names))
         test = ast.UnaryOp(ast.Not(), _is_own(owner))
         position = 1 if ast.get_docstring(node, clean=False) is not None else 0
@@ -524,7 +526,7 @@ def _literal_strings(value: ast.expr) -> list[str]:
 
 
 def _copy_tree(node: _N) -> _N:
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
             fields[name] = _copy_tree(value)
@@ -540,7 +542,7 @@ def _copy_tree(node: _N) -> _N:
 
 def _tree_bounds(tree: ast.AST) -> Finding | None:
     """Refuse a tree too large or too deep to visit; never recurses."""
-    count, layer = 0, [tree]
+    count, layer = 0, list[ast.AST]([tree])
     for _ in range(MAX_TREE_DEPTH):
         count += len(layer)
         if not layer or count > BOUNDS.ast_nodes:

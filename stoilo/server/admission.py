@@ -1,6 +1,7 @@
 """The admission pipeline: every durable step of an attempt, in batches, resumable.
 
-One thread walks all attempts through the steps of `stoilo.server.states`. Each step
+Three threads (write and log; sign; issue) walk all attempts through the steps of
+`stoilo.server.states`, so that one batch is signed while the next is logged. Each step
 reads the rows that wait for it, does its work idempotently (the log knows its leaves by
 digest, the engine its workunits by name) and commits; so kill -9 at any moment costs at
 most the repetition of one step, and never a second leaf, workunit or outcome.
@@ -13,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server import rows
 from stoilo.server.outcomes import finish_task
@@ -56,6 +57,7 @@ class AdmissionPipeline:
         statements: fixes statement bytes.
         workunits: turns a signed attempt into a `WorkunitSpec`.
         leaves: results and refusals that wait for the log.
+        review: the digest of the policy that admits a task today (`Reviewer`).
         clock: seconds since 1970.
     """
 
@@ -69,6 +71,7 @@ class AdmissionPipeline:
         statements: StatementWriter,
         workunits: WorkunitWriter,
         leaves: LeafBook,
+        review: Callable[[TaskRow], str],
         clock: Callable[[], int],
     ) -> None:
         self._store = store
@@ -78,51 +81,50 @@ class AdmissionPipeline:
         self._statements = statements
         self._workunits = workunits
         self._leaves = leaves
+        self._review = review
         self._clock = clock
-        self._wanted = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
-        self.trouble: StoiloError | None = None
+        self._workers = [
+            _Worker("admission-log", (self._seal, self._append), self),
+            _Worker("admission-sign", (self._sign,), self),
+            _Worker("admission-issue", (self._issue, self._sweep), self),
+            _Worker("admission-leaves", (self._log_leaves,), self),
+        ]
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set once the pipeline is to end."""
+        return self._stopping
+
+    @property
+    def trouble(self) -> StoiloError | None:
+        """What keeps a step from going on at this moment."""
+        return next((one.trouble for one in self._workers if one.trouble), None)
 
     def start(self) -> None:
-        """Begin in an own thread; what a killed server left half done comes first."""
-        self._thread.start()
+        """Begin in own threads; what a killed server left half done comes first."""
+        for worker in self._workers:
+            worker.start()
 
     def wake(self) -> None:
         """Say that rows have changed."""
-        self._wanted.set()
+        for worker in self._workers:
+            worker.wanted.set()
 
     def stop(self) -> None:
-        """Finish the step in progress and end the thread."""
+        """Finish the steps in progress and end the threads."""
         self._stopping.set()
-        self._wanted.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._wanted.clear()
-            try:
-                moved = self.run_once()
-                self.trouble = None
-            except StoiloError as error:
-                self.trouble = error
-                LOGGER.warning("admission waits: %s", error)
-                self._stopping.wait(RETRY_S)
-            else:
-                if not moved:
-                    self._wanted.wait(IDLE_S)
+        self.wake()
+        for worker in self._workers:
+            if worker.is_alive():
+                worker.join()
 
     def run_once(self) -> int:
-        """Do every step once; returns how many rows moved."""
-        return (
-            self._sweep()
-            + self._seal()
-            + self._append()
-            + self._sign()
-            + self._issue()
-            + self._leaves.append_waiting(self._log)
-        )
+        """Do every step once, in order, in this thread; returns how many rows moved."""
+        return sum(step() for worker in self._workers for step in worker.steps)
+
+    def _log_leaves(self) -> int:
+        return self._leaves.append_waiting(self._log)
 
     def _waiting(self, state: AttemptState) -> Waiting:
         with self._store.read() as connection:
@@ -149,7 +151,8 @@ class AdmissionPipeline:
         sealed: list[AttemptRow] = []
         for attempt, task in waiting:
             try:
-                sealed.append(self._statements.seal(task, attempt, now))
+                policy = self._review(task)
+                sealed.append(self._statements.seal(task, attempt, policy, now))
             except StoiloError as error:
                 self._give_up(task, attempt, error)
         with self._store.write() as connection:
@@ -264,3 +267,42 @@ class AdmissionPipeline:
             current = rows.find_task(connection, task.task_id)
             if current is not None:
                 finish_task(connection, current, outcome, self._clock())
+
+
+class _Worker(threading.Thread):
+    """Repeats its steps while they move rows, then sleeps until woken."""
+
+    def __init__(
+        self,
+        name: str,
+        steps: tuple[Callable[[], int], ...],
+        pipeline: AdmissionPipeline,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.steps = steps
+        self.wanted = threading.Event()
+        self.trouble: StoiloError | None = None
+        self._pipeline = pipeline
+
+    def run(self) -> None:
+        """Work until the pipeline stops; errors are tried again, never lost."""
+        while not self._pipeline.stopping.is_set():
+            self.wanted.clear()
+            try:
+                moved = sum(step() for step in self.steps)
+            except StoiloError as error:
+                self._rest(error)
+            except Exception as error:  # the thread's edge: a fault must not end it
+                LOGGER.exception("%s failed", self.name)
+                self._rest(InternalError("STO-R034", f"a fault in {type(error)}"))
+            else:
+                self.trouble = None
+                if moved:
+                    self._pipeline.wake()
+                else:
+                    self.wanted.wait(IDLE_S)
+
+    def _rest(self, error: StoiloError) -> None:
+        self.trouble = error
+        LOGGER.warning("%s waits: %s", self.name, error)
+        self._pipeline.stopping.wait(RETRY_S)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stoilo.server.draft import FlavorLookup, LevelLookup
     from stoilo.server.engines.interface import Engine
     from stoilo.server.ports import AdmissionSigner, Judge, Log
+    from stoilo.server.records import TaskRow
     from stoilo.server.store import Store
     from stoilo.server.tls import TlsFiles
 
@@ -82,11 +83,19 @@ class TaskServer:
         clock = around.clock
         self.store = store
         self._engine = around.engine
+        self._salts: dict[int, str] = {}
         self.blobs = BlobStore(blob_directory, store, clock())
         validation = ResultValidation(store, Validators(around.jail_of))
         self.leaves = LeafBook(
             store, lambda: around.facts().epoch, clock, refusal_interval_s
         )
+        gatekeeper = Gatekeeper(around.judge, store, clock)
+
+        def review(task: TaskRow) -> str:
+            if task.attempt == 1 and task.spec.policy_digest == around.policy.digest:
+                return task.spec.policy_digest  # judged at submission, by this policy
+            return gatekeeper.review_again(task)
+
         self.pipeline = AdmissionPipeline(
             store,
             around.log,
@@ -95,6 +104,7 @@ class TaskServer:
             statements=StatementWriter(around.facts, around.levels, self._salt_of),
             workunits=WorkunitWriter(store, self.blobs),
             leaves=self.leaves,
+            review=review,
             clock=clock,
         )
         self.validation = validation
@@ -108,7 +118,7 @@ class TaskServer:
         )
         self.submissions = Submissions(
             store,
-            Gatekeeper(around.judge, store, clock),
+            gatekeeper,
             RefusalBook(store, clock),
             around.policy,
             levels=around.levels,
@@ -128,10 +138,13 @@ class TaskServer:
         )
 
     def _salt_of(self, account_id: int) -> str:
-        table = schema.account
-        with self.store.read() as connection:
-            query = select(table.c.salt).where(table.c.id == account_id)
-            return str(connection.scalar(query))
+        """Return the account's salt, which never changes."""
+        if account_id not in self._salts:
+            table = schema.account
+            with self.store.read() as connection:
+                query = select(table.c.salt).where(table.c.id == account_id)
+                self._salts[account_id] = str(connection.scalar(query))
+        return self._salts[account_id]
 
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
@@ -142,7 +155,6 @@ class TaskServer:
         """Stop moving; everything acknowledged is on the disk already."""
         self.pipeline.stop()
         self._engine.close()
-        self.store.close()
 
 
 def bind_grpc(
@@ -157,7 +169,7 @@ def bind_grpc(
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", 2 * limit),
+            ("grpc.max_send_message_length", 8 * limit),
             ("grpc.max_concurrent_streams", 1024),
             ("grpc.so_reuseport", 0),
         ]

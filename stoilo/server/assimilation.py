@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
@@ -28,6 +30,10 @@ __all__ = ["OutcomeKeeper"]
 LOGGER = logging.getLogger(__name__)
 INLINE_VALUE_BYTES = 1024 * 1024
 """Larger values are stored as blobs and fetched by DownloadBlob."""
+
+INLINE_ITEMS_BYTES = 8 * 1024 * 1024
+SMALL_ITEM_BYTES = 1024
+"""Of 10,000 items at most; so all small ones together fit into one answer."""
 
 FAILURES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.TOO_MANY_ERRORS: ("STO-R050", "too many copies failed"),
@@ -150,8 +156,26 @@ class OutcomeKeeper:
         if all(item.state is TaskState.SYSTEM_ERROR for item in items):
             return None
         return Outcome(
-            TaskState.SUCCEEDED, task.attempt, items=items, output=answers[0].output
+            TaskState.SUCCEEDED,
+            task.attempt,
+            items=self._store_large(task, items),
+            output=answers[0].output,
         )
+
+    def _store_large(
+        self, task: TaskRow, items: tuple[ItemResult, ...]
+    ) -> tuple[ItemResult, ...]:
+        """Move values to blobs when one answer could not carry them all."""
+        total = sum(len(item.value or b"") for item in items)
+        if total <= INLINE_ITEMS_BYTES:
+            return items
+        return tuple(self._store_item(task, item) for item in items)
+
+    def _store_item(self, task: TaskRow, item: ItemResult) -> ItemResult:
+        if item.value is None or len(item.value) <= SMALL_ITEM_BYTES:
+            return item
+        blob = self._blobs.put(task.account_id, item.value)
+        return msgspec.structs.replace(item, value=None, value_blob=blob)
 
     def _outcome(self, task: TaskRow, item: ItemResult, output: str) -> Outcome:
         """Return the outcome of a plain task; a large value goes to a blob."""

@@ -47,6 +47,10 @@ class Batcher(Generic[ItemT, AnswerT]):
                 answers = await asyncio.to_thread(self._work, items)
             except Exception as error:  # noqa: BLE001 - handed to every caller
                 answers = [error] * len(batch)
+            except BaseException:  # the loop ends: nobody may wait for ever
+                for _, future in [*batch, *self._waiting]:
+                    future.cancel()
+                raise
             for (_, future), answer in zip(batch, answers, strict=True):
                 if future.done():  # the caller's deadline passed
                     continue

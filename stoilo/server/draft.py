@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["Draft", "limits_in_force", "parse_draft", "request_digest"]
+__all__ = ["Draft", "is_key", "limits_in_force", "parse_draft", "request_digest"]
 
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
@@ -67,6 +67,11 @@ class Draft:
             tuple(sorted(named)),
             tuple(sorted({*self.argument_types, *blob_types})),
         )
+
+
+def is_key(text: str) -> bool:
+    """Whether `text` (untrusted) can be an idempotency key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def request_digest(request: pb.CreateTaskRequest) -> Digest:
@@ -135,7 +140,7 @@ def _check_sizes(request: pb.CreateTaskRequest) -> None:
 
 
 def _check_names(request: pb.CreateTaskRequest) -> None:
-    if not _KEY.fullmatch(request.idempotency_key):
+    if not is_key(request.idempotency_key):
         raise _refuse("idempotency_key", "must be 1 to 64 of A-Z a-z 0-9 . _ : -")
     names: tuple[tuple[str, str, bool], ...] = (
         ("entry", request.entry, True),

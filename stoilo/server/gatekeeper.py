@@ -9,13 +9,18 @@ import msgspec
 from sqlalchemy import insert, select
 
 from stoilo.core.errors import PolicyRefusal
+from stoilo.core.skeleton import decode
 from stoilo.core.types import Finding, Verdict
-from stoilo.server import schema
+from stoilo.policies.arguments import find_argument_types
+from stoilo.server import rows, schema
+from stoilo.server.blobs import granted_blobs
+from stoilo.server.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.server.ports import Judge, SourceUnderReview
+    from stoilo.server.ports import Judge
+    from stoilo.server.records import TaskRow
     from stoilo.server.store import Store
 
 __all__ = ["GateRefusal", "Gatekeeper"]
@@ -52,6 +57,37 @@ class Gatekeeper:
         self._clock = clock
         self._known: dict[str, Verdict] = {}
         self._running: dict[str, asyncio.Future[Verdict]] = {}
+
+    def review_again(self, task: TaskRow) -> str:
+        """Return the policy digest under which `task` is admitted today (design §1.4).
+
+        The stored verdict holds while policy and engine are those that gave it;
+        otherwise the stored source is judged anew. Blocks.
+
+        Raises:
+            GateRefusal: ``STO-R020``, today's policy does not admit it any more.
+        """
+        spec = task.spec
+        with self._store.read() as connection:
+            wanted = {spec.task_module, spec.validator_module, spec.arguments}
+            contents = rows.load_contents(connection, wanted)
+            blobs = granted_blobs(connection, task.account_id, spec.blobs)
+        types = set(find_argument_types(decode(contents[spec.arguments])))
+        types.update(name for found in blobs.values() for name in found)
+        named = {spec.init_entry, spec.compare_entry} - {""}
+        submission = SourceUnderReview(
+            contents[spec.task_module],
+            contents[spec.validator_module],
+            spec.entry,
+            spec.level,
+            tuple(sorted(named)),
+            tuple(sorted(types)),
+        )
+        key = self._judge.key(submission)
+        verdict = self._known.get(key) or self._load_or_judge(key, submission)
+        if not verdict.admitted:
+            raise GateRefusal(verdict)
+        return verdict.policy_digest
 
     async def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict on hostile source; raises ``STO-R021`` when it cannot."""

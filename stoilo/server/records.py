@@ -88,6 +88,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     number: int
     state: str
     created_at: int
+    policy_digest: str = ""
     admitted_at: int | None = None
     not_after: int | None = None
     statement: bytes | None = None
@@ -111,6 +112,7 @@ class ItemResult(msgspec.Struct, frozen=True):
     error_type: str = ""
     error_text: str = ""
     code: str = ""
+    value_blob: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ __all__ = [
     "move_attempts",
     "move_task",
     "orphaned_attempts",
+    "policies_in_use",
     "replace_attempt",
     "save_attempts",
 ]
@@ -46,7 +47,13 @@ _ATTEMPT = schema.attempt
 _OUTCOME = schema.outcome
 _CONTENT = schema.content
 _GAINED: dict[AttemptState, tuple[str, ...]] = {
-    AttemptState.SEALED: ("admitted_at", "not_after", "statement", "leaf"),
+    AttemptState.SEALED: (
+        "policy_digest",
+        "admitted_at",
+        "not_after",
+        "statement",
+        "leaf",
+    ),
     AttemptState.LOGGED: ("log_index",),
     AttemptState.SIGNED: ("proof", "envelope"),
 }
@@ -125,6 +132,7 @@ def _new_attempt(task_id: str, number: int, now: int) -> dict[str, object]:
         "state": AttemptState.CREATED.value,
         "created_at": now,
         "last_code": "",
+        "policy_digest": "",
     }
 
 
@@ -210,6 +218,17 @@ def attempts_in(
         for row in connection.execute(select(_TASK).where(_TASK.c.id.in_(ids)))
     }
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
+
+
+def policies_in_use(connection: Connection) -> tuple[str, ...]:
+    """Return the digests of policies under which open attempts were admitted."""
+    open_states = [state.value for state in AttemptState if state.open]
+    query = (
+        select(_ATTEMPT.c.policy_digest)
+        .where(_ATTEMPT.c.state.in_(open_states), _ATTEMPT.c.policy_digest != "")
+        .distinct()
+    )
+    return tuple(sorted(connection.scalars(query)))
 
 
 def orphaned_attempts(connection: Connection) -> list[AttemptRow]:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.dialects import mysql
 
 __all__ = [
     "METADATA",
@@ -38,6 +39,13 @@ __all__ = [
 
 METADATA = MetaData()
 
+
+def exact(chars: int) -> String:
+    """Return text that compares byte by byte, also where MariaDB would fold case."""
+    binary = mysql.VARCHAR(chars, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(chars).with_variant(binary, "mysql", "mariadb")
+
+
 # MariaDB picks the column type from the length: 16 MiB - 1 becomes MEDIUMBLOB.
 MEDIUM = 2**24 - 1
 
@@ -45,7 +53,7 @@ account = Table(
     "account",
     METADATA,
     Column("id", Integer, primary_key=True),
-    Column("name", String(128), nullable=False, unique=True),
+    Column("name", exact(128), nullable=False, unique=True),
     Column("salt", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
@@ -91,7 +99,7 @@ task = Table(
     METADATA,
     Column("id", String(32), primary_key=True),
     Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
-    Column("idempotency_key", String(64), nullable=False),
+    Column("idempotency_key", exact(64), nullable=False),
     Column("request_digest", String(64), nullable=False),
     Column("state", String(16), nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -111,6 +119,7 @@ attempt = Table(
     Column("number", Integer, primary_key=True),
     Column("state", String(16), nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("policy_digest", String(64), nullable=False, default=""),
     Column("admitted_at", BigInteger),
     Column("not_after", BigInteger),
     Column("statement", LargeBinary(MEDIUM)),

@@ -66,17 +66,19 @@ class StatementWriter:
         self._levels = levels
         self._salt_of = salt_of
 
-    def seal(self, task: TaskRow, attempt: AttemptRow, now: int) -> AttemptRow:
-        """Return `attempt` with statement, leaf and times fixed.
+    def seal(
+        self, task: TaskRow, attempt: AttemptRow, policy_digest: str, now: int
+    ) -> AttemptRow:
+        """Return `attempt` with statement, leaf, policy and times fixed.
 
         Raises:
             TrustError: the statement would not parse on the other side.
         """
         facts = self._facts()
         not_after = min(now + facts.admission_life_s, facts.epoch_end)
-        payload = render_statement(
-            self._statement(task, attempt.number, facts, now, not_after)
-        )
+        times = (now, not_after)
+        statement = self._statement(task, attempt.number, facts, policy_digest, times)
+        payload = render_statement(statement)
         leaf = Leaf(
             LeafKind.ADMISSION, statement_digest(payload), str(facts.epoch), now
         )
@@ -84,6 +86,7 @@ class StatementWriter:
             attempt,
             statement=payload,
             leaf=render_leaf(leaf),
+            policy_digest=policy_digest,
             admitted_at=now,
             not_after=not_after,
         )
@@ -93,8 +96,8 @@ class StatementWriter:
         task: TaskRow,
         number: int,
         facts: ProjectFacts,
-        now: int,
-        not_after: int,
+        policy_digest: str,
+        times: tuple[int, int],
     ) -> Statement:
         spec = task.spec
         return Statement(
@@ -111,7 +114,7 @@ class StatementWriter:
             flavor=spec.flavor,
             level=spec.level,
             level_digest=self._levels(spec.level).digest,
-            policy_digest=spec.policy_digest,
+            policy_digest=policy_digest,
             language_digest=facts.language_digest,
             python=facts.python,
             codec=CODEC_VERSION,
@@ -119,8 +122,8 @@ class StatementWriter:
             redundancy=spec.redundancy,
             seed=make_nonce(),
             submitter=submitter_commitment(self._salt_of(task.account_id)),
-            admitted_at=now,
-            not_after=not_after,
+            admitted_at=times[0],
+            not_after=times[1],
             epoch=facts.epoch,
             public_source=spec.publish_source,
         )

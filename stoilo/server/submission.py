@@ -18,7 +18,7 @@ from stoilo.policies.policy import check_access
 from stoilo.server import auth, rows
 from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs
-from stoilo.server.draft import Draft, limits_in_force, parse_draft
+from stoilo.server.draft import Draft, is_key, limits_in_force, parse_draft
 from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.quotas import RateMeter, check_open_tasks
 from stoilo.server.records import Owner, TaskRow, TaskSpec
@@ -131,38 +131,29 @@ class Submissions:
     def _look(self, batch: Sequence[_Incoming]) -> list[Admissible | Exception]:
         """Answer a batch in one read transaction: permission and quota first."""
         answers: list[Admissible | Exception] = []
-        open_tasks: dict[int, int] = {}
         with self._store.read() as connection:
+            known = _Known(connection, batch, self._clock())
             for incoming in batch:
                 try:
-                    answers.append(self._look_at(connection, incoming, open_tasks))
+                    answers.append(self._look_at(known, incoming))
                 except StoiloError as error:
                     answers.append(error)
         return answers
 
-    def _look_at(
-        self,
-        connection: Connection,
-        incoming: _Incoming,
-        open_tasks: dict[int, int],
-    ) -> Admissible:
-        owner = auth.find_owner(connection, incoming.token, self._clock())
+    def _look_at(self, known: _Known, incoming: _Incoming) -> Admissible:
+        owner = known.owner(incoming.token)
         auth.check_permission(owner, "CreateTask")
         quota = self._policy.quota(owner.role)
         self._meter.check(owner.account_id, quota.tasks_per_hour)
         self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
         draft = parse_draft(incoming.request)
-        found = rows.find_by_key(connection, owner.account_id, [draft.key])
-        existing = found.get(draft.key)
+        existing = known.task(owner, draft.key)
         if existing is not None:
             _check_same(existing, draft)
-        else:
-            if owner.account_id not in open_tasks:
-                counted = rows.count_open(connection, owner.account_id)
-                open_tasks[owner.account_id] = counted
-            check_open_tasks(open_tasks[owner.account_id], quota)
-        types = _check_blobs(connection, owner, draft) if existing is None else ()
-        return Admissible(owner, draft, existing, types)
+            return Admissible(owner, draft, existing)
+        check_open_tasks(known.open_tasks(owner), quota)
+        types = _check_blobs(known.connection, owner, draft) if draft.blobs else ()
+        return Admissible(owner, draft, None, types)
 
     def _check_level(self, owner: Owner, level: str) -> None:
         """Raise ``STO-P056`` or ``STO-R022`` unless the policy opens `level` to him."""
@@ -204,6 +195,44 @@ class Submissions:
             plan.store()
         self._stored()
         return answers
+
+
+class _Known:
+    """What the database knows about a batch of requests, each asked once."""
+
+    def __init__(
+        self, connection: Connection, batch: Sequence[_Incoming], now: int
+    ) -> None:
+        self.connection = connection
+        self._now = now
+        self._keys = [
+            key for key in {one.request.idempotency_key for one in batch} if is_key(key)
+        ]
+        self._owners: dict[str, Owner] = {}
+        self._tasks: dict[int, dict[str, TaskRow]] = {}
+        self._open: dict[int, int] = {}
+
+    def owner(self, token: str) -> Owner:
+        """Return who holds `token`, or raise ``STO-R001``."""
+        if token not in self._owners:
+            self._owners[token] = auth.find_owner(self.connection, token, self._now)
+        return self._owners[token]
+
+    def task(self, owner: Owner, key: str) -> TaskRow | None:
+        """Return the owner's task with this key."""
+        account_id = owner.account_id
+        if account_id not in self._tasks:
+            self._tasks[account_id] = rows.find_by_key(
+                self.connection, account_id, self._keys
+            )
+        return self._tasks[account_id].get(key)
+
+    def open_tasks(self, owner: Owner) -> int:
+        """Return how many tasks of the owner are not final."""
+        account_id = owner.account_id
+        if account_id not in self._open:
+            self._open[account_id] = rows.count_open(self.connection, account_id)
+        return self._open[account_id]
 
 
 class _Plan:

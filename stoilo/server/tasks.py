@@ -136,6 +136,7 @@ def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
             error_type=item.error_type,
             error_text=item.error_text,
             code=item.code,
+            value_blob=item.value_blob,
         )
 
 

@@ -27,12 +27,14 @@ from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.trust import load_trust, pack_release, read_release
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.server import auth
+from stoilo.server import auth, rows
 from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_serving
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
+from stoilo.server.keyevents import record_keys
+from stoilo.server.logfiles import log_routes
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -132,8 +134,10 @@ async def _run(
     ready: Callable[[UpLine], None],
 ) -> None:
     policy = load_policy(config.policy)
-    project = start_project(config, home, stack, policy)
-    server, engine = assemble(config, home, stack, policy, project)
+    store = Store.open(config.database_url)
+    stack.callback(store.close)
+    project = start_project(config, home, stack, policy, store)
+    server, engine = assemble(config, home, stack, policy, project, store)
     listener = _listen(config.http)
     http = _http_url(config, listener)
     engine.set_release(project.bundle())
@@ -149,7 +153,9 @@ async def _run(
     stack.callback(server.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    web = _web_server(config, create_project_app(engine, http))
+    face = create_project_app(engine, http)
+    face.routes.extend(log_routes(config.data / "audit" / "log"))
+    web = _web_server(config, face)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(_stop_web, web, serving)
     volunteers = LocalVolunteers(
@@ -167,16 +173,26 @@ async def _run(
 
 
 def start_project(
-    config: ServerConfig, home: DataDir, stack: AsyncExitStack, policy: Policy
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    store: Store,
 ) -> Project:
-    """Make or renew the development root and start its signer."""
+    """Make or renew the development root and start its signer.
+
+    Policies of attempts that are still open stay accepted: an admission holds until its
+    end or its revocation, whatever policy comes after.
+    """
+    with store.read() as connection:
+        earlier = rows.policies_in_use(connection)
     installed = InstalledRelease(load_levels(), LANGUAGE_DIGEST)
     root = create_development_root(
         home.part("keys"),
         config.origin,
         int(time.time()),
         installed=installed,
-        policies=(policy.digest,),
+        policies=tuple({policy.digest: None, **dict.fromkeys(earlier)}),
     )
     LOGGER.warning(
         "development root: its offline keys lie in %s; it protects nobody else",
@@ -197,6 +213,7 @@ def assemble(
     stack: AsyncExitStack,
     policy: Policy,
     project: Project,
+    store: Store,
 ) -> tuple[TaskServer, EmbeddedEngine]:
     """Open log, database, engine and jails, and wire them."""
     checkpoints = SignerClient(
@@ -231,7 +248,13 @@ def assemble(
         facts=facts_of(trust, clock, config.admission_life_s),
         clock=clock,
     )
-    store = Store.open(config.database_url)
+    record_keys(
+        log,
+        read_release(project.root.directory),
+        policy,
+        around.facts().epoch,
+        clock(),
+    )
     server = TaskServer(store, home.part("blobs"), around, config.refusal_interval_s)
     return server, engine
 

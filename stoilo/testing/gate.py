@@ -74,12 +74,18 @@ class GateBench:
     """Admits statements under a fresh development root in `directory`."""
 
     def __init__(
-        self, directory: Path, *, origin: str = "project.example/log", now: int = NOW
+        self,
+        directory: Path,
+        *,
+        origin: str = "project.example/log",
+        now: int = NOW,
+        installed: InstalledRelease = INSTALLED,
     ) -> None:
         """Make the root, and a log of seven leaves of other work."""
         self.now = now
+        self.installed = installed
         self.root = create_development_root(
-            directory, origin, now, installed=INSTALLED, policies=(FLAVOR,)
+            directory, origin, now, installed=installed, policies=(FLAVOR,)
         )
         self.log_key = read_private_key(directory / "online" / "log.pem")
         self.tree = MemoryTree(leaf_hash(bytes([n])) for n in range(7))
@@ -90,7 +96,7 @@ class GateBench:
 
     def statement(self, **changes: object) -> Statement:
         """Return an honest statement with `changes`."""
-        level = INSTALLED.levels[0]
+        level = self.installed.levels[0]
         honest = Statement(
             origin=self.root.origin,
             nonce=make_nonce(),
@@ -106,7 +112,7 @@ class GateBench:
             level=level.name,
             level_digest=level.digest,
             policy_digest=FLAVOR,
-            language_digest=INSTALLED.language_digest,
+            language_digest=self.installed.language_digest,
             python="3.11",
             codec=1,
             limits=RunLimits(),

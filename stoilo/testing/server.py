@@ -134,8 +134,9 @@ class PlainJudge:
 
     forbidden: tuple[bytes, ...] = (b"import os",)
     level: str = "pure"
+    policy_digest: str = "1" * 64
     asked: int = 0
-    last: SourceUnderReview = SourceUnderReview(b"", b"", "", "")
+    last: SourceUnderReview | None = None
 
     def key(self, submission: SourceUnderReview) -> str:
         """Return a digest of everything asked."""
@@ -153,7 +154,7 @@ class PlainJudge:
             admitted=not bad,
             level=submission.level or self.level,
             lowest_level="" if bad else self.level,
-            policy_digest="1" * 64,
+            policy_digest=self.policy_digest,
             source_digest=content_digest(submission.source),
             findings=(finding,) if bad else (),
         )

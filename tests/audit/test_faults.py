@@ -13,7 +13,7 @@ from stoilo.core.errors import StoiloError
 
 Opener = Callable[..., Sequencer]
 # The n-th calls that strike the first batch, a later one, and each tile of a batch.
-CALLS = {"commit": (1, 2), "swap_head": (1, 2), "write_tile": (1, 2, 3, 5)}
+CALLS = {"commit": (1, 2), "swap_head": (1, 2), "write_tiles": (1, 2, 3)}
 
 
 def all_faults() -> Iterator[Fault]:

@@ -155,6 +155,41 @@ def test_rolling_subtree_inclusion_matches_the_published_digest() -> None:
     )
 
 
+def prove_subtree(
+    tree: MemoryTree, subtree: tuple[int, int], tree_range: tuple[int, int]
+) -> list[bytes]:
+    """Prove that a subtree is part of a tree: RFC 6962's consistency, generalised."""
+    (start, end), (low, high), whole = subtree, tree_range, True
+    path: list[bytes] = []
+    while start != end and (start, end) != (low, high):
+        middle = low + bit_ceil(high - low) // 2
+        if end <= middle:
+            path.append(range_root(middle, high, tree.node))
+            high = middle
+            continue
+        path.append(range_root(low, middle, tree.node))
+        if start < middle:
+            start, whole = middle, False
+        low = middle
+    if not whole:
+        path.append(range_root(start, end, tree.node))
+    return path[::-1]
+
+
+def test_rolling_subtree_consistency_matches_the_published_digest() -> None:
+    tree, state = rolling_tree(), hashlib.sha256()
+    for size in range(131):
+        for start, end in subtrees(size):
+            path = prove_subtree(tree, (start, end), (0, size))
+            if start == 0 < end:
+                assert path == consistency_proof(end, size, tree.node)
+            steps = "".join(f" {step.hex()}" for step in path)
+            state.update(f"[{start}, {end}) {size}{steps}\n".encode())
+    assert state.hexdigest() == (
+        "10fa99b37bf9bf9ffa26b412fbd98bd75363256d0b75d61bc4538b9c9c5a0a74"
+    )
+
+
 def test_rolling_roots_match_their_digest() -> None:
     tree, state = rolling_tree(), hashlib.sha256()
     for size in range(1, 131):

@@ -43,11 +43,6 @@ from stoilo.testing.gate import ARGUMENTS, BLOBS, DAY_S, FLAVOR, MODULE, NOW, Ga
 HOST = HostState()
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> GateBench:
-    return GateBench(tmp_path / "root")
-
-
 @pytest.fixture(scope="module")
 def shared_gate(tmp_path_factory: pytest.TempPathFactory) -> GateBench:
     return GateBench(tmp_path_factory.mktemp("shared") / "root")

@@ -11,6 +11,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.dsse import parse_envelope, render_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
+from stoilo.executor import verifier
 from stoilo.executor.release import RevocationFile, TrustedRelease
 from stoilo.executor.trust import load_trust
 from stoilo.executor.verifier import (
@@ -50,11 +51,6 @@ class Case:
 
 
 Change = Callable[[Case], None]
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> GateBench:
-    return GateBench(tmp_path / "root")
 
 
 def honest(gate: GateBench) -> Case:
@@ -368,3 +364,26 @@ def test_admission_of_another_gate_is_refused(tmp_path: Path, gate: GateBench) -
     forged: Admitted = stranger.admit(stranger.statement())
     with pytest.raises(StoiloError, match="STO-A006"):
         verify_bundle(gate.bundle(forged), gate.root.trust, HOST, NOW)
+
+
+CONTROLS = {
+    "_check_identity": ("other project", "other task", "other attempt", "other codec"),
+    "_check_flavor": ("swapped flavor",),
+    "check_times": ("expired", "endless life", "before its epoch"),
+    "check_revocations": ("revoked epoch", "denied digest"),
+    "_check_floors": ("root below the host's floor", "shorter log than at release"),
+    "_check_opt_in": ("level above opt-in", "not reviewed", "topic not chosen"),
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "name"), [(check, name) for check in CONTROLS for name in CONTROLS[check]]
+)
+def test_without_its_check_the_forgery_would_pass(
+    gate: GateBench, monkeypatch: pytest.MonkeyPatch, check: str, name: str
+) -> None:
+    """The negative control: each refusal is this check's doing and no other's."""
+    monkeypatch.setattr(verifier, check, lambda *_: None)
+    case = honest(gate)
+    FORGERIES[name][0](case)
+    assert verify_bundle(case.bundle, case.trust, case.host, case.now)

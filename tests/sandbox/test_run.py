@@ -98,9 +98,10 @@ def test_killed_run_gives_every_item_the_same_outcome():
     assert {outcome.limit for outcome in read_items(report, 3)} == {"wall_s"}
 
 
-def test_dead_zygote_is_our_fault_and_no_outcome():
-    report = JailReport(JailStatus.CRASHED, code="STO-S005", detail="died")
-    with pytest.raises(InternalError, match="STO-S005"):
+@pytest.mark.parametrize("code", ["STO-S005", "STO-S007"])
+def test_fault_of_the_host_is_no_outcome_of_the_task(code):
+    report = JailReport(JailStatus.CRASHED, code=code, detail="died")
+    with pytest.raises(InternalError, match=code):
         read_outcome(report)
 
 
@@ -109,7 +110,7 @@ def test_dead_zygote_is_our_fault_and_no_outcome():
     [
         ({"ended": None}, "STO-S005", RunLayer.KERNEL),
         ({"ended": Ended(9, 1.0, 1)}, "STO-S012", RunLayer.LIMITS),
-        ({"ended": Ended(9, 0.2, 1)}, "STO-S020", RunLayer.LANGUAGE),
+        ({"ended": Ended(9, 0.2, 1)}, "STO-S007", RunLayer.KERNEL),
         ({"ended": Ended(31, 0.2, 1)}, "STO-S010", RunLayer.KERNEL),
         ({"ended": Ended(11, 0.2, 1)}, "STO-S020", RunLayer.LANGUAGE),
         ({"ended": Ended(9, 0, 1), "hit": "wall_s"}, "STO-S011", RunLayer.LIMITS),

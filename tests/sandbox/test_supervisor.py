@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from stoilo.core.errors import InternalError
 from stoilo.core.types import RunLayer, RunStatus
+from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailStatus
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
 from stoilo.sandbox.supervisor import Jail, zygote_command, zygote_environment
@@ -119,7 +123,9 @@ def test_one_run_killed_leaves_its_neighbours_alone(probe):
 def test_killed_zygote_is_replaced_at_the_next_run(pure):
     with Jail(pure, PROBE_JOB) as jail:
         first = jail.zygote_pid
+        below = children_of(first)
         os.kill(first, signal.SIGKILL)
+        assert wait_gone(below)
         report = jail.run(encode_probe("print(1)"), pure.default_limits())
         assert (report.output, jail.zygote_pid != first) == (b"1\n", True)
 
@@ -289,3 +295,90 @@ def test_forged_result_does_not_decide(probe):
     forged = "import os; os.write(4, (2).to_bytes(8, 'big') + b'ok')"
     outcome = probe(forged)
     assert (outcome.status, outcome.layer) == (RunStatus.USER_ERROR, RunLayer.RESULT)
+
+
+def test_missing_libseccomp_is_named(pure, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    unseen = msgspec.structs.replace(pure, digest="another")
+    with pytest.raises(InternalError, match="libseccomp") as caught:
+        Jail(unseen, PROBE_JOB)
+    assert caught.value.code == "STO-S004"
+
+
+def test_hash_seed_is_the_same_in_every_zygote(pure):
+    answers = set()
+    for _ in range(2):
+        with Jail(pure, PROBE_JOB) as jail:
+            request = encode_probe("print(hash('stoilo'), set('abcdef'))")
+            answers.add(jail.run(request, pure.default_limits()).output)
+    assert len(answers) == 1
+
+
+def test_interrupted_caller_takes_the_child_with_it(pure):
+    with Jail(pure, PROBE_JOB) as jail:
+        limits = pure.default_limits()
+        before = children_of(jail.zygote_pid)
+        request = encode_probe("import time; time.sleep(60)")
+        with Exchange(request, limits, 60.0) as exchange:
+            exchange.begin(jail._zygote.control)
+            os.write(exchange._to_child, request)
+            time.sleep(0.3)
+            below = set(children_of(jail.zygote_pid)) - set(before)
+            assert len(below) == 1
+        assert wait_gone(below)
+
+
+def test_cancelled_coroutine_kills_its_child(pure):
+    async def start_and_cancel(jail):
+        request = encode_probe("import time; time.sleep(60)")
+        running = asyncio.create_task(jail.run_async(request, pure.default_limits()))
+        await asyncio.sleep(0.4)
+        below = children_of(jail.zygote_pid)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return below[-1]
+
+    with Jail(pure, PROBE_JOB) as jail:
+        assert wait_gone([asyncio.run(start_and_cancel(jail))])
+        assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
+
+
+def test_closed_jail_leaves_no_process(pure):
+    jail = Jail(pure, PROBE_JOB)
+    below = children_of(jail.zygote_pid)
+    jail.close()
+    assert wait_gone(below)
+
+
+@pytest.mark.slow
+def test_zygotes_killed_at_random_lose_no_later_run_and_leave_nothing(pure):
+    chance = random.Random(20)
+    request = encode_probe("import time; time.sleep(0.01); print('done')")
+    limits = pure.default_limits()
+    codes, seen, stop = [], set(), threading.Event()
+    with Jail(pure, PROBE_JOB) as jail:
+
+        def work():
+            while not stop.is_set():
+                report = jail.run(request, limits)
+                codes.append((report.code, report.output))
+
+        workers = [threading.Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for _ in range(50):
+            time.sleep(chance.random() * 0.1)
+            below = children_of(jail.zygote_pid)
+            seen.update(below)
+            try:
+                os.kill(chance.choice(below), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        stop.set()
+        for worker in workers:
+            worker.join()
+        assert jail.run(request, limits).output == b"done\n"
+    assert {code for code, _ in codes} <= {"", "STO-S005", "STO-S007"}
+    assert all(output == b"done\n" for code, output in codes if not code)
+    assert wait_gone(seen)

@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core import skeleton
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import RunStatus
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.mechanisms import KernelHost, Mechanism, find_missing
-from stoilo.sandbox.run import PROBE_JOB, encode_probe
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.run import (
+    PROBE_JOB,
+    TASK_JOB,
+    TaskRequest,
+    encode_probe,
+    run_task,
+)
+from stoilo.sandbox.supervisor import Jail, zygote_command
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = """
@@ -169,6 +177,58 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
         )
     assert (report.output, report.status.value) == (b"[]\n", "finished"), report
     assert control.status.value == "finished"
+    first, second = calls_in_the_jail(trace)
+    opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
+    assert opens == []
+    assert any("/etc/hosts" in call for call in second)  # the control
+
+
+TASKS = {
+    "pure": """
+import dataclasses, json, random, re, statistics
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+def f(kw):
+    p = Point(random.random())
+    print(f"{p.x > 0}")
+    return [statistics.mean([1, 2]), json.dumps({"a": 1}), bool(re.match("a+", "aa"))]
+""",
+    "numeric": """
+import numpy as np
+
+def f(kw):
+    a = np.eye(20) + np.ones((20, 20))
+    b = np.linalg.solve(a, np.fft.fft(np.arange(20.0)).real)
+    return [b.sum(), np.median(b), np.sort(b), np.einsum("ij,j->i", a, b)]
+""",
+}
+
+
+@pytest.mark.skipif(STRACE is None, reason="needs strace")
+@pytest.mark.parametrize("level", ["pure", "numeric"])
+def test_task_opens_no_file_in_the_jail(level, tmp_path):
+    trace = tmp_path / "trace"
+
+    def traced():
+        return [STRACE, "-Df", "-o", str(trace), *zygote_command()]
+
+    rules = load_level(level)
+    with Jail(rules, TASK_JOB, command=traced) as jail:
+        request = TaskRequest(TASKS[level], "f", skeleton.encode({}))
+        outcome = run_task(jail, request, rules.default_limits())
+    assert outcome.status is RunStatus.OK, outcome
+    calls = calls_in_the_jail(trace)[0]
+    allowed = ("read", "write", "mmap", "munmap", "mremap", "brk", "madvise", "close")
+    allowed += ("sendmsg", "exit_group", "+++", "lseek", "clock_", "rt_sig", "futex")
+    assert [call for call in calls if not call.startswith(allowed)] == []
+
+
+def calls_in_the_jail(trace):
+    """Return, for each child in order, what it called after its filter was loaded."""
     sealed = {}
     for line in trace.read_text(errors="replace").splitlines():
         pid, _, call = line.partition(" ")
@@ -176,10 +236,7 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
             sealed[pid] = []
         elif pid in sealed:
             sealed[pid].append(call.strip())
-    first, second = sealed.values()
-    opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
-    assert opens == []
-    assert any("/etc/hosts" in call for call in second)  # the control
+    return list(sealed.values())
 
 
 ORDINARY = """

@@ -76,6 +76,7 @@ def test_types_in_a_blob_reach_the_gate(bench: Bench) -> None:
         owner = auth.find_owner(connection, bench.token, bench.clock()).account_id
     name = bench.server.blobs.put(owner, value)
     asyncio.run(bench.submit(blobs=[name]))
+    assert bench.judge.last is not None
     assert bench.judge.last.argument_types == ("numpy.ndarray",)
 
 

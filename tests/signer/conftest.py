@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -5,7 +6,16 @@ import pytest
 from stoilo.testing.gate import GateBench
 
 
+@pytest.fixture(scope="session")
+def gate_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys and metadata, made durably once; copies need no disk flush."""
+    directory = tmp_path_factory.mktemp("template") / "root"
+    GateBench(directory)
+    return directory
+
+
 @pytest.fixture
-def gate(tmp_path: Path) -> GateBench:
-    """A gate whose keys a signer can serve."""
+def gate(tmp_path: Path, gate_template: Path) -> GateBench:
+    """A gate of its own for each test."""
+    shutil.copytree(gate_template, tmp_path / "root")
     return GateBench(tmp_path / "root")

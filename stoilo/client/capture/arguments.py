@@ -40,8 +40,13 @@ class Values:
 
     # -- discovery -----------------------------------------------------------------
 
-    def discover(self, value: object, where: str) -> None:
+    def discover(self, value: object, where: str) -> list[Target]:
         """Place every function and class inside `value`; refuse what cannot travel."""
+        found: list[Target] = []
+        self._discover(value, where, found)
+        return found
+
+    def _discover(self, value: object, where: str, found: list[Target]) -> None:
         if _is_plain(value):
             return
         if id(value) in self._active:
@@ -52,28 +57,30 @@ class Values:
             )
         self._active.append(id(value))
         try:
-            self._discover_parts(value, where)
+            self._discover_parts(value, where, found)
         finally:
             self._active.pop()
 
-    def _discover_parts(self, value: object, where: str) -> None:
+    def _discover_parts(
+        self, value: object, where: str, found: list[Target]
+    ) -> None:
         if type(value) in _CONTAINERS:
             for part, part_where in _parts(value, where):
-                self.discover(part, part_where)
+                self._discover(part, part_where, found)
             return
         if isinstance(value, StoredValue):
             self.has_stored = True
             return
         if is_code(value):
-            self.graph.place_callable(value, _wanted(where), where)
+            found.append(self.graph.place_callable(value, _wanted(where), where))
             return
         kind = type(value)
         if not _is_instance(value):
             _refuse_leaf(value, where)
-        self.graph.place(kind, "", f"class {kind.__name__} of {where}")
+        found.append(self.graph.place(kind, "", f"class {kind.__name__} of {where}"))
         for name, part in _state(value).items():
-            self.discover(part, f"{where}.{name}")
-        self.discover(_base(value), where)
+            self._discover(part, f"{where}.{name}", found)
+        self._discover(_base(value), where, found)
 
     # -- nodes ---------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.client.capture.defaults import is_current_literal
 from stoilo.client.capture.expressions import is_namedtuple
+from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
@@ -57,7 +58,9 @@ def _methods(cls: type) -> list[types.FunctionType]:
     for value in vars(cls).values():
         for function in _functions_in(value):
             inside = function.__qualname__.rpartition(".")[0] == cls.__qualname__
-            if inside and function.__code__.co_filename != "<string>":
+            home = str(function.__globals__.get("__name__", ""))
+            written = function.__code__.co_filename != "<string>"
+            if inside and written and not is_library_module(home):
                 found.append(function)
     return found
 

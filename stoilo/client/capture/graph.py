@@ -74,7 +74,7 @@ class Graph:
         self._wrapped: dict[int, Target] = {}
         self.lifted: set[tuple[int, int]] = set()
         self._alive: list[object] = []
-        self.discover: Callable[[object, str], None] = lambda _value, _where: None
+        self.discover: Callable[[object, str], list[Target]] = lambda _value, _where: []
 
     # -- placing values ------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Graph:
         self._remember(value, target)
         target.expression = self.expressions.build(value, target, where)
         if target.travels:
-            self.discover(value, where)
+            target.later += self.discover(value, where)
             self._check_state(where)
         return target
 

@@ -183,12 +183,10 @@ class _TaskModule:
         roots = [self.task]
         for index, call in enumerate(calls):
             where = "kwargs" if len(calls) == 1 else f"items[{index}]"
-            before = len(self.graph.targets)
             for key, value in call.items():
                 if not isinstance(key, str):
                     refuse("STO-C022", f"{where} has the key {key!r}", "use text keys")
-                self.values.discover(value, f"{where}[{key!r}]")
-            roots += self.graph.targets[before:]
+                roots += self.values.discover(value, f"{where}[{key!r}]")
         self.graph.close()
         targets = reachable(roots)
         state = [t for t in targets if isinstance(t, DataTarget) and t.travels]
@@ -199,8 +197,10 @@ class _TaskModule:
         self.graph.lift_cells()
         ordered = order_targets(targets)
         last = self.wrapper or self.task
-        ordered.remove(last)
-        self.text = render_module([*ordered, last])
+        if not any(last in other.now for other in ordered):
+            ordered.remove(last)
+            ordered.append(last)
+        self.text = render_module(ordered)
         self.entry = last.name
         self.nodes = self._call_nodes(calls, state, spread=spread)
 

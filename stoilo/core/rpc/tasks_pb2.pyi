@@ -107,18 +107,20 @@ class PollTaskRequest(_message.Message):
     def __init__(self, task_id: _Optional[str] = ...) -> None: ...
 
 class ItemOutcome(_message.Message):
-    __slots__ = ("state", "value", "error_type", "error_text", "code")
+    __slots__ = ("state", "value", "error_type", "error_text", "code", "value_blob")
     STATE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     ERROR_TYPE_FIELD_NUMBER: _ClassVar[int]
     ERROR_TEXT_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_BLOB_FIELD_NUMBER: _ClassVar[int]
     state: str
     value: bytes
     error_type: str
     error_text: str
     code: str
-    def __init__(self, state: _Optional[str] = ..., value: _Optional[bytes] = ..., error_type: _Optional[str] = ..., error_text: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
+    value_blob: str
+    def __init__(self, state: _Optional[str] = ..., value: _Optional[bytes] = ..., error_type: _Optional[str] = ..., error_text: _Optional[str] = ..., code: _Optional[str] = ..., value_blob: _Optional[str] = ...) -> None: ...
 
 class CopyStatus(_message.Message):
     __slots__ = ("name", "state", "outcome", "code", "sent_at", "received_at")

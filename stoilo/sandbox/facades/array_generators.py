@@ -39,8 +39,8 @@ class RandomState(metaclass=StandIn):
     def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
         """Return a real one; its own constructor would ask the system for entropy."""
         if isinstance(seed, np.random.BitGenerator):
-            return np.random.RandomState(seed)  # noqa: NPY002 - the façade
-        state = np.random.RandomState(np.random.MT19937(0))  # noqa: NPY002 - the façade
+            return np.random.RandomState(seed)
+        state = np.random.RandomState(np.random.MT19937(0))
         state.seed(legacy_words() if seed is None else seed)
         return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,13 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.facades.stand_in import StandIn
 
 __all__ = ["build"]
+
+
+LOADED_LATE = (
+    *("inspect", "numpy._core._dtype", "numpy._core._internal", "numpy._core._methods"),
+    *("numpy.char", "numpy.dtypes", "numpy.ma", "numpy.rec", "numpy.strings"),
+)
+"""What numpy imports at first use, which is too late in a jail."""
 
 
 class NdarrayStandIn(metaclass=StandIn):
@@ -22,7 +30,7 @@ class NdarrayStandIn(metaclass=StandIn):
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
     def __class_getitem__(cls, item: object) -> object:
-        return np.ndarray[item]  # type: ignore[misc,valid-type]  # an alias, as data
+        return np.ndarray[item]  # type: ignore[valid-type]  # an alias, as data
 
 
 def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
@@ -38,6 +46,8 @@ def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noq
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
+    for name in LOADED_LATE:
+        importlib.import_module(name)
     NdarrayStandIn.__name__ = NdarrayStandIn.__qualname__ = "ndarray"
     NdarrayStandIn.__module__ = "numpy"
     return {"empty": empty, "empty_like": empty_like, "ndarray": NdarrayStandIn}

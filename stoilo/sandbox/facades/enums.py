@@ -19,7 +19,7 @@ def _member_names(names: Any) -> list[Any]:  # noqa: ANN401
     if isinstance(names, str):
         return str.__str__(names).replace(",", " ").split()
     if isinstance(names, dict):
-        return list(names.items())
+        names = names.items()
     return [item if isinstance(item, str) else tuple(item) for item in names]
 
 

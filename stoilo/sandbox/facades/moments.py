@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as real
+import datetime as dt
 from typing import Any
 
 from stoilo.core.levels import Level
@@ -12,23 +12,23 @@ from stoilo.sandbox.facades.stand_in import StandIn
 __all__ = ["build"]
 
 
-def _moment() -> real.datetime:
-    return real.datetime.fromtimestamp(RUN.now, tz=real.UTC)
+def _moment() -> dt.datetime:
+    return dt.datetime.fromtimestamp(RUN.now, tz=dt.UTC)
 
 
-class Datetime(real.datetime, metaclass=StandIn):
+class Datetime(dt.datetime, metaclass=StandIn):
     """Stands for ``datetime.datetime``."""
 
-    __stoilo_real__ = real.datetime
+    __stoilo_real__ = dt.datetime
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Return a real datetime; a task's own subclass keeps its type."""
         if cls is Datetime:
-            return real.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
+            return dt.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod
-    def now(cls, tz: real.tzinfo | None = None) -> Any:  # noqa: ANN401
+    def now(cls, tz: dt.tzinfo | None = None) -> Any:  # noqa: ANN401
         """Return admitted_at in `tz`, naive UTC without one."""
         moment = _moment()
         moment = moment.replace(tzinfo=None) if tz is None else moment.astimezone(tz)
@@ -45,22 +45,22 @@ class Datetime(real.datetime, metaclass=StandIn):
         return cls.now()
 
     @classmethod
-    def fromtimestamp(cls, timestamp: float, tz: real.tzinfo | None = None) -> Any:  # noqa: ANN401
+    def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:  # noqa: ANN401
         """Return the moment in `tz`; local time is UTC here."""
         if tz is not None:
             return super().fromtimestamp(timestamp, tz)
-        return super().fromtimestamp(timestamp, real.UTC).replace(tzinfo=None)
+        return super().fromtimestamp(timestamp, dt.UTC).replace(tzinfo=None)
 
 
-class Date(real.date, metaclass=StandIn):
+class Date(dt.date, metaclass=StandIn):
     """Stands for ``datetime.date``."""
 
-    __stoilo_real__ = real.date
+    __stoilo_real__ = dt.date
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Return a real date; a task's own subclass keeps its type."""
         if cls is Date:
-            return real.date(*args, **kwargs)
+            return dt.date(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     @classmethod

@@ -21,8 +21,8 @@ class SimpleNamespace(metaclass=StandIn):
     def __new__(cls, **attributes: Any) -> Any:  # noqa: ANN401
         """Return a real namespace; names that a task cannot assign are refused."""
         for name in attributes:
-            if attribute_kind(name) is not NameKind.PLAIN:
-                raise GuardError("STO-G102", f"the attribute {name[:64]!r} is reserved")
+            if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
+                raise GuardError("STO-G102", "an attribute name is reserved")
         return types.SimpleNamespace(**attributes)
 
 

@@ -8,22 +8,30 @@ __all__ = ["StandIn"]
 
 
 class StandIn(type):
-    """Metaclass: ``isinstance`` and ``issubclass`` speak of ``__stoilo_real__``."""
+    """Metaclass: ``isinstance`` and ``issubclass`` speak of ``__stoilo_real__``.
+
+    A class that a task derives from a stand-in is an ordinary class again.
+    """
 
     __stoilo_real__: type
 
     def __instancecheck__(cls, instance: object) -> bool:
+        if "__stoilo_real__" not in cls.__dict__:
+            return super().__instancecheck__(instance)
         return isinstance(instance, cls.__stoilo_real__)
 
     def __subclasscheck__(cls, subclass: Any) -> bool:  # noqa: ANN401
+        if "__stoilo_real__" not in cls.__dict__:
+            return super().__subclasscheck__(subclass)
         real = getattr(subclass, "__stoilo_real__", subclass)
         return issubclass(real, cls.__stoilo_real__)
 
     def __repr__(cls) -> str:
-        return repr(cls.__stoilo_real__)
+        own = "__stoilo_real__" not in cls.__dict__
+        return super().__repr__() if own else repr(cls.__stoilo_real__)
 
     def __eq__(cls, other: object) -> bool:
-        return cls is other or other is cls.__stoilo_real__
+        return cls is other or other is cls.__dict__.get("__stoilo_real__")
 
     def __hash__(cls) -> int:
-        return hash(cls.__stoilo_real__)
+        return hash(cls.__dict__.get("__stoilo_real__", id(cls)))

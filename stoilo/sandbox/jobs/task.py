@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -82,7 +83,7 @@ def run_call(
     printer = TaskPrinter(output)
     try:
         call = _parse_request(request)
-        with contextlib.redirect_stdout(printer):  # type: ignore[type-var]  # has write
+        with captured_output(printer):
             return _run_all(runtime, call, printer)
     except EndedError as ended:
         return _failed(ended.failure)
@@ -90,6 +91,14 @@ def run_call(
         return _failed(describe_refusal(error))
     finally:
         sys.modules.pop(TASK_MODULE, None)
+
+
+@contextlib.contextmanager
+def captured_output(printer: TaskPrinter) -> Iterator[None]:
+    """Send what libraries print, and warnings, where the task's own print goes."""
+    with contextlib.redirect_stdout(printer), warnings.catch_warnings():  # type: ignore[type-var]  # has write
+        warnings.showwarning = printer.show_warning
+        yield
 
 
 def _parse_request(request: bytes) -> TaskCall:
@@ -103,11 +112,13 @@ def _parse_request(request: bytes) -> TaskCall:
     }
     if not isinstance(fields, dict) or set(fields) != set(kinds):
         raise TrustError("STO-G120", "a task request has other fields")
-    values = {
+    values: dict[str, Any] = {
         name: bytes(value) if type(value) is memoryview else value
         for name, value in fields.items()
     }
-    if any(type(values[name]) is not kind for name, kind in kinds.items()):
+    blobs = values["blobs"] if type(values["blobs"]) is list else [None]
+    binary = all(isinstance(blob, bytes | memoryview) for blob in blobs)
+    if not binary or any(type(values[name]) is not kinds[name] for name in kinds):
         raise TrustError("STO-G120", "a task request's fields are of other types")
     seed = values["seed"]
     if not 0 <= values["items"] <= BOUNDS.map_items or len(seed) > _LARGEST_SEED_CHARS:
@@ -116,7 +127,7 @@ def _parse_request(request: bytes) -> TaskCall:
         values["seed"] = bytes.fromhex(seed)
     except ValueError:
         raise TrustError("STO-G120", "a task request's seed is not hex") from None
-    return TaskCall(**(values | {"blobs": tuple(map(bytes, values["blobs"]))}))
+    return TaskCall(**(values | {"blobs": tuple(map(bytes, blobs))}))
 
 
 def load_source(
@@ -129,7 +140,8 @@ def load_source(
         EndedError: its module body failed.
     """
     code = compile_source(source, runtime.level)
-    return call_task(lambda: runtime.load(code, printer))
+    module: ModuleType = call_task(lambda: runtime.load(code, printer))
+    return module
 
 
 def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
@@ -137,7 +149,7 @@ def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
     try:
         return function()
     except SystemExit as stop:
-        if stop.code in {None, 0}:
+        if type(stop.code) in {type(None), int, bool} and not stop.code:
             return None
         raise EndedError(describe_exception(stop)) from None
     except BaseException as error:  # noqa: BLE001 - the edge between task and us

@@ -9,7 +9,6 @@ researcher's fault either way (design §7).
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Any
 
@@ -19,7 +18,13 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.binder import bind_arguments
 from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
 from stoilo.sandbox.determinism import start_item
-from stoilo.sandbox.jobs.task import EndedError, call_task, find_entry, load_source
+from stoilo.sandbox.jobs.task import (
+    EndedError,
+    call_task,
+    captured_output,
+    find_entry,
+    load_source,
+)
 from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.rules import TASK_MODULE
 
@@ -46,7 +51,7 @@ def run_validator(
     """Return the frame of one request, as a node."""
     printer = TaskPrinter(output)
     try:
-        with contextlib.redirect_stdout(printer):  # type: ignore[type-var]  # has write
+        with captured_output(printer):
             verdict = _judge(runtime, skeleton.decode(request), printer)
     except EndedError as ended:
         failure = ended.failure
@@ -85,4 +90,6 @@ def _parse_request(fields: Any) -> tuple[str, str, list[bytes]]:  # noqa: ANN401
         raise TrustError("STO-G120", "a validator request's fields are of other types")
     if arity != len(values):
         raise TrustError("STO-G120", "a validator takes another number of values")
+    if not all(isinstance(value, bytes | memoryview) for value in values):
+        raise TrustError("STO-G120", "a validator takes encoded values")
     return source, entry, [bytes(value) for value in values]

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.scheduler import Pace
-from stoilo.testing.server import ManualClock
+sys.path.insert(0, str(Path(__file__).parent))  # bench and contract, beside us
 
-FAST = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=0.05))
+from stoilo.testing.server import ManualClock
 
 
 @pytest.fixture
 def clock():
     return ManualClock(1_800_000_000)
-
-
-@pytest.fixture
-def engine(tmp_path, clock):
-    made = EmbeddedEngine(tmp_path / "engine", options=FAST, clock=clock)
-    yield made
-    made.close()

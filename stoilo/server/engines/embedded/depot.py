@@ -181,17 +181,26 @@ class Depot:
     def _place(self, file: WorkunitFile, target: Path) -> None:
         """Bring the bytes to `target`, durably; linked where the disk allows."""
         part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-        if isinstance(file.source, bytes):
-            part.write_bytes(file.source)
-        else:
-            try:
-                os.link(file.source, part)
-            except OSError:
-                shutil.copyfile(file.source, part)
-        with part.open("rb") as stream:
-            os.fsync(stream.fileno())
-        part.replace(target)
+        try:
+            _copy(file.source, part)
+            with part.open("rb") as stream:
+                os.fsync(stream.fileno())
+            part.replace(target)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
         _sync_directory(self._directory)
+
+
+def _copy(source: Path | bytes, target: Path) -> None:
+    """Write or link `source` to `target`."""
+    if isinstance(source, bytes):
+        target.write_bytes(source)
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _wrong_digest(file: WorkunitFile) -> TrustError:

@@ -237,7 +237,7 @@ def _find_host(
         return _new_host(connection, user, request.cpid, request.rpc_seqno, now)
     if request.rpc_seqno < row.rpc_seqno:
         copied = secrets.token_hex(16)
-        return _new_host(connection, user, copied, request.rpc_seqno, now)
+        return _new_host(connection, user, copied, 0, now)
     cpid = request.cpid if same is None else row.cpid
     connection.execute(
         update(table)

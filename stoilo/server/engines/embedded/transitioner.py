@@ -8,7 +8,8 @@ counted as an error or a copy but capped, and no copy is issued whose deadline e
 the admission's end.
 
 As in BOINC a limit is broken when it is *exceeded* (errors, successes without a quorum)
-or when one more copy is needed and the total is used up.
+or when one more copy is needed and the total is used up. One kindness is ours: with the
+total used up, copies that are still out may complete a quorum before it ends.
 """
 
 from __future__ import annotations
@@ -347,7 +348,10 @@ def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None
     if counts.refused > refusal_cap(redundancy):
         return OutcomeKind.TOO_MANY_REFUSALS
     if _needed(redundancy, counts) and counts.total >= redundancy.max_total:
-        return OutcomeKind.TOO_MANY_TOTAL
+        open_copies = counts.unsent + counts.in_progress
+        hopeless = counts.success + open_copies < redundancy.min_quorum
+        if hopeless or not open_copies:
+            return OutcomeKind.TOO_MANY_TOTAL
     return None
 
 

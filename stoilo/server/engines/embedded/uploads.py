@@ -118,6 +118,8 @@ class UploadDesk:
             except UsageError:
                 self._part(head.name).unlink(missing_ok=True)
                 raise
+            except OSError as error:  # closing writes what was buffered
+                raise _disk(error) from error
             if incoming.missing:
                 raise InternalError("STO-E034", "the upload ended in the middle")
             self._complete(head)

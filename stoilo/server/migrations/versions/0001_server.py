@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "0001"
 down_revision = None
@@ -15,12 +16,22 @@ branch_labels = None
 depends_on = None
 
 
+def exact(chars: int) -> sa.String:
+    """Text that compares byte by byte on MariaDB too."""
+    binary = mysql.VARCHAR(chars, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(chars).with_variant(binary, "mysql", "mariadb")
+
+
 def upgrade() -> None:
     """Create the tables."""
     op.create_table(
         "account",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column(
+            "name",
+            exact(128),
+            nullable=False,
+        ),
         sa.Column("salt", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
@@ -51,14 +62,8 @@ def upgrade() -> None:
         "blob_grant",
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("account_id", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["account.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["digest"],
-            ["blob.digest"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
+        sa.ForeignKeyConstraint(["digest"], ["blob.digest"]),
         sa.PrimaryKeyConstraint("digest", "account_id"),
     )
     op.create_table(
@@ -69,17 +74,18 @@ def upgrade() -> None:
         sa.Column("end", sa.BigInteger(), nullable=False),
         sa.Column("leaf", sa.LargeBinary(length=1024), nullable=False),
         sa.Column("log_index", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["account.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(
         "task",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("account_id", sa.Integer(), nullable=False),
-        sa.Column("idempotency_key", sa.String(length=64), nullable=False),
+        sa.Column(
+            "idempotency_key",
+            exact(64),
+            nullable=False,
+        ),
         sa.Column("request_digest", sa.String(length=64), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
@@ -88,10 +94,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["account.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("account_id", "idempotency_key", name="task_key"),
     )
@@ -106,10 +109,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
         sa.Column("revoked_at", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["account.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest"),
     )
@@ -119,6 +119,7 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("policy_digest", sa.String(length=64), nullable=False),
         sa.Column("admitted_at", sa.BigInteger(), nullable=True),
         sa.Column("not_after", sa.BigInteger(), nullable=True),
         sa.Column("statement", sa.LargeBinary(length=16777215), nullable=True),
@@ -127,10 +128,7 @@ def upgrade() -> None:
         sa.Column("proof", sa.LargeBinary(length=16777215), nullable=True),
         sa.Column("envelope", sa.LargeBinary(length=16777215), nullable=True),
         sa.Column("last_code", sa.String(length=16), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["task_id"],
-            ["task.id"],
-        ),
+        sa.ForeignKeyConstraint(["task_id"], ["task.id"]),
         sa.PrimaryKeyConstraint("task_id", "number"),
     )
     op.create_index("attempt_state", "attempt", ["state"], unique=False)
@@ -151,10 +149,7 @@ def upgrade() -> None:
         sa.Column("leaf", sa.LargeBinary(length=1024), nullable=True),
         sa.Column("log_index", sa.BigInteger(), nullable=True),
         sa.Column("logged", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["task_id"],
-            ["task.id"],
-        ),
+        sa.ForeignKeyConstraint(["task_id"], ["task.id"]),
         sa.PrimaryKeyConstraint("task_id"),
     )
     op.create_index("outcome_unlogged", "outcome", ["logged"], unique=False)
@@ -166,14 +161,8 @@ def upgrade() -> None:
         sa.Column("code", sa.String(length=16), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("batch_id", sa.Integer(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["account_id"],
-            ["account.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["batch_id"],
-            ["refusal_batch.id"],
-        ),
+        sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
+        sa.ForeignKeyConstraint(["batch_id"], ["refusal_batch.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("refusal_batch_of", "refusal", ["batch_id"], unique=False)

@@ -79,4 +79,12 @@ def run(kwargs):
     frozen = Frozen({"a": 1})
     ring = Ring([1, 2, 3])
     ring.append(4)
-    return [circle.describe(), log, frozen.get("b", 0), dict(frozen), ring[5], list(reversed(ring)), 4 in ring]
+    return [
+        circle.describe(),
+        log,
+        frozen.get("b", 0),
+        dict(frozen),
+        ring[5],
+        list(reversed(ring)),
+        4 in ring,
+    ]

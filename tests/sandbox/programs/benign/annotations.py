@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, Literal, NamedTuple, Optional, Protocol, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Generic,
+    Literal,
+    NamedTuple,
+    Optional,
+    Protocol,
+    TypeVar,
+)
 
 T = TypeVar("T")
 Mode = Literal["fast", "slow"]

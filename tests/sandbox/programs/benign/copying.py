@@ -22,4 +22,10 @@ def run(kwargs):
     deep.weights.append(3)
     plain = copy.deepcopy(Plain())
     plain.items[1].append(4)
-    return [shallow.weights is model.weights, model.weights, deep.weights, deep._step, plain.items]
+    return [
+        shallow.weights is model.weights,
+        model.weights,
+        deep.weights,
+        deep._step,
+        plain.items,
+    ]

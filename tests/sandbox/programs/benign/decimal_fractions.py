@@ -17,4 +17,11 @@ def run(kwargs):
         bernoulli[m] = Fraction(1, m + 1)
         for j in range(m, 0, -1):
             bernoulli[j - 1] = j * (bernoulli[j - 1] - bernoulli[j])
-    return [str(third), str(root), str(short), str(rounded), [str(b) for b in bernoulli], float(Fraction(22, 7))]
+    return [
+        str(third),
+        str(root),
+        str(short),
+        str(rounded),
+        [str(b) for b in bernoulli],
+        float(Fraction(22, 7)),
+    ]

@@ -39,7 +39,10 @@ class Version:
 def run(kwargs):
     pairs = [("b", 2), ("a", 2), ("c", 1)]
     ordered = sorted(pairs, key=operator.itemgetter(1, 0))
-    groups = {k: [x for x, _ in g] for k, g in itertools.groupby(ordered, operator.itemgetter(1))}
+    groups = {
+        k: [x for x, _ in g]
+        for k, g in itertools.groupby(ordered, operator.itemgetter(1))
+    }
     circle = Circle.scaled(2)
     return [
         compose(lambda x: x + 1, lambda x: x * 2)(3),

@@ -20,7 +20,9 @@ class Matrix:
 
     def __matmul__(self, other):
         columns = list(zip(*other._rows))
-        return Matrix([[sum(a * b for a, b in zip(r, c)) for c in columns] for r in self._rows])
+        return Matrix(
+            [[sum(a * b for a, b in zip(r, c)) for c in columns] for r in self._rows]
+        )
 
     def __pow__(self, n):
         result, base = Matrix.identity(self.shape[0]), self
@@ -53,4 +55,9 @@ class Matrix:
 def run(kwargs):
     m = Matrix([[1, 1], [1, 0]])
     m[0, 0] += 0
-    return [(m**10)[0, 1], m.shape, Matrix([[2, 1], [1, 3]]).determinant(), m == Matrix([[1, 1], [1, 0]])]
+    return [
+        (m**10)[0, 1],
+        m.shape,
+        Matrix([[2, 1], [1, 3]]).determinant(),
+        m == Matrix([[1, 1], [1, 0]]),
+    ]

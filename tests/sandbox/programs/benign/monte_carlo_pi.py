@@ -14,4 +14,11 @@ def run(kwargs):
     drawn = [random.gauss(0, 1), random.randint(1, 6), random.choice("abc")]
     deck = list(range(8))
     random.shuffle(deck)
-    return [values, statistics.mean(values), statistics.stdev(values), drawn, deck, random.sample(deck, 3)]
+    return [
+        values,
+        statistics.mean(values),
+        statistics.stdev(values),
+        drawn,
+        deck,
+        random.sample(deck, 3),
+    ]

@@ -21,4 +21,9 @@ class Name(str):
 
 
 def run(kwargs):
-    return [Celsius(21.37).to_fahrenheit(), tuple(Pair(1, 2).swap()), Name("ada love").initials(), "{}".format(Name("q"))]
+    return [
+        Celsius(21.37).to_fahrenheit(),
+        tuple(Pair(1, 2).swap()),
+        Name("ada love").initials(),
+        "{}".format(Name("q")),
+    ]

@@ -7,4 +7,10 @@ def run(kwargs):
     c = np.einsum("ij,jk->ik", a, b)
     trace = np.einsum("ii", np.eye(3))
     outer = np.einsum("i,j->ij", a[0], b[:, 0])
-    return [c, float(trace), outer, np.tensordot(a, b, axes=1), np.kron(np.eye(2), [[1, 2]])]
+    return [
+        c,
+        float(trace),
+        outer,
+        np.tensordot(a, b, axes=1),
+        np.kron(np.eye(2), [[1, 2]]),
+    ]

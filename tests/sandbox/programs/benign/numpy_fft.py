@@ -7,4 +7,9 @@ def run(kwargs):
     spectrum = np.fft.rfft(signal)
     peaks = np.argsort(np.abs(spectrum))[-2:]
     back = np.fft.irfft(spectrum)
-    return [sorted(int(p) for p in peaks), np.allclose(back, signal), np.fft.fftfreq(4), np.fft.fftshift(np.arange(4))]
+    return [
+        sorted(int(p) for p in peaks),
+        np.allclose(back, signal),
+        np.fft.fftfreq(4),
+        np.fft.fftshift(np.arange(4)),
+    ]

@@ -11,4 +11,13 @@ def run(kwargs):
         inv(np.zeros((2, 2)))
     except LinAlgError as error:
         message = str(error)
-    return [solve(a, [1, 2]), inv(a), norm(a), np.sort(values), np.allclose(q @ r, a), s, message, np.linalg.det(a)]
+    return [
+        solve(a, [1, 2]),
+        inv(a),
+        norm(a),
+        np.sort(values),
+        np.allclose(q @ r, a),
+        s,
+        message,
+        np.linalg.det(a),
+    ]

@@ -12,4 +12,9 @@ def run(kwargs):
         warnings.simplefilter("ignore")
         warnings.warn("not seen")
     moment = time.gmtime(86400)
-    return [pprint.pformat([1] * 3), time.strftime("%Y-%m-%d", moment), sys.maxsize > 2**31, time.mktime(moment) >= 0]
+    return [
+        pprint.pformat([1] * 3),
+        time.strftime("%Y-%m-%d", moment),
+        sys.maxsize > 2**31,
+        time.mktime(moment) >= 0,
+    ]

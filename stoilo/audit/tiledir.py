@@ -1,0 +1,149 @@
+"""A log directory on a disk, in the layout of tlog-tiles: static files for readers.
+
+Every file is written under a temporary name, flushed, renamed, and its directory flushed.
+Flushing is nearly all of the time that publishing takes, so files that do not depend on
+each other are flushed side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from stoilo.audit.sqlite import sync_directory
+from stoilo.audit.tiles import (
+    MAX_BUNDLE_BYTES,
+    TILE_WIDTH,
+    Tile,
+    parse_tile_path,
+    render_tile_path,
+)
+from stoilo.core.errors import TrustError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["TileDirectory"]
+
+_TEMPORARY = ".tmp"
+_FLUSHERS = 4
+Item = TypeVar("Item")
+
+
+class TileDirectory:
+    """Reads hostile files and writes immutable ones; one writer at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._flushers: ThreadPoolExecutor | None = None
+
+    def read(self, name: str, limit: int) -> bytes | None:
+        """Return at most limit+1 bytes of a file, None when it does not exist."""
+        try:
+            with (self.path / name).open("rb") as file:
+                return file.read(limit + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read_tile(self, tile: Tile) -> bytes | None:
+        """Return a tile's bytes; one byte too many shows an oversized file."""
+        return self.read(render_tile_path(tile), tile.max_bytes)
+
+    def tiles(self) -> Iterator[Tile]:
+        """Yield every file whose name is a tile's; strays are passed over."""
+        for folder, _, names in os.walk(self.path / "tile"):
+            below = os.path.relpath(folder, self.path)
+            for name in names:
+                try:
+                    yield parse_tile_path(f"{below}/{name}")
+                except TrustError:
+                    continue
+
+    def write_tiles(self, tiles: Sequence[tuple[Tile, bytes]]) -> None:
+        """Write tiles durably; those that exist already must be equal.
+
+        Raises:
+            TrustError: ``STO-L047`` when a name is taken by other bytes.
+        """
+        fresh = {
+            self.path / render_tile_path(tile): data
+            for tile, data in tiles
+            if not self._is_written(tile, data)
+        }
+        for folder in dict.fromkeys(path.parent for path in fresh):
+            self._make(folder)
+        self._each(lambda item: _write_file(*item), fresh.items())
+        for path in fresh:
+            _temporary(path).rename(path)
+        self._each(sync_directory, dict.fromkeys(path.parent for path in fresh))
+
+    def _is_written(self, tile: Tile, data: bytes) -> bool:
+        name = render_tile_path(tile)
+        present = self.read(name, MAX_BUNDLE_BYTES)
+        if present is not None and present != data:
+            raise TrustError("STO-L047", f"{name} exists with other contents")
+        return present is not None
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put a file into the place of another, durably, so that readers see either."""
+        target = self.path / name
+        self._make(target.parent)
+        _write_file(target, data)
+        _temporary(target).rename(target)
+        sync_directory(target.parent)
+
+    def _make(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)
+
+    def _each(self, work: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Do something to every item side by side; raise the first error."""
+        todo = list(items)
+        if len(todo) <= 1:
+            for item in todo:
+                work(item)
+            return
+        if self._flushers is None:
+            self._flushers = ThreadPoolExecutor(_FLUSHERS, "log-flush")
+        for done in [self._flushers.submit(work, item) for item in todo]:
+            done.result()
+
+    def drop_partials(self, tile: Tile) -> None:
+        """Remove the partial forms of a tile whose full form exists."""
+        if tile.width != TILE_WIDTH:
+            return
+        folder = self.path / f"{render_tile_path(tile)}.p"
+        if not folder.is_dir():
+            return
+        for name in list(folder.iterdir()):
+            name.unlink(missing_ok=True)
+        folder.rmdir()
+
+    def close(self) -> None:
+        """End the flushing threads."""
+        if self._flushers is not None:
+            self._flushers.shutdown()
+            self._flushers = None
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_TEMPORARY}")
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """Write and flush a file's temporary form."""
+    temporary = _temporary(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(temporary, flags, 0o644), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,270 @@
+"""`stoilo task`: submit a source file, watch, explain and cancel tasks.
+
+Everything goes through the client library; nothing of the server is imported here.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from stoilo.cli.sandbox import read_kwargs, read_source
+from stoilo.client.capture.modules import Captured
+from stoilo.client.results import SystemError as TaskSystemError
+from stoilo.client.results import TimedOut, UserError
+from stoilo.client.rpcerrors import SourceRefused
+from stoilo.client.session import Connection, TaskOptions, connect
+from stoilo.client.task import StagedTask, SubmittedTask
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.jsonvalue import render_json_value
+from stoilo.core.skeleton import encode
+from stoilo.core.values import to_node
+from stoilo.policies.entry import last_function
+
+__all__ = ["task"]
+
+AnswerT = TypeVar("AnswerT")
+POLL_S = 0.5
+
+where = click.option(
+    "--connection",
+    envvar="STOILO_CONNECTION",
+    help="Connection file of the server (default: $STOILO_CONNECTION).",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0), help="Give up waiting after so many s."
+)
+
+
+@click.group()
+def task() -> None:
+    """Submit, watch and cancel tasks."""
+
+
+def _run(
+    connection: str | None, work: Callable[[Connection], Awaitable[AnswerT]]
+) -> AnswerT:
+    """Run `work` on an open connection."""
+
+    async def inner() -> AnswerT:
+        async with connect(connection) as open_connection:
+            return await work(open_connection)
+
+    return asyncio.run(inner())
+
+
+@task.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--entry", default="", help="Function to call; else the last def.")
+@click.option("--kwargs", default="{}", help="The function's dict: JSON or @FILE.")
+@click.option("--level", default="", help="Lowest level wanted.")
+@click.option("--flavor", default="", help="Dependency set, by name or id.")
+@click.option("--label", default="", help="Your own words for it.")
+@click.option("--key", default="", help="Idempotency key; repeats find the same task.")
+@click.option("--wait", is_flag=True, help="Wait for the outcome.")
+@timeout_option
+@where
+@as_json
+def submit(  # noqa: PLR0917 - click passes options by name
+    file: Path,
+    entry: str,
+    kwargs: str,
+    level: str,
+    flavor: str,
+    label: str,
+    key: str,
+    wait: bool,
+    timeout: float | None,
+    connection: str | None,
+    as_json: bool,
+) -> int:
+    """Send FILE to the server as it is; prints the task's id."""
+    source = read_source(str(file))
+    captured = Captured(
+        task_module=source,
+        entry=entry or _find_entry(source),
+        validator_module="",
+        init_entry="",
+        compare_entry="",
+        arguments=encode(read_kwargs(kwargs)),
+        blobs=(),
+    )
+    options = TaskOptions(level=level, flavor=flavor, label=label)
+
+    async def work(server: Connection) -> int:
+        submitted = await _submit(server, captured, options, key)
+        if not wait:
+            _print(as_json, {"task_id": submitted.task_id}, submitted.task_id)
+            return 0
+        if not as_json:
+            sys.stderr.write(f"{submitted.task_id}\n")
+        return await _finish(submitted, timeout, as_json)
+
+    try:
+        return _run(connection, work)
+    except SourceRefused as error:
+        _show_refusal(error, as_json)
+
+
+async def _submit(
+    server: Connection, captured: Captured, options: TaskOptions, key: str
+) -> SubmittedTask:
+    """Send a captured task, under the caller's own key when there is one."""
+    session = server.session
+    if key:
+        return await session.submit(captured, options, key)
+    return await StagedTask(session, captured, options).submit()
+
+
+def _find_entry(source: str) -> str:
+    """Return the last function of the user's own file (parsed here, never run)."""
+    try:
+        name = last_function(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError("STO-U003", f"the file is not Python: {error}") from error
+    if not name:
+        raise UsageError("STO-U003", "the file has no function; see --entry")
+    return name
+
+
+def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
+    """Show the gate's findings one a line, then let `main` end with its code."""
+    if not as_json:
+        for finding in error.findings:
+            sys.stderr.write(
+                f"{finding.line}:{finding.column}: {finding.message} "
+                f"[{finding.code}]\n  {finding.hint}\n"
+            )
+    raise error
+
+
+@task.command()
+@click.argument("task_id")
+@timeout_option
+@where
+@as_json
+def result(
+    task_id: str, timeout: float | None, connection: str | None, as_json: bool
+) -> int:
+    """Wait for the outcome of TASK_ID and print it."""
+
+    async def work(server: Connection) -> int:
+        return await _finish(server.restore_task(task_id), timeout, as_json)
+
+    return _run(connection, work)
+
+
+async def _finish(
+    submitted: SubmittedTask, limit_s: float | None, as_json: bool
+) -> int:
+    """Wait with a progress line, print the outcome, return the exit code."""
+    waiting = asyncio.ensure_future(submitted.result(limit_s))
+    if not as_json and sys.stderr.isatty():
+        await _show_progress(submitted, waiting)
+    outcome = await waiting
+    match outcome:
+        case TimedOut():
+            raise outcome
+        case UserError():
+            record = {"state": "user_error", "error": str(outcome)}
+            _print(as_json, {"task_id": submitted.task_id, **record}, str(outcome))
+            return 5
+        case TaskSystemError():
+            record = {"state": "system_error", "error": str(outcome)}
+            record["code"] = outcome.code
+            _print(as_json, {"task_id": submitted.task_id, **record}, str(outcome))
+            return 1
+        case _:
+            value = render_json_value(to_node(outcome))
+            record = {"task_id": submitted.task_id, "state": "succeeded"}
+            _print(as_json, {**record, "value": value}, repr(outcome))
+            return 0
+
+
+async def _show_progress(
+    submitted: SubmittedTask, waiting: asyncio.Future[Any]
+) -> None:
+    """Draw what the task waits for until it is final."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        line = progress.add_task("submitted", total=None)
+        while not waiting.done():
+            try:
+                status = await submitted.status()
+                text = status.explanation or status.state.value
+            except StoiloError as error:
+                text = error.message
+            progress.update(line, description=text)
+            await asyncio.wait([waiting], timeout=POLL_S)
+
+
+@task.command()
+@click.argument("task_id")
+@where
+@as_json
+def status(task_id: str, connection: str | None, as_json: bool) -> int:
+    """Say where TASK_ID is, with its copies."""
+
+    async def work(server: Connection) -> int:
+        found = await server.restore_task(task_id).status()
+        lines = [f"{found.task_id}  {found.state.value}  level {found.level}"]
+        if found.explanation:
+            lines.append(found.explanation)
+        if found.logged:
+            lines.append(f"log index {found.log_index}, attempt {found.attempt}")
+        lines += [
+            f"  {copy.name}  {copy.state} {copy.outcome} {copy.code}".rstrip()
+            for copy in found.copies
+        ]
+        _print(as_json, asdict(found), "\n".join(lines))
+        return 0
+
+    return _run(connection, work)
+
+
+@task.command()
+@click.argument("task_id")
+@where
+@as_json
+def explain(task_id: str, connection: str | None, as_json: bool) -> int:
+    """Say in one sentence why TASK_ID is where it is."""
+
+    async def work(server: Connection) -> int:
+        text = await server.restore_task(task_id).explain()
+        _print(as_json, {"task_id": task_id, "explanation": text}, text)
+        return 0
+
+    return _run(connection, work)
+
+
+@task.command()
+@click.argument("task_id")
+@where
+@as_json
+def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
+    """Cancel TASK_ID unless it is final already."""
+
+    async def work(server: Connection) -> int:
+        submitted = server.restore_task(task_id)
+        await submitted.cancel()
+        state = (await submitted.status()).state
+        _print(as_json, {"task_id": task_id, "state": state.value}, state.value)
+        return 0
+
+    return _run(connection, work)
+
+
+def _print(as_json: bool, record: object, text: str) -> None:
+    sys.stdout.write((json.dumps(record) if as_json else text) + "\n")

@@ -1,0 +1,463 @@
+"""One host of one project: its state on the disk, its runs, its calls.
+
+Everything that must not be lost is in the ledger before the next step begins; kill -9 at
+any moment costs at most the run in progress. A project that cannot be reached is called
+again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+)
+from stoilo.executor.execute import Executor, Work
+from stoilo.executor.ledger import CopyRecord, FileRecord, Ledger, Phase, touch
+from stoilo.executor.result import Disposition, parse_result_header
+from stoilo.executor.transfer import Refused, Transfer, matches
+from stoilo.executor.wire import (
+    OtherResult,
+    ReportedResult,
+    ResultState,
+    SchedulerReply,
+    SchedulerRequest,
+)
+from stoilo.executor.workdir import open_name_bound
+
+__all__ = ["Backoff", "Settings", "Volunteer"]
+
+log = logging.getLogger(__name__)
+
+MOST_TRIES = 3
+EXIT_LATE = 200  # BOINC: not started by the deadline
+EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
+EXIT_CHILD = 195  # BOINC: the application's child failed
+EXIT_UPLOAD = -161
+PREFETCHED = 2  # copies held per slot: one runs, one waits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one volunteer works.
+
+    Attributes:
+        project: master URL with final slash.
+        key: account key. Secret.
+        slots: copies run at the same time.
+        cache_bytes: most that sticky inputs may take, bytes.
+        idle_s: longest pause between two calls when the project names none, s.
+        backoff_s: first and longest pause after a failed call, s.
+    """
+
+    project: str
+    key: str
+    slots: int = 1
+    cache_bytes: int = 2 * 1024**3
+    idle_s: float = 5.0
+    backoff_s: tuple[float, float] = (0.5, 60.0)
+
+
+class Backoff:
+    """Growing pauses with jitter after failures in a row."""
+
+    def __init__(
+        self, first_s: float, most_s: float, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._first = first_s
+        self._most = most_s
+        self._draw = draw
+        self._failures = 0
+
+    def fail(self) -> float:
+        """Note one more failure; returns the pause, s."""
+        pause = min(self._most, self._first * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return pause * (0.5 + self._draw() / 2)
+
+    def reset(self) -> None:
+        """Note a success."""
+        self._failures = 0
+
+
+class Volunteer:
+    """One host of one project, from its state directory on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        transfer: Transfer,
+        executor: Executor,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._transfer = transfer
+        self._executor = executor
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._running: dict[str, Future[None]] = {}
+        self._unwanted: set[str] = set()
+        self._retry_at: dict[str, float] = {}
+        self._pauses: dict[str, Backoff] = {}
+        self._downloads = threading.Lock()
+        self._calls = self._new_backoff()
+        self._next_call = 0.0
+        self._not_before = 0.0
+        self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="slot")
+
+    def run(self) -> None:
+        """Work until `stop`.
+
+        Raises:
+            DeniedError: ``STO-X003``, the key is unknown.
+        """
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self.tick()
+            except InternalError as error:  # a full disk, most often: it may pass
+                pause = self._calls.fail()
+                log.warning("%s; going on in %.1f s", error, pause)
+                self._stop.wait(pause)
+            self._wake.wait(max(0.0, self._pause()))
+
+    def stop(self) -> None:
+        """End `run` soon; safe from a signal handler."""
+        self._stop.set()
+        self._wake.set()
+
+    def close(self) -> None:
+        """End every run; what is on the disk goes on at the next start."""
+        self.stop()
+        self._executor.close()
+        self._pool.shutdown(cancel_futures=True)
+        self._transfer.close()
+        self._ledger.close()
+
+    def tick(self) -> None:
+        """Do once whatever can be done now, without waiting for runs."""
+        self._collect()
+        self._upload_finished()
+        if self._call_is_due():
+            self._call()
+        self._start_runs()
+
+    # ------------------------------------------------------------------ runs
+
+    def _start_runs(self) -> None:
+        """Start copies on free slots, the earliest deadline first."""
+        for copy in self._ledger.copies():
+            if len(self._running) >= self._settings.slots:
+                return
+            ready = self._retry_at.get(copy.result, 0.0) <= time.monotonic()
+            idle = copy.result not in self._running
+            if copy.phase is Phase.ASSIGNED and idle and ready:
+                future = self._pool.submit(self._work, copy)
+                self._running[copy.result] = future
+                future.add_done_callback(lambda _: self._wake.set())
+
+    def _collect(self) -> None:
+        """Take note of runs that ended."""
+        for result, future in list(self._running.items()):
+            if not future.done():
+                continue
+            del self._running[result]
+            if result in self._unwanted:
+                self._forget(result)
+                continue
+            error = future.exception()
+            if error is None:
+                self._pauses.pop(result, None)
+            elif isinstance(error, StoiloError):
+                self._note_trouble(result, error)
+            else:
+                raise error
+
+    def _work(self, copy: CopyRecord) -> None:
+        """Download, verify, run and keep the result of one copy (in a slot)."""
+        if self._clock() >= copy.deadline:
+            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
+            return
+        paths = self._fetch(copy)
+        names = [file.open_name for file in copy.files]
+        files = tuple(zip(names, paths, strict=True))
+        data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
+        if parse_result_header(data).disposition is Disposition.REFUSED:
+            self._drop_damaged(copy, paths)
+        if len(data) > copy.upload_max:
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
+            return
+        self._ledger.store_result(copy, data)
+
+    def _fetch(self, copy: CopyRecord) -> list[Path]:
+        """Bring a copy's inputs here, each within the bound of what it is."""
+        paths = []
+        for file in copy.files:
+            bound = open_name_bound(file.open_name)
+            if file.nbytes > bound:
+                raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
+            target = self._ledger.files / file.name
+            with self._downloads:
+                self._transfer.download(file, target)
+            paths.append(target)
+        touch(paths)
+        return paths
+
+    def _drop_damaged(self, copy: CopyRecord, paths: list[Path]) -> None:
+        """Remove cached inputs that are not what was announced, and try again.
+
+        A refusal may come from our own disk; then it is nobody's fault.
+        """
+        damaged = [
+            path
+            for file, path in zip(copy.files, paths, strict=True)
+            if not matches(file, path)
+        ]
+        for path in damaged:
+            path.unlink(missing_ok=True)
+        if damaged:
+            raise InternalError("STO-X005", "a cached input was damaged")
+
+    def _note_trouble(self, result: str, error: StoiloError) -> None:
+        """Decide what becomes of a copy whose run ended in `error`."""
+        copy = self._ledger.find(result)
+        if copy is None or self._stop.is_set():
+            return
+        log.warning("%s: %s", result, error)
+        spoilt = error.code == "STO-X005"  # by the way here or our disk: may pass
+        if isinstance(error, Refused) or (isinstance(error, TrustError) and not spoilt):
+            self._fail(copy, ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD, error.code)
+        elif isinstance(error, UnreachableError):
+            self._put_off(result)
+        elif copy.tries + 1 >= MOST_TRIES:
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
+        else:
+            self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
+            self._put_off(result)
+
+    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        self._ledger.save(
+            msgspec.structs.replace(
+                copy,
+                phase=Phase.FAILED,
+                state=state,
+                exit_status=exit_status,
+                code=code,
+            )
+        )
+
+    def _put_off(self, result: str) -> None:
+        """Try a copy again later."""
+        pause = self._pauses.setdefault(result, self._new_backoff()).fail()
+        self._retry_at[result] = time.monotonic() + pause
+
+    def _forget(self, result: str) -> None:
+        """Remove a copy and everything noted about it."""
+        self._unwanted.discard(result)
+        self._retry_at.pop(result, None)
+        self._pauses.pop(result, None)
+        self._ledger.remove(result)
+
+    # ------------------------------------------------------------------ uploads
+
+    def _upload_finished(self) -> None:
+        """Send finished results; the project's trouble only puts them off."""
+        for copy in self._ledger.copies():
+            ready = self._retry_at.get(copy.result, 0.0) <= time.monotonic()
+            if copy.phase is not Phase.FINISHED or not ready:
+                continue
+            try:
+                self._transfer.upload(copy, self._ledger.result_path(copy.result))
+            except Refused as error:
+                log.warning("%s: %s", copy.result, error)
+                self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+            except (UnreachableError, TrustError) as error:
+                log.info("%s: %s", copy.result, error)
+                self._put_off(copy.result)
+            else:
+                self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
+                self._next_call = 0.0
+
+    # ------------------------------------------------------------------ calls
+
+    def _call_is_due(self) -> bool:
+        """Say whether to call the scheduler now."""
+        now = time.monotonic()
+        if now < self._not_before:
+            return False
+        reports = any(_is_over(copy) for copy in self._ledger.copies())
+        return reports or now >= self._next_call
+
+    def _call(self) -> None:
+        """Make one scheduler RPC and take its reply."""
+        try:
+            reply = self._make_call()
+        except (UnreachableError, TrustError) as error:
+            pause = self._calls.fail()
+            log.info("%s; next call in %.1f s", error, pause)
+            self._not_before = time.monotonic() + pause
+            self._ledger.save_host(
+                msgspec.structs.replace(self._ledger.host, scheduler="")
+            )
+            return
+        self._calls.reset()
+        now = time.monotonic()
+        self._not_before = now + min(reply.request_delay, 3600.0)
+        self._next_call = now + (reply.next_rpc_delay or self._settings.idle_s)
+
+    def _make_call(self) -> SchedulerReply:
+        """Ask the scheduler and write down what it said."""
+        host = self._ledger.host
+        scheduler = host.scheduler or self._transfer.scheduler_url()
+        host = msgspec.structs.replace(
+            host, scheduler=scheduler, rpc_seqno=host.rpc_seqno + 1
+        )
+        self._ledger.save_host(host)
+        request = self._request()
+        reply = self._transfer.call(scheduler, request)
+        if reply.bad_key:
+            raise DeniedError(
+                "STO-X003",
+                "the project does not know this account key",
+                hint="make one with `stoilo boinc account`",
+            )
+        for message in reply.messages:
+            log.info("project: %s", message)
+        self._take_reply(request, reply)
+        return reply
+
+    def _request(self) -> SchedulerRequest:
+        """Return the next request: what is done, what is not, what is wanted."""
+        host, copies = self._ledger.host, self._ledger.copies()
+        over = [copy for copy in copies if _is_over(copy)]
+        unfinished = [copy for copy in copies if not _is_over(copy)]
+        waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
+        wanted = self._settings.slots * PREFETCHED - len(waiting)
+        return SchedulerRequest(
+            authenticator=self._settings.key,
+            host_id=host.host_id,
+            rpc_seqno=host.rpc_seqno,
+            cpid=host.cpid,
+            cpu_req_secs=float(max(0, wanted)),
+            cpu_req_instances=float(max(0, wanted)),
+            ncpus=self._settings.slots,
+            results=tuple(_report(copy) for copy in over),
+            other_results=tuple(OtherResult(copy.result) for copy in unfinished),
+        )
+
+    def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
+        """Write down a reply: who we are, what is acknowledged, dropped, assigned."""
+        self._take_identity(reply)
+        reported = {result.name for result in request.results}
+        for name in reply.acks:
+            if name in reported:
+                self._forget(name)
+        for name in reply.aborts:
+            if name in self._running:
+                self._unwanted.add(name)
+            else:
+                self._forget(name)
+        for record in _records(reply):
+            self._ledger.add(record)
+        self._ledger.trim_files(self._settings.cache_bytes)
+
+    def _take_identity(self, reply: SchedulerReply) -> None:
+        """Take the id that the project gave us.
+
+        A new id for a host that had one means that our state was copied: from now on
+        we are a host of our own, with an identity of our own.
+        """
+        host = self._ledger.host
+        if not reply.host_id or reply.host_id == host.host_id:
+            return
+        if host.host_id:
+            host = msgspec.structs.replace(
+                host, cpid=secrets.token_hex(16), rpc_seqno=0
+            )
+        self._ledger.save_host(msgspec.structs.replace(host, host_id=reply.host_id))
+
+    def _pause(self) -> float:
+        """Return how long nothing will be due, s."""
+        now = time.monotonic()
+        times = [max(self._next_call, self._not_before)]
+        for copy in self._ledger.copies():
+            if copy.result in self._running:
+                continue
+            if _is_over(copy):
+                times.append(self._not_before)
+            elif copy.phase is Phase.FINISHED or self._has_room():
+                times.append(self._retry_at.get(copy.result, 0.0))
+        return min(min(times) - now, self._settings.idle_s)
+
+    def _has_room(self) -> bool:
+        """Say whether a slot is free."""
+        return len(self._running) < self._settings.slots
+
+    def _new_backoff(self) -> Backoff:
+        """Return fresh pauses by our settings."""
+        return Backoff(*self._settings.backoff_s)
+
+
+def _is_over(copy: CopyRecord) -> bool:
+    """Say whether a copy only waits to be reported."""
+    return copy.phase in {Phase.UPLOADED, Phase.FAILED}
+
+
+def _report(copy: CopyRecord) -> ReportedResult:
+    """Return what is told about a copy that is over."""
+    if copy.phase is Phase.UPLOADED:
+        return ReportedResult(copy.result, ResultState.UPLOADED)
+    return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
+
+
+def _records(reply: SchedulerReply) -> list[CopyRecord]:
+    """Return the copies that a reply assigns, with everything they need."""
+    workunits = {item.name: item for item in reply.workunits}
+    uploads = {info.name: info for info in reply.uploads}
+    files = {info.name: info for info in reply.files}
+    records = []
+    for result in reply.results:
+        workunit, upload = workunits[result.workunit], uploads[result.upload]
+        inputs = tuple(
+            FileRecord(
+                open_name=ref.open_name,
+                name=ref.file_name,
+                url=files[ref.file_name].url,
+                nbytes=files[ref.file_name].nbytes,
+                md5=files[ref.file_name].md5,
+                sticky=files[ref.file_name].sticky,
+            )
+            for ref in workunit.files
+        )
+        records.append(
+            CopyRecord(
+                result=result.name,
+                workunit=result.workunit,
+                app=workunit.app,
+                deadline=result.deadline,
+                files=inputs,
+                upload_name=upload.name,
+                upload_url=upload.url,
+                upload_max=upload.max_nbytes,
+            )
+        )
+    return records

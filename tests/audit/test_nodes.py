@@ -1,0 +1,49 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash
+from stoilo.audit.nodes import TileNodes
+from stoilo.audit.tiles import Tile, TileBuilder, tile_at
+from stoilo.core.errors import TrustError
+
+SIZE = 70_000
+
+
+class MemoryTiles:
+    """The tiles of one large log, full and partial, as a reader would fetch them."""
+
+    def __init__(self, size: int) -> None:
+        self.tree, self._tiles = MemoryTree(), dict[Tile, bytes]()
+        builder = TileBuilder()
+        for number in range(size):
+            leaf = b"%d" % number
+            self.tree.append(leaf_hash(leaf))
+            self._tiles.update(builder.add(leaf))
+        self._tiles.update(builder.partial())
+
+    def read(self, tile: Tile) -> bytes | None:
+        return self._tiles.get(tile)
+
+
+TILES = MemoryTiles(SIZE)
+
+
+@given(st.integers(0, SIZE - 1))
+def test_proof_from_tiles_is_the_proof_from_memory(index: int) -> None:
+    nodes = TileNodes(TILES.read)
+    path = inclusion_proof(index, SIZE, lambda level, at: nodes.node(level, at, SIZE))
+    assert path == inclusion_proof(index, SIZE, TILES.tree.node)
+
+
+def test_full_tile_stands_in_for_a_partial_one() -> None:
+    nodes = TileNodes(TILES.read)
+    assert tile_at(0, 1, 300).width == 44  # no such partial tile is there
+    assert nodes.node(2, 66, 300) == TILES.tree.node(2, 66)
+
+
+@pytest.mark.parametrize("answer", [None, b"", bytes(32)])
+def test_missing_or_short_tile_is_refused(answer: bytes | None) -> None:
+    nodes = TileNodes(lambda _: answer)
+    with pytest.raises(TrustError, match="STO-L031"):
+        nodes.node(0, 1, 2)

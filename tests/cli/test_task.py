@@ -1,0 +1,105 @@
+"""`stoilo task` against a real `stoilo up`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoilo.testing.deployment import Deployment
+
+GOOD = """
+def helper(x):
+    return x * x
+
+
+def task(kwargs):
+    return {"r": helper(kwargs["x"])}
+"""
+HOSTILE = "import os\n\n\ndef task(kwargs):\n    return os.getcwd()\n"
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = tmp_path_factory.mktemp("task") / "data"
+    with Deployment(data, volunteers=2) as deployment:
+        assert deployment.line is not None
+        yield deployment.line.connection
+
+
+def stoilo(connection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stoilo", "task", *arguments]
+    return subprocess.run(
+        [*command, "--connection", connection],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+
+
+def write(tmp_path: Path, source: str) -> str:
+    page = tmp_path / "f.py"
+    page.write_text(source)
+    return str(page)
+
+
+def test_submitted_file_returns_its_value_as_json(
+    connection: str, tmp_path: Path
+) -> None:
+    done = stoilo(
+        connection,
+        *("submit", write(tmp_path, GOOD), "--kwargs", '{"x": 4}', "--wait", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["value"] == {"r": 16}
+
+
+def test_same_key_finds_the_same_task_from_another_process(
+    connection: str, tmp_path: Path
+) -> None:
+    page = write(tmp_path, GOOD)
+    arguments = ("submit", page, "--kwargs", '{"x": 2}', "--key", "once")
+    first, second = stoilo(connection, *arguments), stoilo(connection, *arguments)
+    assert first.stdout == second.stdout != ""
+    task_id = first.stdout.strip()
+    assert stoilo(connection, "result", task_id).stdout == "{'r': 4}\n"
+    status = json.loads(stoilo(connection, "status", task_id, "--json").stdout)
+    assert (status["state"], status["logged"]) == ("succeeded", True)
+
+
+def test_tasks_own_error_exits_5(connection: str, tmp_path: Path) -> None:
+    done = stoilo(connection, "submit", write(tmp_path, GOOD), "--wait")
+    assert done.returncode == 5
+    assert "KeyError" in done.stdout
+
+
+def test_refused_source_exits_3_with_places(connection: str, tmp_path: Path) -> None:
+    done = stoilo(connection, "submit", write(tmp_path, HOSTILE))
+    assert done.returncode == 3
+    assert "1:8:" in done.stderr
+    assert "STO-P" in done.stderr
+
+
+def test_unknown_task_exits_8(connection: str) -> None:
+    done = stoilo(connection, "explain", "0" * 32, "--json")
+    assert done.returncode == 8
+    assert json.loads(done.stderr)["error"]["code"] == "STO-R003"
+
+
+def test_server_that_is_gone_exits_7(tmp_path: Path) -> None:
+    page = tmp_path / "connection.json"
+    page.write_text('{"grpc": "127.0.0.1:9", "token": "x", "ca": null}')
+    assert stoilo(str(page), "status", "x").returncode in {2, 7}
+
+
+def test_file_without_a_function_is_a_usage_error(
+    connection: str, tmp_path: Path
+) -> None:
+    done = stoilo(connection, "submit", write(tmp_path, "x = 1\n"))
+    assert done.returncode == 2
+    assert "STO-U003" in done.stderr

@@ -1,0 +1,177 @@
+"""The real executor: real root, admission, proof, verifier and jail."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stoilo.core import skeleton
+from stoilo.core.digests import content_digest
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunStatus
+from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
+from stoilo.executor.result import Disposition, parse_result
+from stoilo.executor.trust import pack_release, read_release
+from stoilo.executor.verifier import HostState
+from stoilo.flavors.manifest import find_flavor
+from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.repository import refresh_online_metadata
+from stoilo.testing.gate import GateBench
+
+SOURCE = b"def task(kwargs):\n    print('hello')\n    return kwargs['x'] + 1\n"
+RAISES = b"def task(kwargs):\n    raise ValueError('no')\n"
+SPINS = b"def task(kwargs):\n    while True:\n        pass\n"
+
+
+@pytest.fixture
+def gate(tmp_path):
+    now = int(time.time())
+    return GateBench(tmp_path / "root", now=now, installed=installed_release())
+
+
+@pytest.fixture
+def executor(tmp_path, gate):
+    root = gate.root.root_file.read_bytes()
+    (tmp_path / "state").mkdir()
+    made = VerifiedExecutor(root, tmp_path / "state", HostState(), clock=time.time)
+    yield made
+    made.close()
+
+
+def make_work(folder, gate, source=SOURCE, *, arguments=None, app="pure", **changes):
+    arguments = skeleton.encode({"x": 41}) if arguments is None else arguments
+    statement = gate.statement(
+        entry="task",
+        task_module=content_digest(source),
+        arguments=content_digest(arguments),
+        blobs=(),
+        flavor=find_flavor("pure").digest,
+        **changes,
+    )
+    admitted = gate.admit(statement)
+    files = {
+        "admission": admitted.envelope,
+        "proof": admitted.proof,
+        "task_module": source,
+        "arguments": arguments,
+        "release": pack_release(read_release(gate.root.directory)),
+    }
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+        paths.append((name, folder / name))
+    return Work("task-1_1_0", "task-1_1", app, tuple(paths))
+
+
+def run(executor, work):
+    file = parse_result(executor.execute(work))
+    frame = skeleton.decode(file.frame) if file.frame else None
+    return file, frame
+
+
+def test_admitted_task_runs_and_states_what_it_rests_on(tmp_path, gate, executor):
+    file, frame = run(executor, make_work(tmp_path / "wu", gate))
+    header = file.header
+    assert header.disposition is Disposition.RAN
+    assert (header.status, header.code) == (RunStatus.OK, "")
+    assert (header.result, header.workunit) == ("task-1_1_0", "task-1_1")
+    assert header.attempt == 1
+    assert header.flavor == find_flavor("pure").digest
+    assert header.checkpoint.startswith("8 ")
+    assert "seccomp" in " ".join(header.layers)
+    assert skeleton.decode(frame["value"]) == 42
+    assert file.output == b"hello\n"
+
+
+def test_task_that_raises_is_a_user_error_with_its_text(tmp_path, gate, executor):
+    file, frame = run(executor, make_work(tmp_path / "wu", gate, RAISES))
+    assert file.header.status is RunStatus.USER_ERROR
+    assert (frame["error_type"], frame["error_text"]) == ("ValueError", "no")
+
+
+def test_task_past_its_limit_is_killed_and_the_frame_says_so(tmp_path, gate, executor):
+    work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=1))
+    file, frame = run(executor, work)
+    assert (file.header.status, file.header.limit) == (RunStatus.KILLED, "wall_s")
+    assert frame["status"] == "killed"
+
+
+def test_items_share_one_run(tmp_path, gate, executor):
+    arguments = skeleton.encode([{"x": 1}, {"x": 2}, {}])
+    work = make_work(tmp_path / "wu", gate, arguments=arguments, map_items=3)
+    file, frame = run(executor, work)
+    assert file.header.status is RunStatus.OK
+    states = [item["status"] for item in frame["items"]]
+    assert states == ["ok", "ok", "user_error"]
+
+
+def test_swapped_source_is_refused_and_never_parsed(tmp_path, gate, executor):
+    work = make_work(tmp_path / "wu", gate)
+    (tmp_path / "wu" / "task_module").write_bytes(b"this is not python (")
+    header = run(executor, work)[0].header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
+
+
+def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
+    level = installed_release().levels[1]
+    work = make_work(
+        tmp_path / "wu",
+        gate,
+        app=level.name,
+        level=level.name,
+        level_digest=level.digest,
+    )
+    header = run(executor, work)[0].header
+    assert header.disposition is Disposition.NOT_FOR_THIS_HOST
+    assert header.code == "STO-A050"
+
+
+def test_app_of_another_level_is_refused(tmp_path, gate, executor):
+    header = run(executor, make_work(tmp_path / "wu", gate, app="numeric"))[0].header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A030")
+
+
+def test_workunit_of_another_attempt_is_refused(tmp_path, gate, executor):
+    work = make_work(tmp_path / "wu", gate)
+    other = Work("task-1_2_0", "task-1_2", "pure", work.files)
+    assert run(executor, other)[0].header.code == "STO-A022"
+
+
+@pytest.mark.parametrize("name", ["admission", "proof", "arguments", "release"])
+def test_missing_file_is_refused(tmp_path, gate, executor, name):
+    work = make_work(tmp_path / "wu", gate)
+    files = tuple(row for row in work.files if row[0] != name)
+    header = run(executor, Work(work.result, work.workunit, work.app, files))[0].header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-X011")
+
+
+def test_unknown_flavor_is_not_for_this_host(tmp_path, gate, executor):
+    work = make_work(tmp_path / "wu", gate)
+    statement = gate.statement(
+        entry="task", task_module=content_digest(SOURCE), blobs=()
+    )
+    (tmp_path / "wu" / "admission").write_bytes(gate.admit(statement).envelope)
+    header = run(executor, work)[0].header
+    assert header.disposition is Disposition.NOT_FOR_THIS_HOST
+    assert header.code == "STO-X013"
+
+
+def test_copy_sent_before_a_refresh_runs_under_the_newer_release(
+    tmp_path, gate, executor
+):
+    older = make_work(tmp_path / "older", gate)
+    key = read_private_key(gate.root.directory / "online" / "online.pem")
+    refresh_online_metadata(gate.root.directory, key, gate.now + 5 * 24 * 3600)
+    newer = make_work(tmp_path / "newer", gate)
+    first = (tmp_path / "older" / "release").read_bytes()
+    assert first != (tmp_path / "newer" / "release").read_bytes()
+    assert run(executor, newer)[0].header.status is RunStatus.OK
+    assert run(executor, older)[0].header.status is RunStatus.OK
+
+
+def test_hostile_release_is_refused(tmp_path, gate, executor):
+    work = make_work(tmp_path / "wu", gate)
+    (tmp_path / "wu" / "release").write_bytes(b'{"metadata/../x": "AAAA"}')
+    assert run(executor, work)[0].header.disposition is Disposition.REFUSED

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.core.errors import TrustError
+from stoilo.executor.result import (
+    Disposition,
+    ResultHeader,
+    largest_result,
+    parse_result,
+    parse_result_header,
+    render_result,
+)
+
+
+def header(**changes):
+    fields = {"result": "a_0", "workunit": "a", "disposition": Disposition.RAN}
+    return ResultHeader(format="stoilo-result/1", **(fields | changes))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.text(max_size=50))
+def test_result_file_round_trips(frame, output, message):
+    try:
+        data = render_result(header(message=message), frame, output)
+    except UnicodeEncodeError:
+        return  # a lone surrogate is no text
+    parsed = parse_result(data)
+    assert (parsed.frame, parsed.output) == (frame, output)
+    assert parsed.header.message == message
+    assert parse_result_header(data[:5000]) == parsed.header
+    assert len(data) <= largest_result(len(frame), len(output))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_end_in_a_result_or_our_error(data):
+    try:
+        parse_result(data)
+    except TrustError as error:
+        assert error.code in {"STO-X020", "STO-X021"}
+
+
+GOOD = render_result(header(), b"frame", b"output")
+BAD = {
+    "empty": (b"", "STO-X020"),
+    "no newline": (GOOD.replace(b"\n", b" "), "STO-X020"),
+    "header too long": (b"{" + b" " * 5000 + GOOD[1:], "STO-X020"),
+    "spaces inside": (GOOD.replace(b'","', b'", "', 1), "STO-X020"),
+    "duplicate key": (GOOD.replace(b"{", b'{"result":"b",', 1), "STO-X020"),
+    "unknown key": (GOOD.replace(b"{", b'{"x":1,', 1), "STO-X020"),
+    "other format": (GOOD.replace(b"result/1", b"result/2"), "STO-X020"),
+    "no object": (b"[]\n", "STO-X020"),
+    "not utf-8": (GOOD.replace(b'"a_0"', b'"\xff"'), "STO-X020"),
+    "cut": (GOOD[:-1], "STO-X021"),
+    "longer": (GOOD + b"x", "STO-X021"),
+    "negative length": (
+        GOOD.replace(b'"frame_bytes":5', b'"frame_bytes":-1'),
+        "STO-X021",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_result_file_is_refused(name):
+    data, code = BAD[name]
+    with pytest.raises(TrustError, match=code):
+        parse_result(data)
+
+
+def test_header_beyond_its_bound_is_not_written():
+    with pytest.raises(TrustError, match="STO-X020"):
+        render_result(header(message="x" * 5000), b"", b"")

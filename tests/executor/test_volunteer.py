@@ -1,0 +1,349 @@
+"""The volunteer against the real project server, in one process and killed in its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+import pytest
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.core.types import Redundancy
+from stoilo.executor.host import Backoff, Settings, Volunteer
+from stoilo.executor.ledger import Ledger
+from stoilo.executor.optin import LEVEL_ORDER
+from stoilo.executor.result import Disposition, parse_result, render_result
+from stoilo.executor.transfer import Transfer
+from stoilo.executor.volunteer import choose_opt_in, main
+from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.scheduler import Pace
+from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.testing.engine import (
+    BodyValidation,
+    EchoExecutor,
+    OutcomeRecorder,
+    ProjectServer,
+    make_spec,
+)
+
+OPTIONS = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=0.05))
+SINGLE = Redundancy(
+    min_quorum=1, target_results=1, max_error=3, max_total=4, max_success=4
+)
+
+
+class World:
+    """An engine, its server, and volunteers in threads."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.engine = EmbeddedEngine(directory / "engine", options=OPTIONS)
+        self.outcomes = OutcomeRecorder()
+        self.engine.start(BodyValidation(), self.outcomes)
+        self.server = ProjectServer(self.engine).__enter__()
+        self.volunteers = []
+
+    def key(self, user):
+        return self.engine.accounts.ensure(
+            f"{user}@example.org", self.engine.now()
+        ).weak_key
+
+    def build(self, user, executor=None, *, key=None, **settings):
+        settings = Settings(
+            self.server.url, key or self.key(user), backoff_s=(0.05, 0.3), **settings
+        )
+        return Volunteer(
+            settings,
+            Ledger(self.directory / user, self.server.url),
+            Transfer(self.server.url, timeout_s=5),
+            executor or EchoExecutor(),
+        )
+
+    def join(self, user, executor=None, **settings):
+        volunteer = self.build(user, executor, **settings)
+        thread = threading.Thread(target=volunteer.run)
+        thread.start()
+        self.volunteers.append((volunteer, thread))
+        return volunteer
+
+    def leave(self):
+        for volunteer, thread in self.volunteers:
+            volunteer.stop()
+            thread.join()
+            volunteer.close()
+        self.volunteers.clear()
+
+    def ask(self, *names, redundancy=SINGLE, **changes):
+        specs = [make_spec(name, redundancy=redundancy, **changes) for name in names]
+        self.engine.create_workunits(specs)
+
+    def wait(self, *names, seconds=30.0):
+        limit = time.monotonic() + seconds
+        while not all(name in self.outcomes.outcomes for name in names):
+            assert time.monotonic() < limit, self.engine.status(names[0])
+            time.sleep(0.01)
+        return [self.outcomes.outcomes[name].kind for name in names]
+
+    def close(self):
+        self.leave()
+        self.server.__exit__()
+        self.engine.close()
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def test_copies_come_run_and_go_back(world):
+    world.join("a")
+    world.ask("w_1", "w_2", data=b"payload")
+    assert world.wait("w_1", "w_2") == [OutcomeKind.CANONICAL] * 2
+    assert world.outcomes.bodies["w_1"].endswith(b"\npayload")
+    header = world.outcomes.bodies["w_1"].partition(b"\n")[0]
+    assert b'"result":"w_1_0"' in header
+
+
+def test_cheat_is_outvoted(world):
+    for user in ("a", "b"):
+        world.join(user)
+    world.join("cheat", EchoExecutor(lambda _: b"lie"))
+    names = [f"w{number}_1" for number in range(6)]
+    world.ask(*names, redundancy=Redundancy())
+    assert set(world.wait(*names)) == {OutcomeKind.CANONICAL}
+    assert all(world.outcomes.bodies[name].endswith(b"\ninput") for name in names)
+
+
+def test_large_file_and_result_travel_whole(world):
+    data = os.urandom(300_000)
+    world.join("a")
+    world.ask("w_1", data=data, result_max_bytes=400_000)
+    world.wait("w_1")
+    assert world.outcomes.bodies["w_1"].endswith(data)
+
+
+def test_result_beyond_the_limit_is_reported_as_failed(world):
+    world.join("a", EchoExecutor(lambda _: b"x" * 200_000))
+    world.ask("w_1", result_max_bytes=1000)
+    limit = time.monotonic() + 10
+    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert world.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+
+
+def test_unknown_key_ends_the_volunteer_with_its_code(world):
+    volunteer = world.build("a", key="0" * 32)
+    with pytest.raises(DeniedError, match="STO-X003"):
+        volunteer.run()
+    volunteer.close()
+
+
+def test_lost_server_is_found_again(world):
+    world.join("a")
+    world.ask("w_1")
+    world.wait("w_1")
+    port = world.server.port
+    world.server.__exit__()
+    world.ask("w_2")
+    time.sleep(0.3)
+    world.server = ProjectServer(world.engine, port=port).__enter__()
+    assert world.wait("w_2") == [OutcomeKind.CANONICAL]
+
+
+def test_finished_result_waits_for_a_lost_server_and_a_restart(world):
+    executor = EchoExecutor(seconds=0.4)
+    world.join("a", executor)
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while not world.engine.status("w_1").copies[0].sent_at:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    time.sleep(0.2)  # it runs now
+    port = world.server.port
+    world.server.__exit__()
+    time.sleep(0.6)  # it has finished without a server
+    world.leave()
+    world.server = ProjectServer(world.engine, port=port).__enter__()
+    second = EchoExecutor()
+    world.join("a", second)
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    assert (executor.done, second.done) == (["w_1_0"], [])
+
+
+def test_executor_in_trouble_is_tried_again_then_reported(world):
+    class Broken(EchoExecutor):
+        def execute(self, work):
+            self.done.append(work.result)
+            raise InternalError("STO-S005", "the zygote died")
+
+    broken = Broken()
+    world.join("a", broken)
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert len(broken.done) == 3
+
+
+def test_cancelled_copy_is_dropped(world, tmp_path):
+    world.join("a", EchoExecutor(seconds=0.5))
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while not world.engine.status("w_1").copies[0].sent_at:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    world.engine.cancel("w_1")
+    while any((tmp_path / "a" / "copies").iterdir()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert world.outcomes.kind("w_1") in {None, OutcomeKind.CANCELLED}
+
+
+def test_late_copy_is_not_started(world):
+    executor = EchoExecutor()
+    volunteer = world.build("a", executor)
+    volunteer._clock = lambda: 4e9
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+        assert time.monotonic() < limit
+        volunteer.tick()
+        time.sleep(0.01)
+    assert executor.done == []
+    volunteer.close()
+
+
+class Suspicious(EchoExecutor):
+    """Refuses inputs that are not what they should be, as the verifier would."""
+
+    def execute(self, work):
+        data = super().execute(work)
+        if parse_result(data).frame == b"input":
+            return data
+        header = msgspec.structs.replace(
+            parse_result(data).header, disposition=Disposition.REFUSED
+        )
+        return render_result(header, b"", b"")
+
+
+def test_damaged_cache_is_fetched_anew_and_nobody_blamed(world, tmp_path):
+    world.ask("w_1")
+    cached = tmp_path / "a" / "files" / content_digest(b"input")
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"iNput")
+    executor = Suspicious()
+    world.join("a", executor)
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    assert executor.done == ["w_1_0", "w_1_0"]
+    assert len(world.engine.status("w_1").copies) == 1
+
+
+def test_pauses_grow_to_a_limit_and_start_again():
+    backoff = Backoff(1.0, 10.0, draw=lambda: 1.0)
+    assert [backoff.fail() for _ in range(6)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    backoff.reset()
+    assert backoff.fail() == 1.0
+
+
+def test_typed_level_stands_only_where_there_is_no_file(monkeypatch, tmp_path):
+    file = tmp_path / "optin.toml"
+    monkeypatch.setattr("stoilo.executor.volunteer.default_files", lambda: (file,))
+    state = tmp_path / "state"
+    assert choose_opt_in(None, state).max_level == "pure"
+    assert choose_opt_in("numeric", state).max_level == "numeric"
+    file.write_text('max_level = "pure"\n')
+    assert choose_opt_in("numeric", state).max_level == "pure"
+    file.write_text('max_level = "tensor"\nrequire_review = true\n')
+    chosen = choose_opt_in("numeric", state)
+    assert (chosen.max_level, chosen.require_review) == ("numeric", True)
+    assert set(LEVEL_ORDER) >= {"pure", "numeric"}
+
+
+def test_frozen_volunteer_has_no_switch_for_root_or_level(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    arguments = ["--project", "http://127.0.0.1:1/", "--key", "k", "--state", "x"]
+    for more in (["--root", "x"], ["--max-level", "gpu"]):
+        with pytest.raises(SystemExit):
+            main(arguments + more)
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--project", "ftp://x/", "--key", "k", "--root", "r"], "STO-U003"),
+        (["--project", "http://x/", "--key", "@/none", "--root", "r"], "STO-U004"),
+        (["--project", "http://x/", "--key", "k", "--root", "/none"], "STO-U004"),
+    ],
+)
+def test_bad_argument_exits_2_with_its_code(tmp_path, capsys, arguments, code):
+    assert main([*arguments, "--state", str(tmp_path)]) == UsageError.exit_code
+    assert code in capsys.readouterr().err
+
+
+CHILD = """
+import sys, threading
+from pathlib import Path
+from stoilo.executor.ledger import Ledger
+from stoilo.executor.transfer import Transfer
+from stoilo.executor.host import Settings, Volunteer
+from stoilo.testing.engine import EchoExecutor
+url, key, state = sys.argv[1:]
+settings = Settings(url, key, backoff_s=(0.05, 0.3))
+Volunteer(
+    settings, Ledger(Path(state), url), Transfer(url), EchoExecutor(seconds=0.01)
+).run()
+"""
+
+
+def kill_volunteers(world, tmp_path, *, tasks, kills, seed):
+    """Kill a volunteer again and again while it works; returns kills and outcomes."""
+    key, draw = world.key("killed"), random.Random(seed)
+    names = [f"w{number}_1" for number in range(tasks)]
+    world.ask(*names)
+    command = [sys.executable, "-c", CHILD, world.server.url, key, str(tmp_path / "k")]
+    done = 0
+    for _ in range(kills):
+        child = subprocess.Popen(command)
+        time.sleep(0.35 + draw.random())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        done += 1
+    child = subprocess.Popen(command)
+    try:
+        kinds = world.wait(*names, seconds=60)
+    finally:
+        child.kill()
+        child.wait()
+    return done, kinds, names
+
+
+def test_killed_volunteer_loses_no_copy(world, tmp_path):
+    _, kinds, names = kill_volunteers(world, tmp_path, tasks=40, kills=3, seed=1)
+    assert set(kinds) == {OutcomeKind.CANONICAL}
+    for name in names:  # one copy each: nothing was lost, nothing given out twice
+        assert len(world.engine.status(name).copies) == 1
+        assert world.outcomes.calls[name] == 1
+
+
+@pytest.mark.slow
+def test_volunteer_killed_many_times_loses_no_copy(world, tmp_path):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    done, kinds, names = kill_volunteers(
+        world, tmp_path, tasks=400, kills=25, seed=seed
+    )
+    assert done == 25
+    assert set(kinds) == {OutcomeKind.CANONICAL}
+    assert all(len(world.engine.status(name).copies) == 1 for name in names)

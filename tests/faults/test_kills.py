@@ -1,0 +1,195 @@
+"""kill -9 of every process, at every durable step: nothing lost, nothing finished twice.
+
+Counted from outside: the submitter's ids and values, the leaves of the published log and the
+rows of the server's tables. The report names every kill (`-s` shows it).
+"""
+
+import asyncio
+import random
+import sqlite3
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import stoilo
+from stoilo.audit.leaf import LeafKind, parse_leaf
+from stoilo.audit.policy import vkey_policy
+from stoilo.audit.reader import verify_log
+from stoilo.audit.tiles import decode_bundle
+from stoilo.cli.demo.researcher import load_research
+from stoilo.testing.deployment import Deployment
+
+sys.path.insert(0, str(Path(__file__).parent))
+from victims import kill, victims
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+KILLER = str(Path(__file__).with_name("killing_server.py"))
+SEED = 20_261_120
+OTHER_KILLS = {"signer": 6, "volunteer": 8, "zygote": 8, "child": 8}
+LONG_RUN = {"seed": 3, "n": 400_000}
+
+
+class KillableDeployment(Deployment):
+    """A deployment that may be started with a kill point or a census."""
+
+    instrument = ()
+
+    def _command(self):
+        python, *rest = super()._command()
+        if not self.instrument:
+            return [python, *rest]
+        return [python, KILLER, *self.instrument, *rest[2:]]
+
+
+class Workload:
+    """Submits small tasks all the while and knows what each must return."""
+
+    def __init__(self, conn, count_hits):
+        self.conn, self.count_hits = conn, count_hits
+        self.submitted = []
+
+    async def submit(self, number):
+        for _ in range(number):
+            kwargs = {"seed": len(self.submitted), "n": 50}
+            task = self.conn.create_task(func=self.count_hits, kwargs=kwargs)
+            self.submitted.append((kwargs, asyncio.ensure_future(task.submit())))
+
+    async def check_all(self):
+        tasks = [await handle for _, handle in self.submitted]
+        results = await asyncio.gather(*(task.result(timeout=90) for task in tasks))
+        wanted = [self.count_hits(kwargs) for kwargs, _ in self.submitted]
+        for task, result, value in zip(tasks, results, wanted, strict=True):
+            assert result == value, await task.status()
+        return [task.task_id for task in tasks]
+
+
+def read_census(path):
+    return sorted(set(path.read_text().split()))
+
+
+async def wait_dead(deployment, seconds):
+    """Return whether the server ends by itself within `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if deployment.process.poll() is not None:
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def start(deployment, *instrument):
+    """Start; a kill point met while starting counts as a kill and is tried once."""
+    deployment.instrument = instrument
+    try:
+        await asyncio.to_thread(deployment.start)
+    except stoilo.StoiloError:
+        return False
+    return True
+
+
+async def take_census(deployment, work, path):
+    await start(deployment, "census", str(path))
+    await work.submit(4)
+    await asyncio.gather(*(handle for _, handle in work.submitted))
+    await work.check_all()
+    await asyncio.to_thread(deployment.kill)
+    return read_census(path)
+
+
+async def kill_at_points(deployment, work, points, report):
+    for point in points:
+        alive = await start(deployment, point, "0")
+        if alive:
+            await work.submit(2)
+            alive = not await wait_dead(deployment, 6)
+        if not alive:
+            report.append(f"server at {point}")
+        await asyncio.to_thread(deployment.kill)
+
+
+async def kill_others(deployment, work, chooser, report):
+    assert await start(deployment)
+    todo = [kind for kind, number in OTHER_KILLS.items() for _ in range(number)]
+    chooser.shuffle(todo)
+    for kind in todo:
+        await work.submit(3)
+        await asyncio.sleep(chooser.uniform(0.0, 1.5))
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            found = victims(deployment.pid, kind)
+            if found and kill(chooser.choice(found)):
+                report.append(f"{kind}")
+                break
+            if kind == "child":
+                await work.submit(1)
+            await asyncio.sleep(0.005)
+
+
+def read_leaves(data):
+    log = data / "audit" / "log"
+    size = int((log / "checkpoint").read_bytes().split(b"\n")[1])
+    leaves, index = [], 0
+    while len(leaves) < size:
+        width = min(256, size - len(leaves))
+        name = f"{index:03d}" + ("" if width == 256 else f".p/{width}")
+        bundle = (log / "tile" / "entries" / name).read_bytes()
+        leaves += decode_bundle(bundle, width)
+        index += 1
+    return [parse_leaf(leaf) for leaf in leaves]
+
+
+def count_outside(data, ids):
+    """Assert what the log and the tables say about `ids`, none twice."""
+    kinds = Counter(leaf.kind for leaf in read_leaves(data))
+    assert len({leaf.digest for leaf in read_leaves(data)}) == sum(kinds.values())
+    assert kinds[LeafKind.RESULT] == len(ids)
+    with sqlite3.connect(f"file:{data / 'server.sqlite'}?mode=ro", uri=True) as rows:
+        tasks = rows.execute("select count(*) from task").fetchone()[0]
+        finals = rows.execute(
+            "select count(*) from task where state = 'succeeded'"
+        ).fetchone()[0]
+        attempts = rows.execute("select count(*) from attempt").fetchone()[0]
+    assert (tasks, finals) == (len(ids), len(ids))
+    assert kinds[LeafKind.ADMISSION] == attempts
+
+
+async def whole_run(folder, report):
+    research = load_research()
+    deployment = KillableDeployment(folder / "data", volunteers=2)
+    chooser = random.Random(SEED)
+    await start(deployment, "census", str(folder / "first"))
+    async with await stoilo.connect(
+        deployment.data / "connection.json", patience=300
+    ) as conn:
+        work = Workload(conn, research.count_hits)
+        await asyncio.to_thread(deployment.kill)
+        points = await take_census(deployment, work, folder / "census")
+        await kill_at_points(deployment, work, points, report)
+        await kill_others(deployment, work, chooser, report)
+        ids = await work.check_all()
+        await asyncio.sleep(2)
+    deployment.stop()
+    return deployment.data, points, ids
+
+
+class Report(list):
+    """Names every kill as it happens."""
+
+    def append(self, line):
+        super().append(line)
+        print(f"kill {len(self)}: {line}", flush=True)
+
+
+def test_no_kill_loses_a_task_or_finishes_one_twice(tmp_path):
+    report = Report()
+    data, points, ids = asyncio.run(whole_run(tmp_path, report))
+    count_outside(data, ids)
+    assert verify_log(data).size >= 2 * len(ids)
+    struck = {line.removeprefix("server at ") for line in report}
+    missed = [point for point in points if point not in struck]
+    print(f"{len(report)} kills, {len(ids)} tasks, points not met again: {missed}")
+    assert len(report) >= 50
+    assert not missed

@@ -1,0 +1,95 @@
+"""The embedded engine driven by hand: calls its scheduler and upload desk directly."""
+
+from __future__ import annotations
+
+import hashlib
+
+from stoilo.executor.wire import (
+    OtherResult,
+    ReportedResult,
+    ResultState,
+    SchedulerRequest,
+)
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.xml import UploadHead
+from stoilo.testing.engine import BodyValidation, OutcomeRecorder
+
+BASE = "http://project.example/"
+
+
+class EmbeddedBench:
+    def __init__(self, directory, clock):
+        self.directory = directory
+        self.clock = clock
+        self.outcomes = OutcomeRecorder()
+        self.validation = BodyValidation()
+        self.engine = EmbeddedEngine(directory, clock=clock)
+        self.uploads = {}
+        self.seqno = 0
+
+    def request(self, user, *, level="pure", **fields):
+        account = self.engine.accounts.ensure(
+            f"u{user}@example.org", self.clock(), max_level=level
+        )
+        self.seqno += 1
+        request = SchedulerRequest(
+            authenticator=fields.pop("key", account.weak_key),
+            host_id=fields.pop("host_id", 0),
+            rpc_seqno=fields.pop("rpc_seqno", self.seqno),
+            cpid=fields.pop("cpid", f"{user:032x}"),
+            ncpus=fields.pop("ncpus", 64),
+            **fields,
+        )
+        reply = self.engine.scheduler.handle(request, BASE, self.clock())
+        for result in reply.results:
+            (upload,) = (info for info in reply.uploads if info.name == result.upload)
+            self.uploads[result.name] = upload
+        return reply
+
+    def fetch(self, user, *, room=8, **fields):
+        held = self.held(user)
+        reply = self.request(
+            user, cpu_req_instances=float(room), other_results=held, **fields
+        )
+        return [result.name for result in reply.results]
+
+    def held(self, user):
+        reply = self.request(user, dont_send_work=True)
+        return tuple(OtherResult(result.name) for result in reply.results)
+
+    def upload(self, copy, body):
+        upload = self.uploads[copy]
+        token = upload.url.rpartition("/")[2]
+        md5 = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        head = UploadHead(upload.name, len(body), md5, 0)
+        with self.engine.uploads.receive(token, head) as incoming:
+            if incoming is not None:
+                incoming.write(body)
+
+    def report(self, user, copy, state=ResultState.UPLOADED, exit_status=0):
+        reply = self.request(user, results=(ReportedResult(copy, state, exit_status),))
+        assert reply.acks == (copy,)
+
+    def finish(self, user, copy, body):
+        self.upload(copy, body)
+        self.report(user, copy)
+
+    def fail(self, user, copy):
+        self.report(user, copy, ResultState.COMPUTE_ERROR, 195)
+
+    def unneeded(self, user, *copies):
+        others = tuple(OtherResult(copy) for copy in copies)
+        return list(self.request(user, other_results=others).aborts)
+
+    def pass_time(self, seconds):
+        self.clock.now += seconds
+
+    def settle(self):
+        for _ in range(20):
+            if not self.engine.step(self.validation, self.outcomes):
+                return
+        raise AssertionError("the engine does not come to rest")
+
+    def restart(self):
+        self.engine.close()
+        self.engine = EmbeddedEngine(self.directory, clock=self.clock)

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+from contract import EngineContract
+
+from bench import EmbeddedBench
+from stoilo.server.engines.interface import Engine
+
+
+class TestEmbeddedEngine(EngineContract):
+    @pytest.fixture
+    def bench(self, tmp_path, clock):
+        made = EmbeddedBench(tmp_path / "engine", clock)
+        yield made
+        made.engine.close()
+
+    def test_is_an_engine(self, bench):
+        assert isinstance(bench.engine, Engine)

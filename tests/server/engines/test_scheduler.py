@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select
+
+from bench import BASE, EmbeddedBench
+from stoilo.executor.wire import ReportedResult, ResultState, SchedulerRequest
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.testing.engine import make_spec
+
+
+@pytest.fixture
+def bench(tmp_path, clock):
+    made = EmbeddedBench(tmp_path / "engine", clock)
+    yield made
+    made.engine.close()
+
+
+def make(bench, count=1, **changes):
+    specs = [make_spec(f"w_{number}", **changes) for number in range(1, count + 1)]
+    bench.engine.create_workunits(specs)
+
+
+def test_unknown_key_gets_a_notice_no_work_and_no_acknowledgement(bench):
+    make(bench)
+    reply = bench.request(1, key="0" * 32, cpu_req_instances=1.0)
+    assert reply.bad_key
+    assert (reply.results, reply.acks, reply.host_id) == ((), (), 0)
+    assert reply.request_delay > 60
+
+
+@pytest.mark.parametrize("key", ["key", "weak_key"])
+def test_both_keys_of_an_account_fetch_work(bench, key):
+    make(bench)
+    account = bench.engine.accounts.ensure("u1@example.org", bench.clock())
+    assert bench.request(1, key=getattr(account, key), cpu_req_instances=1.0).results
+
+
+def test_reply_explains_everything_that_a_copy_needs(bench):
+    make(bench)
+    reply = bench.request(1, cpu_req_instances=1.0)
+    (result,), (workunit,), (file,) = reply.results, reply.workunits, reply.files
+    assert result.workunit == workunit.name == "w_1"
+    assert [ref.file_name for ref in workunit.files] == [file.name]
+    assert file.url.startswith(f"{BASE}download/")
+    assert file.name not in file.url  # the address is no digest that can be guessed
+    assert result.deadline == bench.clock() + 300
+
+
+def test_first_contact_is_told_its_id_and_later_ones_are_not(bench):
+    host_id = bench.request(1).host_id
+    assert host_id > 0
+    assert bench.request(1, host_id=host_id).host_id == 0
+
+
+def test_lost_host_id_is_found_again_by_the_hosts_own_identity(bench):
+    host_id = bench.request(1).host_id
+    assert bench.request(1, host_id=0).host_id == host_id
+
+
+def test_host_of_another_user_is_not_taken_over(bench):
+    make(bench)
+    first = bench.request(1, cpu_req_instances=1.0)
+    reply = bench.request(2, host_id=first.host_id)
+    assert reply.host_id not in {0, first.host_id}
+    assert reply.results == ()
+
+
+def test_copied_state_becomes_a_host_of_its_own(bench):
+    host_id = bench.request(1, rpc_seqno=10).host_id
+    clone = bench.request(1, host_id=host_id, rpc_seqno=3).host_id
+    assert clone not in {0, host_id}
+    after = bench.request(1, host_id=clone, cpid="f" * 32, rpc_seqno=1)
+    assert after.host_id in (0, clone)
+
+
+def test_lost_copy_is_sent_again_unchanged(bench):
+    make(bench)
+    first = bench.request(1, cpu_req_instances=1.0).results
+    again = bench.request(1, dont_send_work=True)
+    assert again.results == first
+    assert again.files
+    assert again.uploads
+    assert again.workunits
+
+
+def test_copy_that_the_host_still_has_is_not_sent_again(bench):
+    make(bench)
+    assert bench.fetch(1)
+    assert bench.request(1, other_results=bench.held(1)).results == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(0.0, 0), (0.5, 1), (3.0, 3), (1e300, 16)]
+)
+def test_copies_handed_out_follow_what_is_asked(bench, asked, given):
+    make(bench, count=20)
+    assert len(bench.request(1, cpu_req_instances=asked).results) == given
+
+
+def test_host_holds_a_bounded_number_of_copies(bench):
+    make(bench, count=20)
+    got = [bench.fetch(1, room=16, ncpus=1) for _ in range(3)]
+    assert [len(names) for names in got] == [4, 0, 0]
+
+
+def test_level_above_the_accounts_is_not_sent(bench):
+    make(bench, app="numeric")
+    assert bench.fetch(1) == []
+    assert len(bench.fetch(1, level="numeric")) == 1
+
+
+def test_one_machine_under_two_accounts_gets_one_copy(bench):
+    make(bench)
+    assert bench.fetch(1, cpid="a" * 32)
+    assert bench.request(2, cpid="a" * 32, cpu_req_instances=8.0).results == ()
+
+
+def test_report_of_somebody_elses_copy_is_acknowledged_and_ignored(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    bench.fail(2, copy)
+    assert bench.engine.status("w_1").copies[0].state is CopyState.IN_PROGRESS
+
+
+def test_success_without_the_file_is_an_error_of_the_host(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    bench.report(1, copy)
+    status = bench.engine.status("w_1").copies[0]
+    assert (status.outcome, status.code) == (CopyOutcome.CLIENT_ERROR, "STO-E020")
+
+
+def test_repeated_and_unknown_reports_are_acknowledged(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    for _ in range(2):
+        bench.fail(1, copy)
+    bench.fail(1, "never_heard_of")
+    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+
+
+def test_second_report_does_not_turn_an_error_into_a_success(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    bench.upload(copy, b"x")
+    bench.fail(1, copy)
+    bench.report(1, copy)
+    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+
+
+def test_reports_and_copies_in_one_call(bench):
+    make(bench, count=2)
+    first, _ = bench.fetch(1)
+    bench.upload(first, b"x")
+    report = ReportedResult(first, ResultState.UPLOADED)
+    reply = bench.request(1, results=(report,), cpu_req_instances=4.0)
+    assert reply.acks == (first,)
+
+
+def test_release_of_today_goes_out_with_every_copy(bench):
+    make(bench, count=2)
+    bench.engine.set_release(b'{"metadata/root.json":"AA=="}')
+    first = bench.request(1, cpu_req_instances=1.0)
+    bench.engine.set_release(b'{"metadata/root.json":"AQ=="}')
+    second = bench.request(2, cpu_req_instances=1.0)
+    names = [
+        next(
+            ref.file_name
+            for ref in reply.workunits[0].files
+            if ref.open_name == "release"
+        )
+        for reply in (first, second)
+    ]
+    assert names[0] != names[1]
+
+
+def test_old_releases_go_away_and_recent_ones_stay(bench):
+    for number in range(6):
+        bench.engine.set_release(b'{"metadata/%d.json":"AA=="}' % number)
+    with bench.engine._database.read() as connection:
+        kept = connection.scalars(select(schema.files.c.digest)).all()
+    assert len(kept) == 3
+
+
+def test_files_of_a_finished_workunit_go_away(bench):
+    make(bench)
+    reply = bench.request(1, cpu_req_instances=1.0)
+    token = reply.files[0].url.rpartition("/")[2]
+    assert bench.engine.find_download(token) is not None
+    bench.engine.cancel("w_1")
+    bench.settle()
+    assert bench.engine.find_download(token) is None
+
+
+def test_shared_file_stays_while_another_workunit_needs_it(bench):
+    make(bench, count=2)
+    token = bench.request(1, cpu_req_instances=1.0).files[0].url.rpartition("/")[2]
+    bench.engine.cancel("w_1")
+    bench.settle()
+    assert bench.engine.find_download(token) is not None
+
+
+def test_keys_are_not_in_the_database(bench, tmp_path):
+    account = bench.engine.accounts.ensure("u1@example.org", bench.clock())
+    bench.engine.close()
+    stored = b"".join(
+        path.read_bytes() for path in (tmp_path / "engine").glob("*sqlite*")
+    )
+    assert account.email.encode() in stored
+    assert account.key.encode() not in stored
+    assert account.weak_key.encode() not in stored
+
+
+def test_request_record_hides_nothing_but_is_never_logged(bench, caplog):
+    caplog.set_level("DEBUG")
+    account = bench.engine.accounts.ensure("u1@example.org", bench.clock())
+    bench.request(1, cpu_req_instances=1.0)
+    assert account.weak_key not in caplog.text
+    assert isinstance(SchedulerRequest("", 0, 0, "a"), SchedulerRequest)
