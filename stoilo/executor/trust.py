@@ -190,6 +190,7 @@ def load_trust(
 
     Raises:
         TrustError: STO-K010 to STO-K015 and the codes of keys and policies inside.
+        InternalError: STO-X008 when the cache cannot be read or written.
     """
     if (release_build or RELEASE_BUILD) and is_development_root(root):
         raise _development_refused()
@@ -337,7 +338,13 @@ def _tuf_errors() -> Iterator[None]:
         raise TrustError("STO-K012", f"too few signatures: {error}") from error
     except exceptions.DownloadHTTPError as error:
         raise TrustError("STO-K014", f"a file is missing: {error}") from error
-    except (exceptions.RepositoryError, exceptions.DownloadError, OSError) as error:
+    except OSError as error:  # this machine's trouble, no reason to distrust
+        raise InternalError(
+            "STO-X008",
+            f"the release's cache cannot be used (errno {error.errno})",
+            hint="make room on the disk",
+        ) from error
+    except (exceptions.RepositoryError, exceptions.DownloadError) as error:
         raise TrustError("STO-K013", f"release metadata: {error}") from error
 
 
