@@ -29,7 +29,7 @@ from tuf.ngclient.updater import Updater
 
 from stoilo.audit.policy import parse_policy
 from stoilo.core.ed25519 import parse_public_key
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strictjson import parse_strict_json
 from stoilo.executor.release import (
@@ -196,7 +196,7 @@ def load_trust(
         raise _development_refused()
     if isinstance(files, Path):
         files = read_release(files)
-    with _cache_directory(cache) as folder, _tuf_errors():
+    with _tuf_errors(), _cache_directory(cache) as folder:
         updater = _ReleaseUpdater(folder, files, root, now)
         updater.refresh()
         trusted = _collect(updater, installed)
