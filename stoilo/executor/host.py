@@ -136,7 +136,7 @@ class Volunteer:
             self._forget_wakes()
             try:
                 self.tick()
-            except InternalError as error:  # a full disk, most often: it may pass
+            except (InternalError, OSError) as error:  # a full disk: it may pass
                 pause = self._calls.fail()
                 log.warning("%s; going on in %.1f s", error, pause)
                 self._wait(pause)
@@ -215,6 +215,15 @@ class Volunteer:
         if self._clock() >= copy.deadline:
             self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
             return
+        try:
+            self._run_copy(copy)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
+            ) from error
+
+    def _run_copy(self, copy: CopyRecord) -> None:
+        """Bring one copy from its inputs to its stored result."""
         paths = self._fetch(copy)
         names = [file.open_name for file in copy.files]
         files = tuple(zip(names, paths, strict=True))
