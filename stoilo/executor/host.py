@@ -392,7 +392,7 @@ class Volunteer:
             ncpus=self._settings.slots,
             results=tuple(_report(copy) for copy in over),
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
-            wait_s=0.0 if copies or self._stop.is_set() else WAIT_S,
+            wait_s=0.0 if copies or self._stopping else WAIT_S,
         )
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
