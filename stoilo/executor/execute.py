@@ -23,6 +23,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor import workdir
+from stoilo.executor.ledger import replace_file
 from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.trust import load_trust, parse_release_pack
@@ -220,8 +221,7 @@ class VerifiedExecutor:
             if error.code != ROLLED_BACK or not newest.exists():
                 raise
             return self._load(newest.read_bytes(), now)
-        newest.with_suffix(".part").write_bytes(pack)
-        newest.with_suffix(".part").replace(newest)
+        replace_file(newest, pack)
         self._trust = (digest, trust)
         return trust
 

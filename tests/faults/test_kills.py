@@ -16,7 +16,6 @@ import pytest
 
 import stoilo
 from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.policy import vkey_policy
 from stoilo.audit.reader import verify_log
 from stoilo.audit.tiles import decode_bundle
 from stoilo.cli.demo.researcher import load_research
@@ -156,14 +155,12 @@ def count_outside(data, ids):
     assert kinds[LeafKind.ADMISSION] == attempts
 
 
-async def whole_run(folder, report):
+async def whole_run(deployment, folder, report):
     research = load_research()
-    deployment = KillableDeployment(folder / "data", volunteers=2)
     chooser = random.Random(SEED)
     assert await start(deployment, "census", str(folder / "first"))
-    async with await stoilo.connect(
-        deployment.data / "connection.json", patience=300
-    ) as conn:
+    where = deployment.data / "connection.json"
+    async with await stoilo.connect(where, patience=300) as conn:
         work = Workload(conn, research.count_hits)
         await asyncio.to_thread(deployment.kill)
         points = await take_census(deployment, work, folder / "census")
@@ -171,8 +168,7 @@ async def whole_run(folder, report):
         await kill_others(deployment, work, chooser, report)
         ids = await work.check_all()
         await asyncio.sleep(2)
-    deployment.stop()
-    return deployment.data, points, ids
+    return points, ids
 
 
 class Report(list):
@@ -185,7 +181,12 @@ class Report(list):
 
 def test_no_kill_loses_a_task_or_finishes_one_twice(tmp_path):
     report = Report()
-    data, points, ids = asyncio.run(whole_run(tmp_path, report))
+    deployment = KillableDeployment(tmp_path / "data", volunteers=2)
+    try:
+        points, ids = asyncio.run(whole_run(deployment, tmp_path, report))
+    finally:
+        deployment.stop()
+    data = deployment.data
     count_outside(data, ids)
     assert verify_log(data).size >= 2 * len(ids)
     struck = {line.removeprefix("server at ") for line in report}

@@ -64,6 +64,8 @@ def test_result_of_another_task_cannot_be_replayed(bench: Bench) -> None:
         encode({"status": "ok"}),
         encode({"status": "ok", "value": b"\x80\x04K\x01."}),
         encode({"status": "fine", "value": encode(1)}),
+        encode({"status": ["ok"], "value": encode(1)}),
+        encode({"status": {}, "value": encode(1)}),
     ],
 )
 def test_hostile_frame_is_invalid_and_never_raises(bench: Bench, frame: bytes) -> None:
