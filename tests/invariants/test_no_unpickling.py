@@ -24,8 +24,8 @@ def imported(tree):
 
 def executing(tree):
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in {"eval", "exec"}:
+        match node:
+            case ast.Call(func=ast.Name(id="eval" | "exec")):
                 yield node.lineno
 
 
