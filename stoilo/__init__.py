@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stoilo import low_level
     from stoilo.client.address import Address
+    from stoilo.client.capture.library import send_source_of
     from stoilo.client.completed import as_completed
     from stoilo.client.futures import Executor, TaskFuture
     from stoilo.client.mapping import MapItem, MapProgress, MapRun
@@ -68,6 +69,7 @@ _PLACES = {
     "connect": "stoilo.client.session",
     "connect_sync": "stoilo.client.sync",
     "local": "stoilo.local",
+    "send_source_of": "stoilo.client.capture.library",
 }
 _MODULES = ("ddl", "low_level", "ml", "testing")
 
@@ -100,6 +102,7 @@ __all__ = [
     "connect_sync",
     "local",
     "low_level",
+    "send_source_of",
 ]
 
 

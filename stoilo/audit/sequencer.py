@@ -34,6 +34,7 @@ from stoilo.audit.proof import Proof, render_proof
 from stoilo.audit.publisher import Published, Publisher
 from stoilo.audit.startup import Opening, open_store
 from stoilo.audit.store import DiskStore, LogStore
+from stoilo.audit.tiles import TILE_WIDTH
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -63,6 +64,8 @@ class SequencerSettings:
         gather_s: how long a batch may wait for company while others are arriving, s.
         publish_interval_s: least time between two checkpoints, s; the first after a
             pause is never delayed.
+        busy_interval_s: the same after a checkpoint that took in a whole tile or more,
+            s: publishing flushes files, and competes with appending for the disk.
         retry_s: pause after a failed publication, s.
         close_s: how long `close` waits for the last publication, s.
     """
@@ -70,6 +73,7 @@ class SequencerSettings:
     batch_leaves: int = 1000
     gather_s: float = 0.002
     publish_interval_s: float = 0.04
+    busy_interval_s: float = 0.2
     retry_s: float = 0.5
     close_s: float = 10.0
 
@@ -367,8 +371,10 @@ class Sequencer:
 
     def _publish_loop(self) -> None:
         while self._wait_for_news():
-            began = time.monotonic()
+            began, before = time.monotonic(), self.published_size
             pause = self._settings.publish_interval_s
+            if self._head.size - before >= TILE_WIDTH:
+                pause = self._settings.busy_interval_s
             if not self._publish(self._head):
                 if not self._queue.is_open:
                     return

@@ -27,7 +27,7 @@ class Pauses:
 
 
 POLLING = Pauses(0.1, 1.4, 30.0)
-"""Between polls of a task that is not finished (thesis: 15 s, ×1.1, at most 60 s)."""
+"""Between polls of a task that is not finished (thesis: 15 to 60 s)."""
 
 RECONNECTING = Pauses(0.2, 1.7, 30.0)
 """Between attempts to reach a server that does not answer."""

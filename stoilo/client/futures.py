@@ -7,7 +7,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from stoilo.client.capture.modules import capture_calls
 from stoilo.client.mapping import MapRun
@@ -34,7 +34,7 @@ class TaskFuture(concurrent.futures.Future[T]):
     def __init__(self) -> None:
         super().__init__()
         self._submitted: SubmittedTask | None = None
-        self._work: asyncio.Future[Any] | None = None
+        self._ending = threading.RLock()
 
     @property
     def task_id(self) -> str | None:
@@ -43,13 +43,26 @@ class TaskFuture(concurrent.futures.Future[T]):
 
     def cancel(self) -> bool:
         """Cancel here and at the server; False when the outcome is there already."""
-        if not super().cancel():
-            return False
+        with self._ending:
+            if self.done():
+                return self.cancelled()
+            super().cancel()
+            self.set_running_or_notify_cancel()  # wakes those who wait
         if self._submitted is not None:
             asyncio.run_coroutine_threadsafe(
                 _cancel_quietly(self._submitted), background.loop()
             )
         return True
+
+    def end(self, outcome: object) -> None:
+        """Take the outcome unless the future was cancelled meanwhile."""
+        with self._ending:
+            if self.done():
+                return
+            if isinstance(outcome, Exception):
+                self.set_exception(outcome)
+            else:
+                self.set_result(cast("T", outcome))
 
 
 async def _cancel_quietly(task: SubmittedTask) -> None:
@@ -94,7 +107,7 @@ class Executor(concurrent.futures.Executor):
         self._open = True
         self._futures: set[TaskFuture[Any]] = set()
 
-    def submit(  # type: ignore[override]  # typed more exactly than the base
+    def submit(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> TaskFuture[T]:
         """Capture the call and submit it; returns at once.
@@ -105,7 +118,7 @@ class Executor(concurrent.futures.Executor):
         """
         call = {"args": list(args), "kwargs": dict(kwargs)}
         captured = capture_calls(fn, [call], spread=True).pack_one()
-        session = self._connection._connection._session  # noqa: SLF001 - one package
+        session = self._connection._connection.session  # noqa: SLF001 - one package
         future: TaskFuture[T] = TaskFuture()
         with self._lock:
             self._check_open()
@@ -115,7 +128,7 @@ class Executor(concurrent.futures.Executor):
         asyncio.run_coroutine_threadsafe(_follow(staged, future), background.loop())
         return future
 
-    def map(  # type: ignore[override]  # the base has no type for it
+    def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
@@ -135,7 +148,7 @@ class Executor(concurrent.futures.Executor):
         calls = [
             {"args": list(args), "kwargs": {}} for args in zip(*iterables, strict=False)
         ]
-        session = self._connection._connection._session  # noqa: SLF001 - one package
+        session = self._connection._connection.session  # noqa: SLF001 - one package
         captured = capture_calls(fn, calls, spread=True) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run = MapRun(session, captured, self._options, chunk)
@@ -173,12 +186,7 @@ async def _follow(staged: StagedTask, future: TaskFuture[Any]) -> None:
         outcome = await submitted.result()
     except Exception as error:  # noqa: BLE001 - process edge: the future's owner gets it
         outcome = error
-    if not future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+    future.end(outcome)
 
 
 def _in_order(

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkSizer", "MapItem", "MapProgress", "MapRun"]
 
-FIRST_ITEMS = 4
+FIRST_ITEMS = 8
 TARGET_S = 8.0
 """Wanted time from submission to result of one chunk, s."""
 
-WINDOW = 8
+WINDOW = 6
 """Chunks in flight."""
 
-NOT_RETRIED = frozenset({"STO-C061", "STO-C062", "STO-R091", "STO-R092"})
-"""Item outcomes that would only repeat: cancelled, expired, broken validators."""
+SENT_AGAIN = frozenset({"STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"})
+"""Item outcomes that another try may change: copies failed or did not agree. A validator
+that raised or rejected would only do so again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ class MapRun:
             self._settle(index, outcome)
 
     def _settle(self, index: int, outcome: TaskResult) -> None:
-        lost = isinstance(outcome, TaskSystemError) and outcome.code not in NOT_RETRIED
+        lost = isinstance(outcome, TaskSystemError) and outcome.code in SENT_AGAIN
         if lost and index not in self._retried:
             self._retried.add(index)
             self._again.append(index)

@@ -20,7 +20,7 @@ from stoilo.core.errors import (
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Finding, Severity
 
-__all__ = ["SourceRefused", "is_retryable", "map_rpc_error"]
+__all__ = ["SourceRefused", "is_lost", "is_retryable", "map_rpc_error"]
 
 DETAIL_KEY = "stoilo-error-bin"
 _FAMILIES: dict[str, type[StoiloError]] = {
@@ -122,6 +122,11 @@ def unreachable(
     )
 
 
+def is_lost(error: grpc.aio.AioRpcError) -> bool:
+    """Whether nobody answered; any other failure is an answer."""
+    return error.code() in _LOST
+
+
 def is_retryable(error: StoiloError) -> bool:
     """Whether the same call may work a moment later."""
     return isinstance(error, UnreachableError)
@@ -141,7 +146,7 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
     ):
         if sign in text:
             return reason
-    return error.code().name.lower().replace("_", " ")
+    return str(error.code().name).lower().replace("_", " ")
 
 
 def _read_detail(error: grpc.aio.AioRpcError) -> pb.ErrorDetail | None:

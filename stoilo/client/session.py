@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture import Captured, capture_task
@@ -48,7 +48,7 @@ class TaskOptions:
     redundancy: Redundancy = CLASSIC
     flavor: str = ""
     level: str = ""
-    limits: TaskLimits = TaskLimits()
+    limits: TaskLimits = field(default_factory=TaskLimits)
     label: str = ""
     publish_source: bool = False
 
@@ -209,7 +209,7 @@ class Connection:
 
     def restore_task(self, task_id: str) -> SubmittedTask:
         """Return a task submitted earlier, by this or any other process of its owner."""
-        if not isinstance(task_id, str) or not task_id.strip():
+        if not task_id.strip():
             raise UsageError(
                 "STO-C041",
                 "restore_task needs the task_id of a submitted task",
@@ -297,7 +297,7 @@ class Connection:
         """Close the connection; submitted tasks go on."""
         await self._session.wire.close()
 
-    async def __aenter__(self) -> Connection:
+    async def __aenter__(self) -> Self:
         """Return the connection."""
         return self
 

@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from stoilo.client.completed import AsCompleted
 from stoilo.client.journal import Journal, JournalEntry
@@ -297,7 +297,7 @@ class SyncConnection:
         """Close the connection; submitted tasks go on."""
         background.run(self._connection.close())
 
-    def __enter__(self) -> SyncConnection:
+    def __enter__(self) -> Self:
         """Return the connection."""
         return self
 

@@ -12,7 +12,7 @@ import grpc
 
 from stoilo.client.address import Address
 from stoilo.client.backoff import RECONNECTING, Backoff
-from stoilo.client.rpcerrors import is_retryable, map_rpc_error
+from stoilo.client.rpcerrors import is_lost, is_retryable, map_rpc_error
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
@@ -42,7 +42,7 @@ class Wire:
         self.address = address
         self.last_success: float | None = None
         self._channel = _open_channel(address)
-        self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)
+        self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         self._turns = asyncio.Semaphore(MANY_CALLS)
         self._metadata = (
             (("authorization", f"Bearer {address.token}"),) if address.token else ()
@@ -152,6 +152,8 @@ class Wire:
         return response
 
     def _mapped(self, error: grpc.aio.AioRpcError) -> StoiloError:
+        if not is_lost(error):
+            self.last_success = time.monotonic()
         return map_rpc_error(error, self.address.target, self.last_success)
 
 

@@ -10,6 +10,6 @@ DEFAULT = ""
 
 def names() -> tuple[str, ...]:
     """Return the names of the flavors that this version ships."""
-    from stoilo.flavors import manifest  # noqa: PLC0415 - data, read when asked for
+    from stoilo.flavors.manifest import shipped_flavors  # noqa: PLC0415 - read late
 
-    return tuple(flavor.name for flavor in manifest.shipped_flavors())
+    return tuple(flavor.name for flavor in shipped_flavors())

@@ -67,6 +67,12 @@ def _guard_code(error: PolicyRefusal) -> str:
     return "STO-G101"
 
 
+def _guard_text(error: PolicyRefusal) -> str:
+    """Return message and hint, if they are still the guard's exact strings."""
+    parts = [part for part in error.args[1:3] if type(part) is str and part]
+    return scrub_paths(": ".join(parts))[:TEXT_CHARS]
+
+
 def describe_exception(error: BaseException) -> Failure:
     """Return how `error`, which reached the top of a task, is reported."""
     if isinstance(error, MemoryError):
@@ -83,7 +89,7 @@ def describe_exception(error: BaseException) -> Failure:
             RunLayer.LANGUAGE,
             _guard_code(error),
             "",
-            _text_of(error),
+            _guard_text(error),
         )
     return Failure(
         RunStatus.USER_ERROR,

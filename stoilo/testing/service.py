@@ -1,8 +1,8 @@
 """An in-memory TaskService on a real loopback port.
 
 `FakeTaskService` keeps tasks in a dict and answers them by a function of yours (an
-`Answerer`): by scripted values, or by `answer_in_jail`, which runs the task's source in
-the real sandbox. It can lose connections, forget nothing, and count calls.
+`Answerer`): by scripted values, or by `stoilo.testing.jailed.JailAnswerer`, which runs the
+task's source in the real sandbox. It can lose answers, and counts calls.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         answer: Answerer,
         *,
         polls: int = 1,
-        token: str = "fake-token",
+        token: str = "fake-token",  # noqa: S107 - opens nothing
         inline_bytes: int = BOUNDS.inline_arguments_bytes,
     ) -> None:
         self.answer = answer
@@ -245,7 +245,7 @@ async def serve_fake(service: FakeTaskService, port: int = 0) -> AsyncIterator[A
     """
     options = [("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes)]
     server = grpc.aio.server(options=options)
-    tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)
+    tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -22,12 +23,11 @@ from stoilo.audit.store import DiskStore, TileDirectory
 from stoilo.cli.main import main
 
 LOG_STEPS = (
-    "commit",
-    "swap_head",
-    "write_tile",
-    "write_checkpoint",
-    "create_log",
-    "create_head",
+    (LogDatabase, "commit"),
+    (HeadDatabase, "swap"),
+    (HeadDatabase, "record_published"),
+    (TileDirectory, "write_tiles"),
+    (DiskStore, "write_checkpoint"),
 )
 PLUMBING = ("stoilo/server/store.py", "embedded/database.py", "killing_server.py")
 
@@ -44,7 +44,7 @@ class Points:
         with self.lock:
             count = self.seen[point] = self.seen.get(point, 0) + 1
             if self.wanted == "census" and count == 1:
-                with open(self.argument, "a") as census:
+                with Path(self.argument).open("a") as census:
                     census.write(point + "\n")
             if point == self.wanted and count > int(self.argument):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -77,7 +77,7 @@ def around(points, name, step):
 def instrument(points):
     DefaultDialect.do_commit = around(points, "", DefaultDialect.do_commit)
     for owner, name in LOG_STEPS:
-        setattr(owner, name, around(points, f"log.{name}", vars(owner)[name]))
+        setattr(owner, name, around(points, f"log.{name}", getattr(owner, name)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, inspect, select
+from sqlalchemy import Dialect, func, inspect, select
+from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.schema import CreateTable
 
 from stoilo.core.errors import InternalError
 from stoilo.server import schema
@@ -24,6 +26,15 @@ def test_migrations_make_exactly_the_models_tables(tmp_path: Path) -> None:
         columns = {column["name"] for column in found.get_columns(name)}
         assert columns == {column.name for column in table.columns}
     store.close()
+
+
+@pytest.mark.parametrize("dialect", [mysql.dialect(), sqlite.dialect()])
+def test_every_table_has_a_form_in_both_databases(dialect: Dialect) -> None:
+    for table in schema.METADATA.sorted_tables:
+        text = str(CreateTable(table).compile(dialect=dialect))
+        assert table.name in text
+    key = str(CreateTable(schema.task).compile(dialect=mysql.dialect()))
+    assert "utf8mb4_bin" in key
 
 
 def test_commit_is_synchronous_and_in_wal_mode(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -175,3 +177,44 @@ def test_no_secret_is_in_any_process_list(tmp_path: Path) -> None:
                     continue
         assert key.encode() not in lines
         assert deployment.line.token.encode() not in lines
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kill_9_at_random_moments_loses_no_task_and_repeats_no_outcome(
+    tmp_path: Path,
+) -> None:
+    draw = random.Random(20260101)
+    deployment = Deployment(tmp_path / "data", volunteers=2)
+    acknowledged: dict[str, str] = {}
+    for number in range(12):
+        deployment.start()
+        with researcher(deployment) as one:
+            deadline = time.monotonic() + draw.uniform(0.0, 1.5)
+            while time.monotonic() < deadline:
+                key = f"k{number}-{len(acknowledged)}"
+                acknowledged[key] = one.submit(key, len(acknowledged))
+        deployment.kill()
+    deployment.start()
+    with researcher(deployment) as one:
+        for index, (key, task_id) in enumerate(acknowledged.items()):
+            answer = one.wait(task_id, 300)
+            assert (answer.state, decode(answer.value)) == ("succeeded", 2 * index)
+            assert one.submit(key, index) == task_id
+    deployment.stop()
+    count_leaves(tmp_path / "data", len(acknowledged))
+
+
+def count_leaves(data: Path, tasks: int) -> None:
+    """Count from outside, in the published log, as an auditor would."""
+    verified = subprocess.run(
+        [sys.executable, "-m", "stoilo", "audit", "verify", str(data)], check=False
+    )
+    assert verified.returncode == 0
+    with sqlite3.connect(data / "server.sqlite") as database:
+        outcomes = database.execute("SELECT COUNT(*) FROM outcome").fetchone()[0]
+        admissions = database.execute(
+            "SELECT COUNT(DISTINCT log_index) FROM attempt WHERE log_index IS NOT NULL"
+        ).fetchone()[0]
+    database.close()
+    assert (outcomes, admissions) == (tasks, tasks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.refusals import refuse, refuse_value
@@ -25,6 +25,12 @@ __all__ = ["BLOB_BYTES", "Packer", "Values"]
 
 BLOB_BYTES = 256 * 1024
 """A top-level argument at least this large travels as a blob of its own, bytes."""
+
+HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: a class made by a class statement."""
+
+KEY_CHARS = 40
+"""Longer keys are not shown in messages."""
 
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 
@@ -61,9 +67,7 @@ class Values:
         finally:
             self._active.pop()
 
-    def _discover_parts(
-        self, value: object, where: str, found: list[Target]
-    ) -> None:
+    def _discover_parts(self, value: object, where: str, found: list[Target]) -> None:
         if type(value) in _CONTAINERS:
             for part, part_where in _parts(value, where):
                 self._discover(part, part_where, found)
@@ -147,6 +151,9 @@ def _is_instance(value: object) -> bool:
     kind = type(value)
     if is_library_module(kind.__module__):
         return False
+    allowed = {object, *_BASES}
+    if any(not cls.__flags__ & HEAP_TYPE for cls in kind.__mro__ if cls not in allowed):
+        return False  # memory of a C type that no attribute shows
     return not isinstance(value, enum.Enum | BaseException | types.ModuleType)
 
 
@@ -167,15 +174,18 @@ def _state(value: object) -> dict[str, object]:
     return state
 
 
+def _plain_copy(kind: Any, value: object) -> object:  # noqa: ANN401 - a builtin type
+    return kind(value)
+
+
 _BASES = (list, dict, set, frozenset, tuple, str, bytes, int, float, complex)
 
 
 def _base(value: object) -> object:
-    """Return the builtin part of an instance whose class extends list, dict, str …"""
+    """Return the builtin part of an instance whose class extends list, dict, str and so on."""
     for kind in _BASES:
         if isinstance(value, kind):
-            plain: Callable[[object], object] = kind
-            return plain(value)
+            return _plain_copy(kind, value)
     return None
 
 
@@ -183,7 +193,10 @@ def _parts(value: object, where: str) -> Iterator[tuple[object, str]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield key, f"a key of {where}"
-            yield item, f"{where}[{key!r}]" if len(repr(key)) <= 40 else f"{where}[…]"
+            yield (
+                item,
+                f"{where}[{key!r}]" if len(repr(key)) <= KEY_CHARS else f"{where}[…]",
+            )
         return
     items: list[object] = list(value)  # type: ignore[call-overload]  # a container
     for index, item in enumerate(items):
@@ -235,8 +248,10 @@ class Packer:
 
     def _spill_entry(self, value: Node, threshold: int, depth: int) -> Node:
         data = encode(value)
-        if len(data) < threshold:
+        if len(data) < threshold or type(value) is BlobRef:
             return value
+        if self.has_stored and _holds_blob(value):  # no blob refers to another
+            return self._spill(value, threshold, depth + 1)
         if type(value) in {dict, list} and depth < 1:
             return self._spill(value, threshold, depth + 1)
         if len(data) > BOUNDS.blob_bytes:
@@ -262,6 +277,19 @@ class Packer:
                 state = self._resolve_stored(node.state)
                 return Instance(node.class_name, state, node.base)
         return node
+
+
+def _holds_blob(node: Node) -> bool:
+    match node:
+        case BlobRef():
+            return True
+        case dict():
+            return any(map(_holds_blob, node.values()))
+        case list() | tuple():
+            return any(map(_holds_blob, node))
+        case Instance():
+            return _holds_blob(node.state)
+    return False
 
 
 def too_large(what: str, size: int, bound: int) -> UsageError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import ast
+import builtins
 import enum
 import functools
 import types
@@ -36,13 +37,13 @@ def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:
     methods = _methods(cls)
     name = where or cls.__qualname__
     try:
-        node, _ = find_class(cls, methods, f"`{cls.__qualname__}`")
+        node = find_class(cls, methods, f"`{cls.__qualname__}`")
     except UsageError:
         if is_namedtuple(cls) and cls.__bases__ == (tuple,):
             return _make_namedtuple(graph, cls, wanted, where)
         raise
     target = ClassTarget([wanted or cls.__name__], name, node=node)
-    graph.remember_class(cls, target)
+    graph.remember(cls, target)
     _drop_hooks(node)
     strip_annotations(node)
     check_inner_imports(node, name)
@@ -104,7 +105,8 @@ def _outside(
     extra: dict[str, object] = {}
     if len(node.bases) == len(cls.__bases__):
         for base, value in zip(node.bases, cls.__bases__, strict=True):
-            if isinstance(base, ast.Name) and space.get(base.id) is not value:
+            known = {*space, *cells, *dir(builtins)}
+            if isinstance(base, ast.Name) and base.id not in known:
                 extra[base.id] = value
     return Outside(space, cells, extra)
 
@@ -175,7 +177,7 @@ def _expression(graph: Graph, target: Target, value: object, where: str) -> ast.
 def _make_namedtuple(graph: Graph, cls: type, wanted: str, where: str) -> Target:
     """``collections.namedtuple``: the call again."""
     target = DataTarget([wanted or cls.__name__], where)
-    graph.remember_class(cls, target)
+    graph.remember(cls, target)
     maker = graph.expressions.library(("collections", "namedtuple"), target, where)
     fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]  # checked
     defaults: dict[str, object] = cls._field_defaults  # type: ignore[attr-defined]  # same

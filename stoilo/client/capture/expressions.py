@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import collections
-import datetime
+import datetime as dt
 import decimal
 import enum
 import fractions
@@ -46,6 +46,8 @@ def plain_literal(value: object) -> ast.expr | None:
     if type(value) is complex:
         parts = [plain_literal(value.real), plain_literal(value.imag)]
         return _call(ast.Name("complex", ast.Load()), [item for item in parts if item])
+    if type(value) in {int, float} and math.copysign(1, value) < 0:  # type: ignore[arg-type]  # a number
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # type: ignore[operator]  # same
     if value is None or type(value) in {bool, int, float, str, bytes}:
         return ast.Constant(value)  # type: ignore[arg-type]  # narrowed by type
     return None
@@ -140,8 +142,9 @@ class Expressions:
     ) -> ast.expr:
         kind = type(value)
         if isinstance(value, enum.Enum):
-            holder = self._named(kind, owner, where)
-            return ast.Attribute(holder, value.name, ast.Load())
+            return self._member(value, owner, where)
+        if isinstance(value, re.Pattern):
+            return self._pattern(value, owner, where)
         arguments = _namedtuple_arguments(value) or _constructor_arguments(value)
         if arguments is None:
             raise _NoExpressionError
@@ -151,10 +154,29 @@ class Expressions:
             for name, item in named.items()
         ]
         parts = [self._express(item, owner, where, depth + 1) for item in positional]
-        if isinstance(value, re.Pattern):
-            maker = self.library(("re", "compile"), owner, where)
-            return ast.Call(maker, parts, keywords)
         return ast.Call(self._named(kind, owner, where), parts, keywords)
+
+    def _member(self, value: enum.Enum, owner: Target, where: str) -> ast.expr:
+        """Return ``Color.RED``; a flag of several members is called by its number."""
+        holder = self._named(type(value), owner, where)
+        name = str(value.name)  # None for some combined flags
+        if name.isidentifier() and name != "None":
+            return ast.Attribute(holder, name, ast.Load())
+        return _call(holder, [ast.Constant(value.value)])
+
+    def _pattern(
+        self, value: re.Pattern[typing.Any], owner: Target, where: str
+    ) -> ast.expr:
+        """Return ``re.compile(text, re.M | re.X)``."""
+        arguments: list[ast.expr] = [ast.Constant(value.pattern)]
+        implied = re.UNICODE if isinstance(value.pattern, str) else re.RegexFlag(0)
+        flags: ast.expr | None = None
+        for flag in re.RegexFlag(value.flags) & ~implied:
+            one = self.library(("re", str(flag.name)), owner, where)
+            flags = ast.BinOp(flags, ast.BitOr(), one) if flags else one
+        if flags is not None:
+            arguments.append(flags)
+        return _call(self.library(("re", "compile"), owner, where), arguments)
 
 
 def builtin_name(value: object) -> str:
@@ -188,30 +210,27 @@ def _sorted(items: Iterable[object]) -> list[object]:
 
 
 def _namedtuple_arguments(value: object) -> Arguments | None:
-    return (tuple(value), {}) if is_namedtuple(type(value)) else None  # type: ignore[call-overload]  # a tuple
+    if isinstance(value, tuple) and is_namedtuple(type(value)):
+        return tuple(value), {}
+    return None
 
 
 _CONSTRUCTORS: dict[type, Callable[[typing.Any], Arguments]] = {
     fractions.Fraction: lambda v: ((v.numerator, v.denominator), {}),
     decimal.Decimal: lambda v: ((str(v),), {}),
-    datetime.date: lambda v: ((v.year, v.month, v.day), {}),
-    datetime.time: lambda v: (
+    dt.date: lambda v: ((v.year, v.month, v.day), {}),
+    dt.time: lambda v: (
         (v.hour, v.minute, v.second, v.microsecond),
         {} if v.tzinfo is None else {"tzinfo": v.tzinfo},
     ),
-    datetime.timedelta: lambda v: ((v.days, v.seconds, v.microseconds), {}),
-    datetime.timezone: lambda v: ((v.utcoffset(None),), {}),
-    datetime.datetime: lambda v: (
+    dt.timedelta: lambda v: ((v.days, v.seconds, v.microseconds), {}),
+    dt.timezone: lambda v: ((v.utcoffset(None),), {}),
+    dt.datetime: lambda v: (
         (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond),
         {} if v.tzinfo is None else {"tzinfo": v.tzinfo},
     ),
     range: lambda v: ((v.start, v.stop, v.step), {}),
     slice: lambda v: ((v.start, v.stop, v.step), {}),
-    re.Pattern: lambda v: (
-        ((v.pattern, v.flags & ~re.UNICODE), {})
-        if v.flags & ~re.UNICODE
-        else ((v.pattern,), {})
-    ),
     collections.Counter: lambda v: ((dict(v),), {}),
     collections.OrderedDict: lambda v: ((list(v.items()),), {}),
     collections.defaultdict: lambda v: ((v.default_factory, dict(v)), {}),

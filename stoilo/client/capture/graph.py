@@ -8,33 +8,23 @@ constant becomes a literal, other data travel with the arguments. Nothing is exe
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stoilo.client.capture import classes
-from stoilo.client.capture.defaults import rewrite_defaults
 from stoilo.client.capture.expressions import (
     MODULE_LITERAL_CHARS,
     Expressions,
     builtin_name,
 )
-from stoilo.client.capture.library import (
-    check_module,
-    is_library_module,
-    library_path,
-)
+from stoilo.client.capture.library import check_module
+from stoilo.client.capture.makers import forwarding_call, make_target
 from stoilo.client.capture.outside import MISSING, Outside
 from stoilo.client.capture.own_modules import replace_own_modules
-from stoilo.client.capture.plain import (
-    as_def,
-    check_inner_imports,
-    lift_nonlocals,
-    strip_annotations,
-)
-from stoilo.client.capture.refusals import refuse, refuse_value
+from stoilo.client.capture.plain import lift_nonlocals
+from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.scopes import External, externals_of
 from stoilo.client.capture.targets import (
     Binding,
@@ -48,9 +38,14 @@ from stoilo.client.capture.targets import (
     WrapperTarget,
     reference,
 )
-from stoilo.client.capture.texts import find_function, place_of
 
 __all__ = ["Graph"]
+
+
+_OF_THIS_MACHINE = frozenset(
+    {"__cached__", "__file__", "__loader__", "__path__", "__spec__"}
+)
+_ATOMS = frozenset({bool, int, float, complex, str, bytes, tuple})
 
 
 class Graph:
@@ -68,6 +63,7 @@ class Graph:
         self.bindings: dict[tuple[object, ...], Binding] = {}
         self.undefined: set[str] = set()
         self.uses: list[Use] = []
+        self._attributes: dict[int, str] = {}
         self.expressions = Expressions(self.place, literal_chars)
         self.state_allowed = state_allowed
         self._by_id: dict[int, Target] = {}
@@ -85,7 +81,7 @@ class Graph:
             if wanted and wanted not in target.wanted:
                 target.wanted.append(wanted)
             return target
-        return self._make(value, wanted, where)
+        return make_target(self, value, wanted, where)
 
     def place_callable(self, value: object, wanted: str, where: str) -> Target:
         """Return a target that defines `value` in the module itself.
@@ -99,7 +95,7 @@ class Graph:
         target = self.place(value, wanted, where)
         if isinstance(target, FunctionTarget | ClassTarget | WrapperTarget):
             return target
-        wrapper = WrapperTarget([wanted or _function_name(value)], where)
+        wrapper = WrapperTarget([wanted or str(getattr(value, "__name__", ""))], where)
         self._wrapped[id(value)] = wrapper
         self.targets.append(wrapper)
         named = builtin_name(value)
@@ -111,208 +107,11 @@ class Graph:
         wrapper.call = forwarding_call(callee, [], {})
         return wrapper
 
-    def _remember(self, value: object, target: Target) -> None:
+    def remember(self, value: object, target: Target) -> None:
         """Register before descending, so that recursion ends."""
         self._by_id[id(value)] = target
         self._alive.append(value)
         self.targets.append(target)
-
-    def _make(self, value: object, wanted: str, where: str) -> Target:
-        match value:
-            case types.ModuleType():
-                return self._make_module(value, wanted, where)
-            case types.FunctionType() if _is_own(value):
-                return self._make_function(value, wanted, where)
-            case types.FunctionType() if value.__code__ is _CONTEXT_HELPER:
-                return self._make_context(value, wanted, where)
-            case type() if not is_library_module(value.__module__):
-                return self._make_class(value, wanted, where)
-            case functools.partial():
-                return self._make_partial(value, wanted, where)
-            case types.MethodType() | types.BuiltinMethodType() if _is_bound(value):
-                if library_path(value, wanted) is None:
-                    return self._make_method(value, wanted, where)
-        if _is_cached(value) and not is_library_module(value.__module__):
-            return self._make_cached(value, wanted, where)
-        if builtin_name(value):
-            return self._make_constant(value, wanted, where)
-        if callable(value) and (path := library_path(value, wanted)):
-            return self._make_import(value, path, wanted, where)
-        return self._make_data(value, wanted, where)
-
-    def _make_module(self, value: types.ModuleType, wanted: str, where: str) -> Target:
-        name = value.__name__
-        if not is_library_module(name):
-            refuse(
-                "STO-C013",
-                f"{where} is your own module {name}, used as an object",
-                "write module.function directly where you use it, or import the names: "
-                "their source then travels",
-            )
-        check_module(name, where)
-        target = ImportTarget([wanted or name.rpartition(".")[2]], where, module=name)
-        self._remember(value, target)
-        return target
-
-    def _make_import(
-        self, value: object, path: tuple[str, str], wanted: str, where: str
-    ) -> Target:
-        check_module(path[0], where)
-        names = [wanted or path[1]]
-        target = ImportTarget(names, where, module=path[0], attribute=path[1])
-        self._remember(value, target)
-        return target
-
-    def _make_function(
-        self, value: types.FunctionType, wanted: str, where: str
-    ) -> FunctionTarget:
-        name = value.__name__ if value.__name__.isidentifier() else wanted or "task"
-        target = FunctionTarget([wanted or name], where or name)
-        self._remember(value, target)
-        node = find_function(value, where or name)
-        if isinstance(node, ast.AsyncFunctionDef):
-            refuse(
-                "STO-C014",
-                f"{where} is an async function; a task runs alone, without an event loop",
-                "write it as a plain def",
-            )
-        target.node = as_def(node)
-        target.node.decorator_list = []
-        strip_annotations(target.node)
-        check_inner_imports(target.node, where or name)
-        cells = dict(
-            zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        )
-        rewrite_defaults(self, target, value)
-        outside = Outside(value.__globals__, cells, {})
-        self.resolve_unit(target, target.node, outside, place_of(value.__code__))
-        return target
-
-    def _make_class(self, value: type, wanted: str, where: str) -> Target:
-        return classes.make_class(self, value, wanted, where)
-
-    def remember_class(self, value: type, target: Target) -> None:
-        """Register a class's target before its body is resolved."""
-        self._remember(value, target)
-
-    def _make_cached(self, value: object, wanted: str, where: str) -> Target:
-        """``functools.lru_cache``: the decorator again, around the plain function."""
-        options = value.cache_parameters()  # type: ignore[attr-defined]  # an lru_cache wrapper
-        keywords = [ast.keyword(k, ast.Constant(v)) for k, v in options.items()]
-
-        def decorate(target: Target) -> ast.expr:
-            path = ("functools", "lru_cache")
-            return ast.Call(self.expressions.library(path, target, where), [], keywords)
-
-        return self._make_decorated(value, (wanted, "uncached", where), decorate)
-
-    def _make_context(
-        self, value: types.FunctionType, wanted: str, where: str
-    ) -> Target:
-        """``contextlib.contextmanager``: the decorator again."""
-
-        def decorate(target: Target) -> ast.expr:
-            path = ("contextlib", "contextmanager")
-            return self.expressions.library(path, target, where)
-
-        return self._make_decorated(value, (wanted, "generator", where), decorate)
-
-    def _make_decorated(
-        self,
-        value: object,
-        naming: tuple[str, str, str],
-        decorate: Callable[[Target], ast.expr],
-    ) -> Target:
-        wanted, suffix, where = naming
-        inner = value.__wrapped__  # type: ignore[attr-defined]  # both kinds have it
-        name = wanted or inner.__name__
-        target = DataTarget([name], where)
-        self._remember(value, target)
-        plain = self.place(inner, f"{name}_{suffix}", where)
-        decorator = decorate(target)
-        target.expression = ast.Call(
-            decorator, [reference(plain, target, now=True)], []
-        )
-        return target
-
-    def _make_method(
-        self,
-        value: types.MethodType | types.BuiltinMethodType,
-        wanted: str,
-        where: str,
-    ) -> Target:
-        name = value.__name__
-        holder = value.__self__
-        target = WrapperTarget([wanted or name], where)
-        self._remember(value, target)
-        if isinstance(value, types.MethodType) and getattr(holder, name, 0) != value:
-            function = self.callee(value.__func__, target, where)
-            parts = [self.callee(holder, target, where)]
-            target.call = forwarding_call(function, parts, {})
-            return target
-        owner = self.callee(holder, target, where, _holder_name(holder))
-        method = ast.Attribute(owner, name, ast.Load())
-        target.call = forwarding_call(method, [], {})
-        return target
-
-    def _make_partial(
-        self, value: functools.partial[object], wanted: str, where: str
-    ) -> Target:
-        target = WrapperTarget([wanted or _function_name(value.func)], where)
-        self._remember(value, target)
-        function = self.callee(value.func, target, where)
-        parts = [self.operand(item, target, where) for item in value.args]
-        named = {
-            key: self.operand(item, target, where, key)
-            for key, item in value.keywords.items()
-        }
-        target.call = forwarding_call(function, parts, named)
-        return target
-
-    def callee(
-        self, function: object, owner: Target, where: str, wanted: str = ""
-    ) -> ast.expr:
-        """Return an expression that names `function` when `owner` is called."""
-        if name := builtin_name(function):
-            return ast.Name(name, ast.Load())
-        return reference(self.place(function, wanted, where), owner, now=False)
-
-    def operand(
-        self, value: object, owner: Target, where: str, wanted: str = ""
-    ) -> ast.expr:
-        """Return an expression for an argument that `owner` uses when it is called."""
-        scratch = Target([], where)
-        expression = self.expressions.build(value, scratch, where)
-        if expression is not None:
-            owner.later += [*scratch.now, *scratch.later]
-            return expression
-        return reference(self.place(value, wanted or "data", where), owner, now=False)
-
-    def _make_constant(self, value: object, wanted: str, where: str) -> Target:
-        target = DataTarget([wanted or "constant"], where)
-        self._remember(value, target)
-        target.expression = self.expressions.build(value, target, where)
-        if target.expression is None:
-            refuse_value(value, where)
-        return target
-
-    def _make_data(self, value: object, wanted: str, where: str) -> Target:
-        """A constant when it is small, else state that travels."""
-        target = DataTarget([wanted or "data"], where, value=value)
-        self._remember(value, target)
-        target.expression = self.expressions.build(value, target, where)
-        if target.travels:
-            target.later += self.discover(value, where)
-            self._check_state(where)
-        return target
-
-    def _check_state(self, where: str) -> None:
-        if not self.state_allowed:
-            refuse(
-                "STO-C015",
-                f"{where} is too large or not plain enough for a validator's source",
-                "validators hold only constants; compute what they need from the results",
-            )
 
     @functools.cached_property
     def sentinel(self) -> Target:
@@ -328,6 +127,11 @@ class Graph:
     ) -> None:
         """Find what each outside name of `node` stands for and note the dependency."""
         replaced = replace_own_modules(self, unit, node, outside, place)
+        self._attributes |= {
+            id(inner.value): inner.attr
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Attribute)
+        }
         for external in externals_of(node):
             if id(external.node) in replaced:
                 continue
@@ -351,6 +155,12 @@ class Graph:
             return
         if builtin_name(value) == external.name:
             return
+        if external.name in _OF_THIS_MACHINE:
+            refuse(
+                "STO-C023",
+                f"{where} is a path or loader of this machine",
+                "write the text you need into the function",
+            )
         binding = self.bindings.setdefault(
             outside.key_of(external), Binding(external.name, value, where)
         )
@@ -359,8 +169,15 @@ class Graph:
         if binding.initial is None:
             binding.initial = self._place_binding(binding)
         self.uses.append(Use(unit, external, binding))
+        attribute = self._attributes.get(id(external.node), "")
         if isinstance(binding.initial, ImportTarget):
-            self._note_submodules(external, binding.initial, unit)
+            self._note_submodule(attribute, binding.initial)
+        elif isinstance(value, types.FunctionType) and attribute in vars(value):
+            refuse(
+                "STO-C023",
+                f"{where} keeps data in its attribute {attribute}, which does not travel",
+                "keep it in an object of a class, or in a global variable",
+            )
 
     def _place_binding(self, binding: Binding) -> Target:
         """Scalars and tuples belong to their variable, other objects to themselves."""
@@ -374,20 +191,12 @@ class Graph:
         return self.place(value, binding.name, binding.where)
 
     @staticmethod
-    def _note_submodules(
-        external: External, target: ImportTarget, unit: Target
-    ) -> None:
+    def _note_submodule(attribute: str, target: ImportTarget) -> None:
         """``import a`` with a use of ``a.b.c``: import the submodule as well."""
-        import sys  # noqa: PLC0415 - a lookup
-
-        tree = unit.tree()
-        name = target.module
-        for parent in ast.walk(tree) if tree is not None else ():
-            if isinstance(parent, ast.Attribute) and parent.value is external.node:
-                dotted = f"{name}.{parent.attr}"
-                if dotted in sys.modules and dotted not in target.submodules:
-                    check_module(dotted, target.where)
-                    target.submodules.append(dotted)
+        dotted = f"{target.module}.{attribute}"
+        if dotted in sys.modules and dotted not in target.submodules:
+            check_module(dotted, target.where)
+            target.submodules.append(dotted)
 
     # -- closing -------------------------------------------------------------------
 
@@ -435,43 +244,3 @@ class Use:
     unit: Target
     external: External
     binding: Binding
-
-
-def forwarding_call(
-    function: ast.expr, parts: list[ast.expr], named: dict[str, ast.expr]
-) -> ast.expr:
-    """Return ``function(*parts, *args, **{**named, **kwargs})``."""
-    rest = ast.Starred(ast.Name("args", ast.Load()), ast.Load())
-    kwargs: ast.expr = ast.Name("kwargs", ast.Load())
-    if named:
-        keys: list[ast.expr | None] = [ast.Constant(key) for key in named]
-        kwargs = ast.Dict([*keys, None], [*named.values(), kwargs])
-    return ast.Call(function, [*parts, rest], [ast.keyword(None, kwargs)])
-
-
-_ATOMS = frozenset({bool, int, float, complex, str, bytes, tuple})
-_CONTEXT_HELPER = contextlib.contextmanager(lambda: iter(())).__code__  # type: ignore[attr-defined]  # a function
-
-
-def _is_own(value: types.FunctionType) -> bool:
-    """Whether the code itself, not only its label, is the researcher's."""
-    return not is_library_module(str(value.__globals__.get("__name__", "")))
-
-
-def _is_bound(value: types.MethodType | types.BuiltinMethodType) -> bool:
-    return value.__self__ is not None and not isinstance(
-        value.__self__, types.ModuleType
-    )
-
-
-def _is_cached(value: object) -> bool:
-    return type(value) is type(functools.lru_cache(len))
-
-
-def _holder_name(value: object) -> str:
-    return type(value).__name__.lower() if not isinstance(value, type) else ""
-
-
-def _function_name(value: object) -> str:
-    name = getattr(value, "__name__", "")
-    return name if isinstance(name, str) and name.isidentifier() else "function"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 import sysconfig
 import types
@@ -10,13 +11,28 @@ from pathlib import Path
 
 from stoilo.client.capture.refusals import refuse
 
-__all__ = ["check_module", "is_library_module", "library_path"]
+__all__ = ["check_module", "is_library_module", "library_path", "send_source_of"]
 
 
 @functools.cache
 def _library_folders() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     return tuple(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
+
+
+_as_source: set[str] = set()
+
+
+def send_source_of(*modules: types.ModuleType | str) -> None:
+    """Let installed packages of your own travel as source, like files beside a script.
+
+    Args:
+        modules: top-level packages, as modules or by name. They hold for this process.
+    """
+    for module in modules:
+        name = module if isinstance(module, str) else module.__name__
+        _as_source.add(name.split(".")[0])
+    is_library_module.cache_clear()
 
 
 @functools.cache
@@ -27,13 +43,12 @@ def is_library_module(name: str) -> bool:
     and scripts travels as source.
     """
     root = name.split(".", maxsplit=1)[0]
-    if root in {"__main__", ""}:
+    if root in {"__main__", "", *_as_source}:
         return False
     if root in sys.stdlib_module_names or root == "stoilo":
         return True
     module = sys.modules.get(root)
-    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
-    found = [Path(place).resolve() for place in places if place]
+    found = _places_of(root, module)
     if not found:
         return module is not None and root in sys.builtin_module_names
     return any(
@@ -41,13 +56,24 @@ def is_library_module(name: str) -> bool:
     )
 
 
+def _places_of(root: str, module: types.ModuleType | None) -> list[Path]:
+    """Return where a top-level module lies; one that is not imported yet is looked up."""
+    if module is not None:
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        return [Path(place).resolve() for place in places if place]
+    try:
+        spec = importlib.util.find_spec(root)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or not spec.has_location:
+        return []
+    return [Path(spec.origin or "").resolve()]
+
+
 @functools.cache
 def _level_modules() -> dict[str, str]:
     """Return every module that some level lets in, with the lowest level's name."""
-    try:
-        from stoilo.policies import levels  # noqa: PLC0415 - read once when needed
-    except ImportError:
-        return {}
+    from stoilo.policies import levels  # noqa: PLC0415 - data, read once when needed
 
     modules: dict[str, str] = {}
     for level_name in levels.level_names():
@@ -59,8 +85,6 @@ def _level_modules() -> dict[str, str]:
 def check_module(name: str, where: str) -> None:
     """Raise ``STO-C012`` unless some level lets tasks import module `name`."""
     modules = _level_modules()
-    if not modules:
-        return
     if name in modules or any(known.startswith(f"{name}.") for known in modules):
         return
     roots = sorted({module.split(".")[0] for module in modules})

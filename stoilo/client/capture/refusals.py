@@ -85,12 +85,9 @@ def reason_against(value: object) -> tuple[str, str]:
             f"stoilo's own {kind.__name__}, which talks to the server",
             "submit follow-up tasks from here, not from inside a task",
         )
-    return (
-        f"an object of {kind.__module__}.{kind.__qualname__}, which has no form that "
-        "travels",
-        "pass the numbers, text, lists, dicts or arrays it holds and rebuild it "
-        "inside the function",
-    )
+    why = f"an object of {kind.__module__}.{kind.__qualname__}"
+    advice = "pass the plain values it holds and rebuild it inside the function"
+    return f"{why}, which has no form that travels", advice
 
 
 def refuse_value(value: object, where: str) -> NoReturn:

@@ -12,12 +12,14 @@ import copy
 import functools
 import linecache
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from stoilo.client.capture.refusals import refuse
+from stoilo.core.errors import UsageError
 
 __all__ = ["SourceText", "find_class", "find_function", "place_of", "read_text"]
 
@@ -35,22 +37,37 @@ class SourceText:
         tree: the parsed module; treat as read-only.
         parents: node → the node that holds it.
         codes: every code object that compiling the text gives, for staleness checks.
+        functions: first line → functions and lambdas that begin there.
     """
 
     filename: str
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
     codes: frozenset[types.CodeType]
+    functions: dict[int, list[FunctionNode]]
 
 
 @functools.lru_cache(maxsize=256)
 def _parse(filename: str, text: str) -> SourceText:
-    tree = ast.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were shown when the code was loaded
+        tree = ast.parse(text)
+        module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
     parents = {
         child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
     }
-    module = compile(text, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
-    return SourceText(filename, tree, parents, frozenset(_nested(module)))
+    functions: dict[int, list[FunctionNode]] = {}
+    for node in parents:
+        if isinstance(node, FunctionNode):
+            functions.setdefault(_first_line(node), []).append(node)
+    codes = frozenset(_nested(module))
+    return SourceText(filename, tree, parents, codes, functions)
+
+
+def _first_line(node: FunctionNode) -> int:
+    """Return the line a code object names: that of the first decorator, if any."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(item.lineno for item in decorators)])
 
 
 _CELL_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -159,11 +176,7 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     """
     text = read_text(func, name)
     code = func.__code__
-    found = [
-        node
-        for node in ast.walk(text.tree)
-        if isinstance(node, FunctionNode) and _could_be(node, code)
-    ]
+    found = _candidates(text, code)
     if len(found) > 1:
         found = _by_positions(found, code)
     if len(found) != 1:
@@ -178,16 +191,16 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     return mangle(node, owner) if owner else node
 
 
+def _candidates(text: SourceText, code: types.CodeType) -> list[FunctionNode]:
+    """Return the nodes that begin where `code` says and look like it."""
+    found = text.functions.get(code.co_firstlineno, [])
+    return [node for node in found if _could_be(node, code)]
+
+
 def _could_be(node: FunctionNode, code: types.CodeType) -> bool:
-    if isinstance(node, ast.Lambda):
-        first, name = node.lineno, "<lambda>"
-    else:
-        lines = [node.lineno, *(item.lineno for item in node.decorator_list)]
-        first, name = min(lines), node.name
-    return (
-        first == code.co_firstlineno
-        and (name == code.co_name or name.startswith("__"))
-        and len(_parameters(node)) == code.co_argcount + code.co_kwonlyargcount
+    name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+    return (name == code.co_name or name.startswith("__")) and (
+        len(_parameters(node)) == code.co_argcount + code.co_kwonlyargcount
     )
 
 
@@ -199,12 +212,12 @@ def _by_positions(
     found: list[FunctionNode], code: types.CodeType
 ) -> list[FunctionNode]:
     """Keep the node with the smallest body that holds every recorded position."""
-    spans = [
-        (line, column, end_line, end_column)
-        for line, end_line, column, end_column in code.co_positions()
-        if None not in {line, end_line, column, end_column}
-        and (line, column) != (end_line, end_column)
-    ]
+    spans: list[Span] = []
+    for line, end_line, column, end_column in code.co_positions():
+        if line is None or end_line is None or column is None or end_column is None:
+            continue
+        if (line, column) != (end_line, end_column):
+            spans.append((line, column, end_line, end_column))
     if not spans:
         return found
     holders = [node for node in found if all(_holds(_body(node), s) for s in spans)]
@@ -245,10 +258,8 @@ def _enclosing_class(text: SourceText, node: ast.AST) -> str:
     return at.name if isinstance(at, ast.ClassDef) else ""
 
 
-def find_class(
-    cls: type, methods: list[types.FunctionType], name: str
-) -> tuple[ast.ClassDef, SourceText]:
-    """Return a copy of the class statement of `cls` and the text that holds it.
+def find_class(cls: type, methods: list[types.FunctionType], name: str) -> ast.ClassDef:
+    """Return a copy of the class statement of `cls`, private names mangled.
 
     The place is taken from a method's code where there is one, because names repeat;
     else the newest text of the module or notebook that defines the qualified name.
@@ -258,18 +269,17 @@ def find_class(
     """
     for method in methods:
         text = read_text(method, name)
-        for node in ast.walk(text.tree):
-            if isinstance(node, FunctionNode) and _could_be(node, method.__code__):
-                holder = text.parents.get(node)
-                if isinstance(holder, ast.ClassDef) and holder.name == cls.__name__:
-                    return _copy_class(text, holder), text
+        for node in _candidates(text, method.__code__):
+            holder = text.parents.get(node)
+            if isinstance(holder, ast.ClassDef) and holder.name == cls.__name__:
+                return _copy_class(text, holder)
     for text in _texts_of_module(cls.__module__):
         if holder := _named_class(text, cls.__qualname__):
-            return _copy_class(text, holder), text
-    refuse(
+            return _copy_class(text, holder)
+    raise UsageError(
         "STO-C001",
         f"the source of class {name} cannot be found",
-        "define the class by a class statement in a file or a notebook cell",
+        hint="define the class by a class statement in a file or a notebook cell",
     )
 
 

@@ -62,9 +62,7 @@ def run_captured(func: Any, kwargs: dict[str, Any], jail: Jail) -> RunOutcome:
     """Capture, pass the gate, run in the jail: the way of a task without a server."""
     captured = capture_task(func, kwargs)
     source = captured.task_module
-    verdict = judge(
-        GateRequest(source.encode(), entry=captured.entry, level=LEVEL)
-    )
+    verdict = judge(GateRequest(source.encode(), entry=captured.entry, level=LEVEL))
     assert verdict.admitted, f"{verdict.findings}\n{source}"
     blobs = tuple(blob for blob in captured.blobs if isinstance(blob, bytes))
     request = TaskRequest(source, captured.entry, captured.arguments, blobs)

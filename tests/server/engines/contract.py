@@ -122,7 +122,7 @@ class EngineContract:
         (copy,) = self.start(bench, 1, redundancy=SINGLE)
         bench.finish(1, copy, b"fatal")
         assert self.kind(bench) is OutcomeKind.VALIDATOR_FAILED
-        assert bench.outcomes.outcomes["w_1"].code == "STO-R000"
+        assert bench.outcomes.outcomes["w_1"].code == "STO-R057"
 
     def test_our_own_trouble_is_asked_again_and_blames_nobody(self, bench):
         (copy,) = self.start(bench, 1, redundancy=SINGLE)

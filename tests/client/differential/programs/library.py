@@ -48,7 +48,9 @@ OPERATIONS = {"add": lambda a, b: a + b, "gcd": greatest, "max": max, "root": ma
 
 
 def regex(kw):
-    return [m.groupdict() for m in PATTERN.finditer(kw["text"])] + [re.sub(r"\d+", "#", kw["text"])]
+    return [m.groupdict() for m in PATTERN.finditer(kw["text"])] + [
+        re.sub(r"\d+", "#", kw["text"])
+    ]
 
 
 def dates(kw):
@@ -57,18 +59,31 @@ def dates(kw):
 
 
 def exact(kw):
-    return [str(THIRD + fractions.Fraction(kw["n"], 6)), str(PRICE * kw["n"]), float(THIRD)]
+    return [
+        str(THIRD + fractions.Fraction(kw["n"], 6)),
+        str(PRICE * kw["n"]),
+        float(THIRD),
+    ]
 
 
 def heaps(kw):
     heap = list(kw["values"])
     heapq.heapify(heap)
     heapq.heappush(heap, -1)
-    return [heapq.heappop(heap), heapq.nsmallest(2, heap), bisect.bisect_left(sorted(heap), 3)]
+    return [
+        heapq.heappop(heap),
+        heapq.nsmallest(2, heap),
+        bisect.bisect_left(sorted(heap), 3),
+    ]
 
 
 def statistics_topics(kw):
-    return [mean(kw["v"]), spread(kw["v"]), statistics.median(kw["v"]), statistics.fmean(kw["v"])]
+    return [
+        mean(kw["v"]),
+        spread(kw["v"]),
+        statistics.median(kw["v"]),
+        statistics.fmean(kw["v"]),
+    ]
 
 
 def containers(kw):
@@ -83,11 +98,20 @@ def containers(kw):
 
 def named_tuples(kw):
     p = Point(kw["x"], 4)
-    return [p.x + p.y + ORIGIN.x + ORIGIN.y, list(p._replace(y=1)), p == Point(kw["x"], 4)]
+    return [
+        p.x + p.y + ORIGIN.x + ORIGIN.y,
+        list(p._replace(y=1)),
+        p == Point(kw["x"], 4),
+    ]
 
 
 def enums(kw):
-    return [FAVOURITE.name, Color(kw["n"]).brighter(), [c.value for c in Color], FAVOURITE is Color.GREEN]
+    return [
+        FAVOURITE.name,
+        Color(kw["n"]).brighter(),
+        [c.value for c in Color],
+        FAVOURITE is Color.GREEN,
+    ]
 
 
 def dispatch(kw):
@@ -117,11 +141,20 @@ def seeded_random(kw):
 
 def texts(kw):
     template = string.Template("$who likes $what")
-    return [template.substitute(who="tim", what=kw["what"]), textwrap.fill("word " * 8, 15), string.ascii_lowercase[:5]]
+    return [
+        template.substitute(who="tim", what=kw["what"]),
+        textwrap.fill("word " * 8, 15),
+        string.ascii_lowercase[:5],
+    ]
 
 
 def own_modules(kw):
-    return [own_library.scaled(kw["x"]), soften([1, 2, 3, 4]), own_library.hypotenuse(3, 4), own_library.m.floor(2.5)]
+    return [
+        own_library.scaled(kw["x"]),
+        soften([1, 2, 3, 4]),
+        own_library.hypotenuse(3, 4),
+        own_library.m.floor(2.5),
+    ]
 
 
 def own_classes(kw):
@@ -157,7 +190,12 @@ class Body:
 
 def dataclass_topics(kw):
     a, b = Body(2, "a", units=3), Body(kw["mass"], tags=["x"])
-    return [a > b, dataclasses.asdict(b), dataclasses.replace(b, mass=1, units=1).mass, repr(b)]
+    return [
+        a > b,
+        dataclasses.asdict(b),
+        dataclasses.replace(b, mass=1, units=1).mass,
+        repr(b),
+    ]
 
 
 CASES = [
@@ -169,7 +207,18 @@ CASES = [
     ("containers", containers, {"text": "a1bb22"}),
     ("named_tuples", named_tuples, {"x": 2}),
     ("enums", enums, {"n": 1}),
-    ("dispatch", dispatch, {"calls": [("add", (1, 2)), ("gcd", (12, 18)), ("max", (3, 9)), ("root", (16,))]}),
+    (
+        "dispatch",
+        dispatch,
+        {
+            "calls": [
+                ("add", (1, 2)),
+                ("gcd", (12, 18)),
+                ("max", (3, 9)),
+                ("root", (16,)),
+            ]
+        },
+    ),
     ("iterators", iterators, {"n": 5}),
     ("serialised", serialised, {"data": {"b": [1, 2.5, None], "a": "x"}}),
     ("seeded_random", seeded_random, {"seed": 7}),

@@ -43,7 +43,12 @@ def forward(kw):
 
 
 def scalars(kw):
-    return [np.float64(2.5) * kw["n"], int(np.int64(7)), bool(np.any(kw["mask"])), kw["mask"].sum()]
+    return [
+        np.float64(2.5) * kw["n"],
+        int(np.int64(7)),
+        bool(np.any(kw["mask"])),
+        kw["mask"].sum(),
+    ]
 
 
 def seeded(kw):

@@ -12,7 +12,10 @@ def scaled(x):
 
 
 def smooth(values):
-    return [sum(w * v for w, v in zip(weights, values[i : i + 3])) for i in range(len(values) - 2)]
+    return [
+        sum(w * v for w, v in zip(weights, values[i : i + 3]))
+        for i in range(len(values) - 2)
+    ]
 
 
 def hypotenuse(a, b):

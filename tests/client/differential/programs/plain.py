@@ -167,7 +167,11 @@ def sorting(kw):
     rows = [tuple(row) for row in kw["rows"]]
     by_key = sorted(rows, key=operator.itemgetter(1, 0), reverse=True)
     groups = itertools.groupby(sorted(rows, key=lambda r: r[1]), key=lambda r: r[1])
-    return [by_key, [(key, len(list(group))) for key, group in groups], max(rows, key=lambda r: -r[0])]
+    return [
+        by_key,
+        [(key, len(list(group))) for key, group in groups],
+        max(rows, key=lambda r: -r[0]),
+    ]
 
 
 def nested_scopes(kw):
@@ -209,7 +213,15 @@ def context_managers(kw):
 
 
 def big_numbers(kw):
-    return [2 ** kw["n"], -(3**80), pow(7, 100, 13), divmod(10**30, 7), 0.1 + 0.2, 1e-320, complex(1, -2) ** 2]
+    return [
+        2 ** kw["n"],
+        -(3**80),
+        pow(7, 100, 13),
+        divmod(10**30, 7),
+        0.1 + 0.2,
+        1e-320,
+        complex(1, -2) ** 2,
+    ]
 
 
 def text_work(kw):
@@ -236,7 +248,9 @@ def returns_everything(kw):
 
 square, cube = (lambda kw: kw["x"] ** 2), (lambda kw: kw["x"] ** 3)
 nested_lambda = lambda kw: (lambda a: lambda b: a * b)(kw["a"])(kw["b"])
-conditional_lambda = lambda kw: "big" if kw["x"] > 10 else "small" if kw["x"] > 1 else "tiny"
+conditional_lambda = lambda kw: (
+    "big" if kw["x"] > 10 else "small" if kw["x"] > 1 else "tiny"
+)
 in_table = {"double": lambda kw: kw["x"] * 2, "half": lambda kw: kw["x"] / 2}
 
 CASES = [
@@ -249,7 +263,21 @@ CASES = [
     ("loops", loops, {"n": 60}),
     ("comprehensions", comprehensions, {"n": 6}),
     ("unpacking", unpacking, {"values": [1, 2, 3, 4]}),
-    ("matching", matching, {"items": [{"kind": "point", "at": [1, 2], "z": 0}, [1, 2, 3], 4, 2.5, "t", None, [1]]}),
+    (
+        "matching",
+        matching,
+        {
+            "items": [
+                {"kind": "point", "at": [1, 2], "z": 0},
+                [1, 2, 3],
+                4,
+                2.5,
+                "t",
+                None,
+                [1],
+            ]
+        },
+    ),
     ("exceptions", exceptions, {"values": [1, 0, "x"]}),
     ("raises", raises, {"x": 3}),
     ("generators", generators, {"n": 4}),

@@ -4,8 +4,10 @@ import abc
 import collections
 import contextlib
 import dataclasses
+import enum
 import functools
 import math
+import typing
 
 import own_library
 
@@ -147,16 +149,31 @@ Account.bank = "second"
 
 
 def uses_instance(kw):
-    return [SAVED.grow().balance, SAVED.secret(), SAVED.bank, Account.fee(99), Account.named("x").balance]
+    return [
+        SAVED.grow().balance,
+        SAVED.secret(),
+        SAVED.bank,
+        Account.fee(99),
+        Account.named("x").balance,
+    ]
 
 
 def takes_instance(kw):
     account = kw["account"]
-    return [account.deposit(5).balance, repr(account), account == Account("bob"), type(account).__name__]
+    return [
+        account.deposit(5).balance,
+        repr(account),
+        account == Account("bob"),
+        type(account).__name__,
+    ]
 
 
 def takes_nested(kw):
-    return [[a.balance for a in kw["many"]], kw["deep"]["a"][0].owner, len({*kw["many"]})]
+    return [
+        [a.balance for a in kw["many"]],
+        kw["deep"]["a"][0].owner,
+        len({*kw["many"]}),
+    ]
 
 
 class Slotted:
@@ -205,14 +222,23 @@ class Fixed:
 
 
 def takes_dataclass(kw):
-    return [kw["config"].total(), dataclasses.asdict(kw["config"]), kw["fixed"].x, kw["fixed"] == Fixed(4)]
+    return [
+        kw["config"].total(),
+        dataclasses.asdict(kw["config"]),
+        kw["fixed"].x,
+        kw["fixed"] == Fixed(4),
+    ]
 
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
 def takes_pair(kw):
-    return [kw["pair"].left + kw["pair"].right, tuple(kw["pair"]), isinstance(kw["pair"], Pair)]
+    return [
+        kw["pair"].left + kw["pair"].right,
+        tuple(kw["pair"]),
+        isinstance(kw["pair"], Pair),
+    ]
 
 
 def integrate(kw):
@@ -226,7 +252,9 @@ def applies(kw):
 
 
 def makes_instances(kw):
-    return [cls(3).__class__.__name__ for cls in kw["classes"]] + [kw["classes"][0](7).get()]
+    return [cls(3).__class__.__name__ for cls in kw["classes"]] + [
+        kw["classes"][0](7).get()
+    ]
 
 
 class Base(abc.ABC):
@@ -380,6 +408,7 @@ def looks_itself_up(kw):
 
 SELF_REFERENCE["again"] = looks_itself_up
 
+
 class Model:
     def __init__(self, weights):
         self.weights = weights
@@ -407,14 +436,42 @@ STATEFUL = [
     ("global_instance", uses_instance, {}),
     ("argument_instance", takes_instance, {"account": Account("bob", 10)}),
     ("inherited_instance", takes_instance, {"account": Savings("ann", 10)}),
-    ("nested_instances", takes_nested, {"many": [Account("a", 1), Savings("b", 2)], "deep": {"a": [Account("c")]}}),
+    (
+        "nested_instances",
+        takes_nested,
+        {"many": [Account("a", 1), Savings("b", 2)], "deep": {"a": [Account("c")]}},
+    ),
     ("slots", lambda kw: kw["s"].get(), {"s": Slotted([1])}),
-    ("builtin_subclasses", takes_containers, {"stack": labelled([1, 2], "top"), "ranked": Ranked(a=1, b=5)}),
-    ("dataclass_instances", takes_dataclass, {"config": Config(0.5, notes=["n"]), "fixed": Fixed(4)}),
+    (
+        "builtin_subclasses",
+        takes_containers,
+        {"stack": labelled([1, 2], "top"), "ranked": Ranked(a=1, b=5)},
+    ),
+    (
+        "dataclass_instances",
+        takes_dataclass,
+        {"config": Config(0.5, notes=["n"]), "fixed": Fixed(4)},
+    ),
     ("namedtuple_instance", takes_pair, {"pair": Pair(1, 2)}),
-    ("function_argument", integrate, {"f": lambda x: x * math.sin(x), "a": 0.0, "b": math.pi, "n": 50}),
-    ("function_arguments", applies, {"x": 2, "functions": [abs, math.sqrt, make_counter, str, lambda x: -x][:2] + [lambda x: -x]}),
-    ("closure_argument", applies, {"x": 4, "functions": [functools.partial(pow, 2), SAVED.fee]}),
+    (
+        "function_argument",
+        integrate,
+        {"f": lambda x: x * math.sin(x), "a": 0.0, "b": math.pi, "n": 50},
+    ),
+    (
+        "function_arguments",
+        applies,
+        {
+            "x": 2,
+            "functions": [abs, math.sqrt, make_counter, str, lambda x: -x][:2]
+            + [lambda x: -x],
+        },
+    ),
+    (
+        "closure_argument",
+        applies,
+        {"x": 4, "functions": [functools.partial(pow, 2), SAVED.fee]},
+    ),
     ("class_arguments", makes_instances, {"classes": [Slotted, Tree]}),
     ("local_class_instance", LOCAL, {"y": 1}),
     ("partials", uses_partial, {"p": functools.partial(partial_target, 1, d=4)}),
@@ -424,6 +481,83 @@ STATEFUL = [
     ("loop_default", LOOP_LAMBDAS[3], {"x": 5}),
     ("bound_method", Model([1.5, -2.0, 0.25]).predict, {"x": [4, 1, 8]}),
     ("loop_cell", cell_of_loop()[0], {"x": 5}),
+]
+
+
+class Greeter:
+    word = "hello"
+
+    def greet(self, kw):
+        return f"{self.word} {kw['who']}"
+
+
+class Loud(Greeter):
+    def greet(self, kw):
+        return super().greet(kw).upper()
+
+
+class Coordinates(typing.NamedTuple):
+    x: int
+    y: int = 2
+
+    def norm(self):
+        return self.x + self.y
+
+
+@dataclasses.dataclass(slots=True, order=True)
+class Slim:
+    weight: float
+    name: str = "slim"
+
+
+T = typing.TypeVar("T")
+
+
+class Box(typing.Generic[T]):
+    def __init__(self, item: T) -> None:
+        self.item = item
+
+    def get(self) -> T:
+        return self.item
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+BY_LEVEL = {Level.LOW: "low", Level.HIGH: "high"}
+
+
+def unbound_with_super(kw):
+    return UNBOUND(kw["loud"], kw)
+
+
+UNBOUND = Loud.greet
+
+
+def typed_classes(kw):
+    return [
+        kw["at"].norm(),
+        kw["slim"].name,
+        kw["slim"] < Slim(9.0),
+        kw["box"].get(),
+        BY_LEVEL[Level(kw["n"])],
+    ]
+
+
+def named_after_the_module(kw):
+    return __name__ == "stateful"
+
+
+STATEFUL += [
+    ("unbound_with_super", unbound_with_super, {"loud": Loud(), "who": "eve"}),
+    (
+        "typed_classes",
+        typed_classes,
+        {"at": Coordinates(1), "slim": Slim(3.0), "box": Box([1]), "n": 2},
+    ),
+    ("module_name", named_after_the_module, {}),
 ]
 
 # cloudpickle copies a cell once a function, so that functions which share one part company

@@ -1,0 +1,183 @@
+"""Functions, classes, annotations and imports: what opens scopes and binds façades."""
+
+from __future__ import annotations
+
+import ast
+
+from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
+from stoilo.sandbox.annotations import class_annotation
+from stoilo.sandbox.rules import is_variable_name, mangled
+from stoilo.sandbox.scopes import Scope, arguments_of, method_owner
+from stoilo.sandbox.visitor_names import LOAD, own_test, private_call
+from stoilo.sandbox.visitor_syntax import SyntaxVisitor
+
+__all__ = ["TaskTransformer"]
+
+_FUTURES = frozenset({"annotations", "division", "generator_stop", "print_function"})
+
+
+class TaskTransformer(SyntaxVisitor):
+    """The whole transformer of one module for one level."""
+
+    # Annotations
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Keep in class bodies what libraries read; elsewhere erase."""
+        if self._scope.kind == "class" and node.simple:
+            node.annotation = class_annotation(
+                node.annotation, lazy=self._lazy_annotations
+            )
+            return self.node_contents_visit(node)
+        if self._scope.kind == "function" and node.simple:
+            node.annotation = ast.copy_location(ast.Constant(None), node.annotation)
+            return self.node_contents_visit(node)
+        target = self.visit(node.target)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        assign = ast.Assign(targets=[target], value=self.visit(node.value))
+        return ast.copy_location(assign, node)
+
+    # Definitions
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Check names, erase annotations, test ``self`` once where that pays."""
+        self.check_name(node, node.name, allow_magic_methods=True)
+        self._check_type_parameters(node)
+        owner = method_owner(node) if self._scope.kind == "class" else None
+        node.decorator_list = self._visit_all(node.decorator_list)
+        self._visit_signature(node)
+        node.returns = None
+        self._scopes.append(self._function_scope(node, owner))
+        node.body = self._visit_all(node.body) or [ast.Pass()]
+        self._insert_prelude(node, self._scopes.pop())
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        """Check names; the body is an expression of its own scope."""
+        self._visit_signature(node)
+        self._scopes.append(self._function_scope(node, None))
+        node.body = self.visit(node.body)
+        self._scopes.pop()
+        return node
+
+    def _function_scope(
+        self, node: ast.FunctionDef | ast.Lambda, owner: str | None
+    ) -> Scope:
+        names = frozenset(arg.arg for arg in arguments_of(node))
+        return Scope("function", self._scope.class_name, names, owner)
+
+    def _visit_signature(self, node: ast.FunctionDef | ast.Lambda) -> None:
+        class_name = self._scope.class_name
+        for arg in arguments_of(node):
+            arg.annotation = None
+            if not is_variable_name(mangled(arg.arg, class_name)):
+                self._refuse(arg, F.NAME, f"the name {arg.arg!r} is reserved in a task")
+        node.args.defaults = self._visit_all(node.args.defaults)
+        node.args.kw_defaults = [
+            default and self.visit(default) for default in node.args.kw_defaults
+        ]
+
+    def _insert_prelude(self, node: ast.FunctionDef, scope: Scope) -> None:
+        if not scope.needs_check or scope.owner is None:
+            return
+        owner = ast.Name(scope.owner, ast.Load())
+        names = ast.Tuple([ast.Constant(name) for name in sorted(scope.checked)], LOAD)
+        check = ast.Expr(private_call("_stoilo_check_self", owner, names))
+        test = ast.UnaryOp(ast.Not(), own_test(owner))
+        position = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        prelude = ast.If(test=test, body=[check], orelse=[])
+        node.body.insert(position, ast.copy_location(prelude, node.body[0]))
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Allow classes of any allowed base; no metaclass, no keyword splat."""
+        self.check_name(node, node.name)
+        self._check_type_parameters(node)
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg == "metaclass":
+                self._refuse(keyword, F.METACLASS, "a task's class takes no metaclass")
+        node.decorator_list = self._visit_all(node.decorator_list)
+        node.bases = self._visit_all(node.bases)
+        node.keywords = self._visit_all(node.keywords)
+        self._scopes.append(Scope("class", node.name))
+        node.body = self._visit_all(node.body) or [ast.Pass()]
+        self._scopes.pop()
+        return node
+
+    def _check_type_parameters(self, node: ast.AST) -> None:
+        """Python 3.12 syntax; a later Python may check sources for us."""
+        if getattr(node, "type_params", None):
+            self._refuse(node, F.SYNTAX_KIND, "type parameters are not allowed here")
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        """Transform the statements in order."""
+        self._lazy_annotations = any(
+            isinstance(item, ast.ImportFrom) and item.module == "__future__"
+            for item in node.body
+        )
+        node.body = self._visit_all(node.body)
+        return node
+
+    # Imports
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        """Bind façades by a private function."""
+        statements: list[ast.stmt] = []
+        for alias in node.names:
+            self._check_module(alias, alias.name)
+            bound = alias.asname or alias.name.partition(".")[0]
+            full = ast.Constant(value=bool(alias.asname))
+            value = private_call("_stoilo_import", ast.Constant(alias.name), full)
+            statements.append(self._bind(alias, bound, value))
+        return statements
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        """Bind names out of façades."""
+        module = node.module or ""
+        if node.level:
+            self._refuse(node, F.RELATIVE, "a relative import has no package here")
+            return []
+        if module == "__future__":
+            self._check_future(node)
+            return []
+        known = self._check_module(node, module)
+        statements: list[ast.stmt] = []
+        for alias in node.names:
+            if known:
+                self._check_imported_name(alias, module)
+            value = private_call(
+                "_stoilo_import_name", ast.Constant(module), ast.Constant(alias.name)
+            )
+            statements.append(self._bind(alias, alias.asname or alias.name, value))
+        return statements
+
+    def _bind(self, alias: ast.alias, name: str, value: ast.expr) -> ast.stmt:
+        self.check_name(alias, name)
+        target = ast.Name(name, ast.Store())
+        return ast.copy_location(ast.Assign(targets=[target], value=value), alias)
+
+    def _check_future(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            if alias.name not in _FUTURES:
+                message = f"__future__ has nothing called {alias.name!r} for a task"
+                self._refuse(alias, F.MODULE_NAME, message)
+
+    def _check_module(self, node: ast.AST, dotted: str) -> bool:
+        modules = self._level.modules
+        if dotted in modules or any(name.startswith(f"{dotted}.") for name in modules):
+            return True
+        message = f"module {dotted!r} does not exist at level {self._level.name!r}"
+        self._refuse(node, F.MODULE, message)
+        return False
+
+    def _check_imported_name(self, alias: ast.alias, module: str) -> None:
+        if alias.name == "*":
+            self._refuse(alias, F.STAR, "`import *` hides what is used")
+            return
+        rule = self._level.modules.get(module)
+        if rule is not None and alias.name in rule.names:
+            return
+        prefix = f"{module}.{alias.name}"
+        if any(f"{name}.".startswith(f"{prefix}.") for name in self._level.modules):
+            return
+        message = f"{module!r} has no {alias.name!r} at level {self._level.name!r}"
+        self._refuse(alias, F.MODULE_NAME, message)

@@ -1,0 +1,217 @@
+"""Names and attributes: the part of the transformer that every other rests on."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from RestrictedPython.transformer import RestrictingNodeTransformer
+
+from stoilo.core.levels import Level
+from stoilo.core.types import Finding
+from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
+from stoilo.sandbox.rules import (
+    DEFINABLE_DUNDERS,
+    READABLE_DUNDERS,
+    NameKind,
+    attribute_kind,
+    is_variable_name,
+    mangled,
+)
+from stoilo.sandbox.scopes import Scope
+
+__all__ = ["NameVisitor", "own_test", "private_call"]
+
+LOAD = ast.Load()
+_N = TypeVar("_N", bound=ast.AST)
+_NAMES_OF_PYTHON = frozenset(dir(builtins))
+
+
+def private_call(name: str, *args: ast.expr) -> ast.Call:
+    """Return a call of one of the private functions in the task's builtins."""
+    return ast.Call(func=ast.Name(name, ast.Load()), args=list(args), keywords=[])
+
+
+class NameVisitor(RestrictingNodeTransformer):
+    """Checks and rewrites one module for one level; collects `Finding`s.
+
+    Attributes:
+        findings: everything that refuses the module, in order of the source.
+    """
+
+    def __init__(self, level: Level, bound: frozenset[str]) -> None:
+        super().__init__()
+        self.findings: list[Finding] = []
+        self._level = level
+        self._bound = bound
+        self._builtins = frozenset(level.builtins)
+        self._scopes = [Scope("module")]
+        self._finally_depth = 0
+        self._lazy_annotations = False
+
+    # How findings are recorded
+
+    def error(self, node: ast.AST, info: str) -> None:
+        """Record what the base class refuses (syntax it does not know)."""
+        self._refuse(node, F.SYNTAX_KIND, info)
+
+    def _refuse(self, node: ast.AST, rule: F.Rule, message: str) -> None:
+        self.findings.append(F.finding_at(node, rule, message))
+
+    def not_allowed(self, node: ast.AST) -> None:
+        """Refuse a kind of syntax by name."""
+        name = type(node).__name__
+        if name.startswith("Async") or name == "Await":
+            self._refuse(node, F.ASYNC, "async code is not run in a task")
+        else:
+            self._refuse(node, F.SYNTAX_KIND, f"{name} is not allowed in a task")
+
+    # Names
+
+    @property
+    def _scope(self) -> Scope:
+        return self._scopes[-1]
+
+    def check_name(
+        self, node: ast.AST, name: str | None, allow_magic_methods: bool = False
+    ) -> None:
+        """Refuse a reserved or double-underscore name in any binding form."""
+        if name is None:
+            return
+        in_class = self._scope.kind == "class"
+        if (allow_magic_methods or in_class) and name in DEFINABLE_DUNDERS:
+            if in_class:
+                return
+        elif is_variable_name(mangled(name, self._scope.class_name)):
+            return
+        rule = F.DUNDER if allow_magic_methods else F.NAME
+        self._refuse(node, rule, f"the name {name!r} is reserved in a task")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Check the name; a builtin that no level hands out is named at once."""
+        if isinstance(node.ctx, ast.Load):
+            if node.id in {"__name__", "super"}:
+                return node
+            self._check_builtin(node)
+        self.check_name(node, node.id)
+        return node
+
+    def _check_builtin(self, node: ast.Name) -> None:
+        name = node.id
+        if (
+            name in _NAMES_OF_PYTHON
+            and name not in self._builtins
+            and name not in self._bound
+            and is_variable_name(name)
+        ):
+            message = f"{name!r} does not exist at level {self._level.name!r}"
+            self._refuse(node, F.BUILTIN, message)
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        """Check the names."""
+        for name in node.names:
+            self.check_name(node, name)
+        return node
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        """Check the names; stock refuses the statement."""
+        for name in node.names:
+            self.check_name(node, name)
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        """Check a keyword argument's name: libraries turn some into attributes."""
+        self.check_name(node, node.arg)
+        return self.node_contents_visit(node)
+
+    # Attributes
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Compile to direct access where the name is plain, else guard or refuse."""
+        name = mangled(node.attr, self._scope.class_name)
+        if isinstance(node.ctx, ast.Load):
+            return self._read_attribute(node, name)
+        return self._write_attribute(node, name)
+
+    def _read_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
+        if name == "__class__":
+            value = self.visit(node.value)
+            return ast.copy_location(private_call("_stoilo_type_of", value), node)
+        kind = attribute_kind(name)
+        if kind is NameKind.REFUSED:
+            self._refuse_attribute(node)
+        if kind is NameKind.PLAIN or is_super_dunder(node.value, name):
+            return self.node_contents_visit(node)
+        if self._is_checked_owner(node.value, name):
+            return node
+        return self._guarded_read(node, name)
+
+    def _guarded_read(self, node: ast.Attribute, name: str) -> ast.AST:
+        value = self.visit(node.value)
+        guarded = private_call("_stoilo_getattr", value, ast.Constant(name))
+        if not (isinstance(value, ast.Name) and name.startswith("_")):
+            return ast.copy_location(guarded, node)
+        if name in DEFINABLE_DUNDERS:
+            return ast.copy_location(guarded, node)
+        choice = ast.IfExp(test=own_test(value), body=node, orelse=guarded)
+        return ast.copy_location(choice, node)
+
+    def _write_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
+        kind = attribute_kind(name)
+        if kind is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+            self._refuse_attribute(node)
+        if name not in READABLE_DUNDERS:
+            checked = name if kind is NameKind.GUARDED else ""
+            if self._is_checked_owner(node.value, checked):
+                return node
+        value = self.visit(node.value)
+        node.value = private_call("_stoilo_write", value, ast.Constant(name))
+        ast.copy_location(node.value, node)
+        return node
+
+    def _refuse_attribute(self, node: ast.Attribute) -> None:
+        message = f"the attribute {node.attr!r} is out of reach for a task"
+        self._refuse(node, F.ATTRIBUTE, message)
+
+    def _is_checked_owner(self, value: ast.expr, name: str) -> bool:
+        """Whether `value` is a ``self`` whose method tests its type at the start."""
+        if not isinstance(value, ast.Name):
+            return False
+        for scope in reversed(self._scopes):
+            if scope.kind != "function":
+                continue
+            if value.id == scope.owner:
+                scope.needs_check = True
+                scope.checked |= {name} if name else set()
+                return True
+            if value.id in scope.parameters:
+                return False
+        return False
+
+    def _visit_all(self, nodes: Sequence[_N]) -> list[Any]:
+        visited: list[Any] = []
+        for node in nodes:
+            result = self.visit(node)
+            if isinstance(result, list):
+                visited.extend(result)
+            elif result is not None:
+                visited.append(result)
+        return visited
+
+
+def own_test(value: ast.Name) -> ast.Compare:
+    """``type(value) in own_types``, cheap enough to stand inline."""
+    kind = private_call("_stoilo_type", ast.Name(value.id, ast.Load()))
+    own = ast.Name("_stoilo_own_types", ast.Load())
+    return ast.Compare(left=kind, ops=[ast.In()], comparators=[own])
+
+
+def is_super_dunder(value: ast.expr, name: str) -> bool:
+    """Return whether ``value.name`` is ``super().__name__`` of a definable dunder."""
+    match value:
+        case ast.Call(func=ast.Name(id="super"), args=args, keywords=[]):
+            plain = all(isinstance(argument, ast.Name) for argument in args)
+            return plain and len(args) in {0, 2} and name in DEFINABLE_DUNDERS
+    return False
