@@ -98,8 +98,8 @@ def test_directory_follows_its_project_when_asked_to(ledger, tmp_path):
         msgspec.structs.replace(record(), upload_url=f"{old.project}upload/token")
     )
     ledger.close()
-    follow_project(tmp_path / "state", "http://moved.example/")
-    moved = Ledger(tmp_path / "state", "http://moved.example/")
+    follow_project(tmp_path, "http://moved.example/")
+    moved = Ledger(tmp_path, "http://moved.example/")
     assert moved.host.cpid == old.cpid
     assert moved.find("w_1_0").upload_url == "http://moved.example/upload/token"
     moved.close()
