@@ -58,6 +58,7 @@ def _run(
     """Run `work` on an open connection."""
 
     async def inner() -> AnswerT:
+        """Open, work, close."""
         async with connect(connection) as open_connection:
             return await work(open_connection)
 
@@ -103,6 +104,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
     options = TaskOptions(level=level, flavor=flavor, label=label)
 
     async def work(server: Connection) -> int:
+        """Do it on an open connection."""
         submitted = await _submit(server, captured, options, key)
         if not wait:
             _print(as_json, {"task_id": submitted.task_id}, submitted.task_id)
@@ -160,6 +162,7 @@ def result(
     """Wait for the outcome of TASK_ID and print it."""
 
     async def work(server: Connection) -> int:
+        """Do it on an open connection."""
         return await _finish(server.restore_task(task_id), timeout, as_json)
 
     return _run(connection, work)
@@ -218,6 +221,7 @@ def status(task_id: str, connection: str | None, as_json: bool) -> int:
     """Say where TASK_ID is, with its copies."""
 
     async def work(server: Connection) -> int:
+        """Do it on an open connection."""
         found = await server.restore_task(task_id).status()
         lines = [f"{found.task_id}  {found.state.value}  level {found.level}"]
         if found.explanation:
@@ -242,6 +246,7 @@ def explain(task_id: str, connection: str | None, as_json: bool) -> int:
     """Say in one sentence why TASK_ID is where it is."""
 
     async def work(server: Connection) -> int:
+        """Do it on an open connection."""
         text = await server.restore_task(task_id).explain()
         _print(as_json, {"task_id": task_id, "explanation": text}, text)
         return 0
@@ -257,6 +262,7 @@ def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
     """Cancel TASK_ID unless it is final already."""
 
     async def work(server: Connection) -> int:
+        """Do it on an open connection."""
         submitted = server.restore_task(task_id)
         await submitted.cancel()
         state = (await submitted.status()).state

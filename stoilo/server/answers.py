@@ -121,11 +121,11 @@ def _parse_item(node: Node) -> ItemAnswer:
     if not isinstance(node, dict):
         raise _malformed("holds an item that is not a record")
     status = node.get("status")
-    if status not in set(RunStatus):
+    if not isinstance(status, str) or status not in set(RunStatus):
         raise _malformed("holds an unknown status")
     value = node.get("value")
     answer = ItemAnswer(
-        RunStatus(str(status)),
+        RunStatus(status),
         value=bytes(value) if isinstance(value, bytes | memoryview) else None,
         error_type=_text(node.get("error_type"), BOUNDS.name_chars),
         error_text=_text(node.get("error_text"), ERROR_TEXT_CHARS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,8 @@ from stoilo.server.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sqlalchemy import Connection
 
     from stoilo.server.ports import Judge
     from stoilo.server.records import TaskRow
@@ -56,6 +59,8 @@ class Gatekeeper:
         self._store = store
         self._clock = clock
         self._known: dict[str, Verdict] = {}
+        self._unsaved: dict[str, bytes] = {}
+        self._lock = threading.Lock()
         self._running: dict[str, asyncio.Future[Verdict]] = {}
 
     def review_again(self, task: TaskRow) -> str:
@@ -114,13 +119,28 @@ class Gatekeeper:
         if body is not None:
             return msgspec.msgpack.decode(body, type=Verdict)
         verdict = self._judge.judge(submission)
-        row = {
-            "key": key,
-            "body": msgspec.msgpack.encode(verdict),
-            "created_at": self._clock(),
-        }
-        with self._store.write() as connection:
-            known = select(table.c.key).where(table.c.key == key)
-            if connection.scalar(known) is None:
-                connection.execute(insert(table), [row])
+        with self._lock:
+            if len(self._unsaved) >= CACHED_VERDICTS:  # many refusals, no task
+                self._unsaved.clear()
+            self._unsaved[key] = msgspec.msgpack.encode(verdict)
         return verdict
+
+    def save_new(self, connection: Connection) -> None:
+        """Store new verdicts in the caller's transaction, which commits anyway.
+
+        Only a cache: what a crash loses is judged again.
+        """
+        with self._lock:
+            unsaved, self._unsaved = self._unsaved, {}
+        if not unsaved:
+            return
+        table, now = schema.verdict, self._clock()
+        query = select(table.c.key).where(table.c.key.in_(list(unsaved)))
+        known = set(connection.scalars(query))
+        fresh = [
+            {"key": key, "body": body, "created_at": now}
+            for key, body in unsaved.items()
+            if key not in known
+        ]
+        if fresh:
+            connection.execute(insert(table), fresh)
