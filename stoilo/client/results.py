@@ -22,7 +22,7 @@ class UserError(Exception):
     Attributes:
         exception_type: class name of the exception, for example ``ZeroDivisionError``.
         text: its text, bounded and free of paths.
-        code: a stable code when a limit or guard ended the function, else empty.
+        code: a stable code: ``STO-G200`` for an exception, others for limits and guards.
         output: what the function printed before.
     """
 
@@ -57,7 +57,7 @@ class SystemError(Exception):  # noqa: A001 - the thesis's name
     Attributes:
         code: stable code; `stoilo explain CODE` says what to do.
         text: one sentence.
-        task_id: the task, for `stoilo task show`.
+        task_id: the task, for `stoilo task status`.
     """
 
     def __init__(self, code: str = "", text: str = "", task_id: str = "") -> None:

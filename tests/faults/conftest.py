@@ -55,6 +55,14 @@ class Target:
             found[one] = self.count("engine/engine.sqlite", COUNT + one)
         return found
 
+    def copy_row(self, name: str) -> tuple[str, str, str]:
+        """Return state, outcome and code of a copy as the engine has them."""
+        place = f"file:{self.data / 'engine' / 'engine.sqlite'}?mode=ro"
+        query = "select state, outcome, code from engine_result where name = ?"
+        with sqlite3.connect(place, uri=True) as found:
+            state, outcome, code = found.execute(query, [name]).fetchone()
+        return str(state), str(outcome), str(code)
+
     def blob_files(self) -> set[Path]:
         """Return every file under the blob directory."""
         return {path for path in (self.data / "blobs").rglob("*") if path.is_file()}
