@@ -14,7 +14,9 @@ from stoilo.cli.main import cli
 from stoilo.core import jsonvalue
 from stoilo.core.codebook import CODE_PATTERN, load_codebook
 from stoilo.core.rpc import tasks_pb2
+from stoilo.executor.optin import parse_opt_in
 from stoilo.policies.levels import load_levels
+from stoilo.server.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -156,6 +158,19 @@ def test_help_of_the_generator_is_what_the_command_prints(capsys):
         capsys.readouterr().out.rstrip()
         == generator().help_text()["stoilo policy check"].rstrip()
     )
+
+
+@pytest.mark.parametrize("page", ["howto/volunteer.md", "reference/opt-in.md"])
+def test_opt_in_examples_are_read(page):
+    (text,) = blocks(ROOT / "docs" / page, "toml")
+    assert parse_opt_in(text.encode()).max_level == "numeric"
+
+
+def test_settings_example_is_read(tmp_path):
+    (text,) = blocks(ROOT / "docs" / "howto" / "run-a-server.md", "toml")
+    (tmp_path / "stoilo.toml").write_text(text, encoding="utf-8")
+    config, _ = load_config(tmp_path, {}, {})
+    assert config.origin == "lab.example/project"
 
 
 def test_values_page_names_every_form():
