@@ -162,7 +162,8 @@ async def _run(
         config.volunteers, home, engine, http, project.root.root_file
     )
     volunteers.start()
-    stack.callback(volunteers.stop)
+    # in a thread: while they end, the loop still answers their last calls
+    stack.push_async_callback(asyncio.to_thread, volunteers.stop)
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)

@@ -26,12 +26,25 @@ def children_of(pid):
     """Return the pids below `pid`, itself included."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
+        try:
+            children = task.read_text().split()
+        except OSError:  # it has just ended
+            continue
+        for child in children:
             found += children_of(int(child))
     return found
 
 
-def wait_gone(pids, seconds=5.0):
+def wait_below(pid, count, seconds=60.0):
+    """Wait until `pid` and its descendants are at least `count`; return their pids."""
+    end = time.monotonic() + seconds
+    while len(below := children_of(pid)) < count:
+        assert time.monotonic() < end, below
+        time.sleep(0.01)
+    return below
+
+
+def wait_gone(pids, seconds=60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not any(is_alive(pid) for pid in pids):
