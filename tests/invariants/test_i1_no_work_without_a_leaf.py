@@ -16,7 +16,6 @@ from stoilo.core.statement import statement_digest
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
 
-
 SOCKETS = shutil.ignore_patterns("*.sock")
 
 
