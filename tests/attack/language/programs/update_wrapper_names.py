@@ -7,4 +7,8 @@ def run(kwargs):
     class Target:
         pass
 
-    return "ESCAPED" if functools.update_wrapper(Target(), run, assigned=("__globals__",)) else ""
+    return (
+        "ESCAPED"
+        if functools.update_wrapper(Target(), run, assigned=("__globals__",))
+        else ""
+    )
