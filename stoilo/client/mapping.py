@@ -15,12 +15,14 @@ from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stoilo.client.backoff import Backoff, Pauses
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, TimedOut
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
-    from stoilo.client.capture import CapturedCalls
+    from stoilo.client.capture import Captured, CapturedCalls
     from stoilo.client.session import Session, TaskOptions
     from stoilo.client.task import SubmittedTask
 
@@ -33,9 +35,22 @@ TARGET_S = 8.0
 WINDOW = 6
 """Chunks in flight."""
 
-SENT_AGAIN = frozenset({"STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"})
-"""Item outcomes that another try may change: copies failed or did not agree. A validator
-that raised or rejected would only do so again."""
+SENT_AGAIN = frozenset(
+    {
+        *("STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"),
+        *("STO-R080", "STO-R081"),
+        *("STO-E020", "STO-E021", "STO-E022", "STO-E023"),
+    }
+)
+"""Item outcomes that another try may change: copies failed or did not agree, hosts were
+silent or wrote nonsense. A validator that raised or rejected, or a limit that was hit,
+would only be so again."""
+
+WAITED_OUT = frozenset({"STO-R004", "STO-R005"})
+"""Quota refusals that pass with time: too many unfinished tasks, too many an hour."""
+
+QUOTA = Pauses(0.5, 1.6, 60.0)
+"""Between submissions that a quota refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +195,25 @@ class MapRun:
 
     async def _run_chunk(self, indices: list[int]) -> None:
         assert self._captured is not None  # noqa: S101 - there are items
-        captured = self._captured.pack_items(indices)
+        task = await self._submit(self._captured.pack_items(indices))
         began = time.monotonic()
-        task = await self._session.submit(captured, self._options, uuid.uuid4().hex)
         self._tasks.append(task)
         self._sent += len([index for index in indices if index not in self._retried])
         outcomes = await task.item_results(len(indices))
         self._sizer.note(len(indices), time.monotonic() - began)
         for index, outcome in zip(indices, outcomes, strict=True):
             self._settle(index, outcome)
+
+    async def _submit(self, captured: Captured) -> SubmittedTask:
+        """Submit one chunk; a quota that is used up is waited out."""
+        key, backoff = uuid.uuid4().hex, Backoff(QUOTA)
+        while True:
+            try:
+                return await self._session.submit(captured, self._options, key)
+            except PolicyRefusal as error:
+                if error.code not in WAITED_OUT:
+                    raise
+            await asyncio.sleep(backoff.next_pause())
 
     def _settle(self, index: int, outcome: TaskResult) -> None:
         lost = isinstance(outcome, TaskSystemError) and outcome.code in SENT_AGAIN

@@ -89,7 +89,9 @@ class LeafBook:
             )
         return len(waiting)
 
-    def _fix_results(self, waiting: Sequence[Row[*tuple[Any, ...]]]) -> dict[str, bytes]:
+    def _fix_results(
+        self, waiting: Sequence[Row[*tuple[Any, ...]]]
+    ) -> dict[str, bytes]:
         """Return task id → leaf, stored before the log sees it.
 
         A repetition after a crash appends the same bytes, also in another epoch.
