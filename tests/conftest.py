@@ -1,6 +1,7 @@
 """For every test: whatever a session starts or puts into the temporary directory goes."""
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -47,17 +48,43 @@ def survivors(since):
     return {pid: " ".join(read_command(pid))[:300] for pid in stats if is_ours(pid)}
 
 
-def our_folders():
-    return set(Path(tempfile.gettempdir()).glob("stoilo-*"))
+@pytest.fixture(scope="session")
+def own_temporary_directory(tmp_path_factory):
+    """Give the session, and what it starts, a temporary directory of its own.
+
+    Its path is short, for unix sockets, and open, for tests that become another user.
+    """
+    tmp_path_factory.getbasetemp()  # pytest's own stays where it is
+    with pytest.MonkeyPatch.context() as patch:
+        folder = Path(tempfile.mkdtemp(prefix="st-"))
+        folder.chmod(0o755)
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left():
-    """Fail at the end when processes or temporary directories of ours survive."""
-    since, folders = read_stat(os.getpid())[2], our_folders()
+def nothing_is_left(own_temporary_directory):
+    """Fail at the end when processes or temporary files of ours survive."""
+    since = read_stat(os.getpid())[2]
     yield
     end = time.monotonic() + GRACE_S
     while (left := survivors(since)) and time.monotonic() < end:
         time.sleep(0.05)
     assert left == {}
-    assert our_folders() - folders == set()
+    assert list(own_temporary_directory.iterdir()) == []
+
+
+def poll_until(condition, seconds=60.0):
+    """Return the first true answer of `condition`; fail when none comes in `seconds`."""
+    end = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"after {seconds} s: {answer!r}"
+        time.sleep(0.01)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def wait_until():
+    return poll_until
