@@ -121,7 +121,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 
 async def _submit(
     server: Connection, captured: Captured, options: TaskOptions, key: str
-) -> SubmittedTask:
+) -> SubmittedTask[Any]:
     """Send a captured task, under the caller's own key when there is one."""
     session = server.session
     if key:
@@ -169,7 +169,7 @@ def result(
 
 
 async def _finish(
-    submitted: SubmittedTask, limit_s: float | None, as_json: bool
+    submitted: SubmittedTask[Any], limit_s: float | None, as_json: bool
 ) -> int:
     """Wait with a progress line, print the outcome, return the exit code."""
     waiting = asyncio.ensure_future(submitted.result(limit_s))
@@ -196,7 +196,7 @@ async def _finish(
 
 
 async def _show_progress(
-    submitted: SubmittedTask, waiting: asyncio.Future[Any]
+    submitted: SubmittedTask[Any], waiting: asyncio.Future[Any]
 ) -> None:
     """Draw what the task waits for until it is final."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

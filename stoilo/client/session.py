@@ -14,6 +14,7 @@ from stoilo.client.capture.modules import capture_calls
 from stoilo.client.journal import Journal, JournalEntry, default_journal, entry_now
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import CLASSIC, TaskLimits
+from stoilo.client.results import ResultT
 from stoilo.client.stored import StoredValue, encode_stored
 from stoilo.client.task import StagedTask, SubmittedTask, source_digest
 from stoilo.client.wire import Wire
@@ -27,7 +28,7 @@ __all__ = ["Connecting", "Connection", "Session", "TaskOptions", "connect"]
 CONNECT_S = 10.0
 PATIENCE_S = 60.0
 
-TaskFunction = Callable[[dict[str, Any]], Any]
+TaskFunction = Callable[[dict[str, Any]], ResultT]
 Review = Callable[[str], bool]
 Where = str | os.PathLike[str] | Address | None
 
@@ -75,7 +76,7 @@ class Session:
 
     async def submit(
         self, captured: Captured, options: TaskOptions, key: str
-    ) -> SubmittedTask:
+    ) -> SubmittedTask[Any]:
         """Upload blobs, create the task (idempotent by `key`), note its id."""
         digest = source_digest(captured)
         self._ask_for_review(captured, digest)
@@ -171,7 +172,7 @@ class Connection:
 
     def create_task(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -182,7 +183,7 @@ class Connection:
         limits: TaskLimits | None = None,
         label: str = "",
         publish_source: bool = False,
-    ) -> StagedTask:
+    ) -> StagedTask[ResultT]:
         """Capture a task; returns at once and sends nothing.
 
         Args:
@@ -207,7 +208,7 @@ class Connection:
         captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
         return StagedTask(self._session, captured, options)
 
-    def restore_task(self, task_id: str) -> SubmittedTask:
+    def restore_task(self, task_id: str) -> SubmittedTask[Any]:
         """Return a task submitted earlier, by this or any other process of its owner."""
         if not task_id.strip():
             raise UsageError(
@@ -219,7 +220,7 @@ class Connection:
 
     def preview(
         self,
-        func: TaskFunction,
+        func: TaskFunction[object],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -233,7 +234,7 @@ class Connection:
 
     def map(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         items: Iterable[Mapping[str, Any]],
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -245,7 +246,7 @@ class Connection:
         label: str = "",
         publish_source: bool = False,
         chunk_items: int | None = None,
-    ) -> MapRun:
+    ) -> MapRun[ResultT]:
         """Run `func` once an item; many items share a task, sized by measured cost.
 
         Args:
