@@ -20,10 +20,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.sandbox import read_kwargs, read_source
 from stoilo.client.capture.modules import Captured
+from stoilo.client.request import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.client.rpcerrors import SourceRefused
-from stoilo.client.session import Connection, TaskOptions, connect
+from stoilo.client.session import Connection, connect
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.jsonvalue import render_json_value

@@ -23,7 +23,8 @@ from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured, CapturedCalls
-    from stoilo.client.session import Session, TaskOptions
+    from stoilo.client.request import TaskOptions
+    from stoilo.client.session import Session
     from stoilo.client.task import SubmittedTask
 
 __all__ = ["ChunkSizer", "MapItem", "MapProgress", "MapRun"]

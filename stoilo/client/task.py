@@ -19,7 +19,8 @@ from stoilo.core.types import TaskState
 
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured
-    from stoilo.client.session import Session, TaskOptions
+    from stoilo.client.request import TaskOptions
+    from stoilo.client.session import Session
 
 __all__ = ["CopyStatus", "StagedTask", "SubmittedTask", "TaskStatus"]
 
