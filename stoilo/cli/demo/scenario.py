@@ -17,7 +17,7 @@ from stoilo.cli.demo.claims import ClaimBook
 from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
 from stoilo.cli.demo.parts import DemoParts
 from stoilo.client.capture import Captured
-from stoilo.client.session import TaskOptions
+from stoilo.client.request import TaskOptions
 from stoilo.core.errors import StoiloError
 from stoilo.core.skeleton import encode
 from stoilo.low_level import SystemError as NoAgreement
