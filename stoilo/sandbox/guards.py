@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType, resolve_bases
+from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
 from stoilo.core.errors import PolicyRefusal
@@ -185,7 +185,7 @@ class Guards:
                 return type_of(values[0])
 
             def __class_getitem__(cls, item: object) -> object:
-                return type[item]
+                return GenericAlias(cls, item)  # a real one's call would build classes
 
         GuardedType.__name__ = GuardedType.__qualname__ = "type"
         return GuardedType
