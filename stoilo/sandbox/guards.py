@@ -154,10 +154,14 @@ class Guards:
     """
 
     def __init__(
-        self, facades: tuple[ModuleType, ...], stand_ins: dict[type, type]
+        self,
+        facades: tuple[ModuleType, ...],
+        stand_ins: dict[type, type],
+        hide_memo: Callable[[Any], object] = lambda method: method,
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
+        self._hide_memo = hide_memo
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
         self.stand_ins = stand_ins
@@ -199,7 +203,16 @@ class Guards:
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {_kind_name(base)}")
-        return builtins.__build_class__(body, name, *bases, **keywords)
+        made = builtins.__build_class__(body, name, *bases, **keywords)
+        if isinstance(made, type) and "__deepcopy__" in class_dict(made):
+            self._guard_deepcopy(made)
+        return made
+
+    def _guard_deepcopy(self, made: type) -> None:
+        method = class_dict(made)["__deepcopy__"]
+        if not is_own_function(method):
+            raise GuardError("STO-G105", "__deepcopy__ must be written as a method")
+        type.__setattr__(made, "__deepcopy__", self._hide_memo(method))
 
     def _is_clean(self, cls: type) -> bool:
         return all(
