@@ -1,4 +1,4 @@
-# expect: refused STO-G101
+# expect: user_error STO-G200
 # level: pure
 import warnings
 
