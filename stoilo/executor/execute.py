@@ -7,6 +7,7 @@ admission alone; argv and environment select nothing here (I4).
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import logging
 from collections.abc import Callable
@@ -16,13 +17,12 @@ from typing import Protocol
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import parse_envelope
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.statement import parse_statement
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor import workdir
+from stoilo.executor.ledger import replace_file
 from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.trust import load_trust, parse_release_pack
@@ -138,7 +138,7 @@ class VerifiedExecutor:
     Args:
         root: the trusted TUF root metadata.
         state: this host's own directory, outside of what a project writes.
-        host: what this volunteer allows.
+        host: what this volunteer allows; the installed flavors are found here.
         clock: s since 1970.
         jails: makes a jail for a level.
     """
@@ -154,7 +154,7 @@ class VerifiedExecutor:
     ) -> None:
         self._root = root
         self._state = state
-        self._host = host
+        self._host = dataclasses.replace(host, flavors=installed_flavors())
         self._clock = clock
         self._make_jail = jails
         self._jails: dict[str, RunnerJail] = {}
@@ -190,14 +190,13 @@ class VerifiedExecutor:
         now = int(self._clock())
         trust = self._load_trust(work.read(workdir.RELEASE), now)
         task_id, _, attempt = work.workunit.rpartition("_")
-        envelope = work.read(workdir.ADMISSION)
         bundle = TaskBundle(
-            envelope=envelope,
+            envelope=work.read(workdir.ADMISSION),
             proof=work.read(workdir.PROOF),
             task_id=task_id,
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
             app_level=work.app,
-            flavor=_choose_flavor(envelope),
+            flavor="",
             task_module=work.file(workdir.TASK_MODULE),
             arguments=work.file(workdir.ARGUMENTS),
             blobs=work.blobs(),
@@ -220,8 +219,7 @@ class VerifiedExecutor:
             if error.code != ROLLED_BACK or not newest.exists():
                 raise
             return self._load(newest.read_bytes(), now)
-        newest.with_suffix(".part").write_bytes(pack)
-        newest.with_suffix(".part").replace(newest)
+        replace_file(newest, pack)
         self._trust = (digest, trust)
         return trust
 
@@ -301,26 +299,16 @@ def _refuse(
     )
 
 
-def _choose_flavor(envelope: bytes) -> str:
-    """Return the id of the installed runtime that the (unverified) admission wants.
-
-    The verifier compares it with the signed one later; here it only chooses among what
-    is installed.
-
-    Raises:
-        PolicyRefusal: ``STO-X013`` when its libraries are not installed here.
-        TrustError: the envelope or statement does not parse.
-    """
-    if len(envelope) > BOUNDS.envelope_bytes:
-        raise TrustError("STO-A001", "the admission envelope is too large")
-    wanted = parse_statement(parse_envelope(envelope).payload).flavor
-    for flavor in shipped_flavors():
-        if flavor.digest == wanted:
-            tops = {module.partition(".")[0] for module in flavor.modules}
-            if all(importlib.util.find_spec(top) for top in tops):
-                return flavor.digest
-            raise PolicyRefusal("STO-X013", f"flavor {flavor.name} is not installed")
-    raise PolicyRefusal("STO-X013", "the task's flavor is not one of this executor")
+def installed_flavors() -> frozenset[str]:
+    """Return the ids of the shipped flavors whose libraries are all installed here."""
+    return frozenset(
+        flavor.digest
+        for flavor in shipped_flavors()
+        if all(
+            importlib.util.find_spec(module.partition(".")[0])
+            for module in flavor.modules
+        )
+    )
 
 
 def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:

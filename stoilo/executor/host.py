@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -49,6 +50,8 @@ EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
 EXIT_CHILD = 195  # BOINC: the application's child failed
 EXIT_UPLOAD = -161
 PREFETCHED = 2  # copies held per slot: one runs, one waits
+WAIT_S = 1.0  # how long an idle host lets the project hold its answer
+AGAIN_S = 0.02  # pause between calls whose answers are held
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,8 @@ class Volunteer:
         self._transfer = transfer
         self._executor = executor
         self._clock = clock
-        self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._stopping = False
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
         self._retry_at: dict[str, float] = {}
@@ -129,20 +132,36 @@ class Volunteer:
         Raises:
             DeniedError: ``STO-X003``, the key is unknown.
         """
-        while not self._stop.is_set():
-            self._wake.clear()
+        while not self._stopping:
+            self._forget_wakes()
             try:
                 self.tick()
-            except InternalError as error:  # a full disk, most often: it may pass
+            except (InternalError, OSError) as error:  # a full disk: it may pass
                 pause = self._calls.fail()
                 log.warning("%s; going on in %.1f s", error, pause)
-                self._stop.wait(pause)
-            self._wake.wait(max(0.0, self._pause()))
+                self._wait(pause)
+            self._wait(max(0.0, self._pause()))
 
     def stop(self) -> None:
-        """End `run` soon; safe from a signal handler."""
-        self._stop.set()
-        self._wake.set()
+        """End `run` soon; safe from a signal handler.
+
+        An `Event` is not: its lock may be held by the very thread that the handler
+        interrupts. `SimpleQueue.put` is reentrant.
+        """
+        self._stopping = True
+        self._wakes.put(None)
+
+    def _wait(self, seconds: float) -> None:
+        if self._stopping:
+            return
+        try:
+            self._wakes.get(timeout=seconds)
+        except Empty:
+            pass
+
+    def _forget_wakes(self) -> None:
+        while not self._wakes.empty():
+            self._wakes.get()
 
     def close(self) -> None:
         """End every run; what is on the disk goes on at the next start."""
@@ -173,7 +192,7 @@ class Volunteer:
             if copy.phase is Phase.ASSIGNED and idle and ready:
                 future = self._pool.submit(self._work, copy)
                 self._running[copy.result] = future
-                future.add_done_callback(lambda _: self._wake.set())
+                future.add_done_callback(lambda _: self._wakes.put(None))
 
     def _collect(self) -> None:
         """Take note of runs that ended."""
@@ -197,6 +216,15 @@ class Volunteer:
         if self._clock() >= copy.deadline:
             self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
             return
+        try:
+            self._run_copy(copy)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
+            ) from error
+
+    def _run_copy(self, copy: CopyRecord) -> None:
+        """Bring one copy from its inputs to its stored result."""
         paths = self._fetch(copy)
         names = [file.open_name for file in copy.files]
         files = tuple(zip(names, paths, strict=True))
@@ -240,7 +268,7 @@ class Volunteer:
     def _note_trouble(self, result: str, error: StoiloError) -> None:
         """Decide what becomes of a copy whose run ended in `error`."""
         copy = self._ledger.find(result)
-        if copy is None or self._stop.is_set():
+        if copy is None or self._stopping:
             return
         log.warning("%s: %s", result, error)
         spoilt = error.code == "STO-X005"  # by the way here or our disk: may pass
@@ -323,7 +351,9 @@ class Volunteer:
         self._calls.reset()
         now = time.monotonic()
         self._not_before = now + min(reply.request_delay, 3600.0)
-        self._next_call = now + (reply.next_rpc_delay or self._settings.idle_s)
+        pause = reply.next_rpc_delay or self._settings.idle_s
+        idle = reply.waits and not self._ledger.copies()
+        self._next_call = now + (min(AGAIN_S, pause) if idle else pause)
 
     def _make_call(self) -> SchedulerReply:
         """Ask the scheduler and write down what it said."""
@@ -363,6 +393,7 @@ class Volunteer:
             ncpus=self._settings.slots,
             results=tuple(_report(copy) for copy in over),
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
+            wait_s=0.0 if copies or self._stopping else WAIT_S,
         )
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:

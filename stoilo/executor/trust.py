@@ -29,7 +29,7 @@ from tuf.ngclient.updater import Updater
 
 from stoilo.audit.policy import parse_policy
 from stoilo.core.ed25519 import parse_public_key
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strictjson import parse_strict_json
 from stoilo.executor.release import (
@@ -190,12 +190,13 @@ def load_trust(
 
     Raises:
         TrustError: STO-K010 to STO-K015 and the codes of keys and policies inside.
+        InternalError: STO-X008 when the cache cannot be read or written.
     """
     if (release_build or RELEASE_BUILD) and is_development_root(root):
         raise _development_refused()
     if isinstance(files, Path):
         files = read_release(files)
-    with _cache_directory(cache) as folder, _tuf_errors():
+    with _tuf_errors(), _cache_directory(cache) as folder:
         updater = _ReleaseUpdater(folder, files, root, now)
         updater.refresh()
         trusted = _collect(updater, installed)
@@ -337,7 +338,13 @@ def _tuf_errors() -> Iterator[None]:
         raise TrustError("STO-K012", f"too few signatures: {error}") from error
     except exceptions.DownloadHTTPError as error:
         raise TrustError("STO-K014", f"a file is missing: {error}") from error
-    except (exceptions.RepositoryError, exceptions.DownloadError, OSError) as error:
+    except OSError as error:  # this machine's trouble, no reason to distrust
+        raise InternalError(
+            "STO-X008",
+            f"the release's cache cannot be used (errno {error.errno})",
+            hint="make room on the disk",
+        ) from error
+    except (exceptions.RepositoryError, exceptions.DownloadError) as error:
         raise TrustError("STO-K013", f"release metadata: {error}") from error
 
 

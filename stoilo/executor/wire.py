@@ -104,6 +104,8 @@ class SchedulerRequest:
         ncpus: processors of the host.
         results: finished copies.
         other_results: unfinished copies.
+        wait_s: the project may hold an empty answer that long for work to come (ours;
+            other servers ignore it).
     """
 
     authenticator: str
@@ -116,6 +118,7 @@ class SchedulerRequest:
     ncpus: int = 1
     results: tuple[ReportedResult, ...] = ()
     other_results: tuple[OtherResult, ...] = ()
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,8 @@ class SchedulerReply:
         messages: text for the user.
         bad_key: the account key is unknown.
         down: the project is down for maintenance.
+        waits: the project holds empty answers when asked to (`wait_s`), so that an idle
+            host may call again at once.
     """
 
     host_id: int = 0
@@ -198,6 +203,7 @@ class SchedulerReply:
     messages: tuple[str, ...] = ()
     bad_key: bool = False
     down: bool = False
+    waits: bool = False
 
 
 def check_name(name: str) -> str:
@@ -258,6 +264,8 @@ def render_request(request: SchedulerRequest) -> bytes:
         ("cpu_req_instances", f"{request.cpu_req_instances:.6f}"),
         ("platform_name", PLATFORM),
     ]
+    if request.wait_s:
+        head.append(("stoilo_wait", f"{request.wait_s:.3f}"))
     lines = ["<scheduler_request>", *(_leaf(tag, value) for tag, value in head)]
     lines += ["<host_info>", _leaf("host_cpid", request.cpid)]
     lines += [_leaf("p_ncpus", request.ncpus), "</host_info>"]
@@ -297,6 +305,7 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
         messages=messages,
         bad_key=root.find("stoilo_bad_key") is not None,
         down=root.find("project_is_down") is not None,
+        waits=root.find("stoilo_waits") is not None,
     )
     _check_references(reply)
     return reply

@@ -46,6 +46,13 @@ PUBLISH_TIMEOUT_S = 30.0
 PATIENT_CODES = frozenset({"STO-K023"})
 """The signer's refusals that pass with time (the epoch's rate)."""
 
+NO_EPOCH = "STO-K024"
+RENEWED_CODES = frozenset({"STO-A040", "STO-A043", "STO-A045", NO_EPOCH})
+"""Refusals of a statement's times or epoch: another statement of the task may pass."""
+
+RENEWAL_S = 300
+"""A statement younger than this is not replaced while its epoch is the current one."""
+
 Waiting = list[tuple["AttemptRow", "TaskRow"]]
 
 
@@ -167,6 +174,8 @@ class AdmissionPipeline:
                 policy = self._review(task)
                 sealed.append(self._statements.seal(task, attempt, policy, now))
             except StoiloError as error:
+                if error.code == NO_EPOCH:
+                    raise  # all wait until the next one is certified
                 self._give_up(task, attempt, error)
         with self._store.write() as connection:
             rows.save_attempts(connection, sealed, AttemptState.SEALED)
@@ -209,11 +218,24 @@ class AdmissionPipeline:
             if isinstance(answer, bytes):
                 done = rows.replace_attempt(attempt, proof=proof, envelope=answer)
                 signed.append(done)
-            elif answer.code not in PATIENT_CODES:
-                self._give_up(task, attempt, answer)
+            else:
+                self._refused(task, attempt, answer)
         with self._store.write() as connection:
             rows.save_attempts(connection, signed, AttemptState.SIGNED)
         return len(signed)
+
+    def _refused(self, task: TaskRow, attempt: AttemptRow, error: StoiloError) -> None:
+        """Wait, admit anew, or end the task: what the signer's refusal calls for."""
+        if error.code in RENEWED_CODES:
+            if self._is_outdated(attempt):
+                self.retry(task, attempt)
+        elif error.code not in PATIENT_CODES:
+            self._give_up(task, attempt, error)
+
+    def _is_outdated(self, attempt: AttemptRow) -> bool:
+        """Whether a statement written now would name another epoch or other times."""
+        age = self._clock() - (attempt.admitted_at or 0)
+        return age >= RENEWAL_S or not self._statements.is_current(attempt)
 
     def _issue(self) -> int:
         """Create the workunits; an admission that ran out of time gets a new attempt."""

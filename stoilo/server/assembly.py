@@ -10,11 +10,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from sqlalchemy import select
 
 from stoilo.core.limits import BOUNDS
-from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import schema
 from stoilo.server.admission import AdmissionPipeline
 from stoilo.server.assimilation import OutcomeKeeper
 from stoilo.server.blobs import BlobStore
+from stoilo.server.decoding import SERVICE_NAME, add_task_service
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.leaves import LeafBook
 from stoilo.server.refusals import RefusalBook
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from stoilo.server.tls import TlsFiles
 
 __all__ = ["Neighbours", "TaskServer", "bind_grpc"]
-
-SERVICE_NAME = "stoilo.v1.TaskService"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +174,7 @@ def bind_grpc(
             ("grpc.so_reuseport", 0),
         ]
     )
-    tasks_pb2_grpc.add_TaskServiceServicer_to_server(  # type: ignore[no-untyped-call]  # generated
-        service, server
-    )
+    add_task_service(service, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:

@@ -71,7 +71,10 @@ class BlobUpload:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:  # a full disk refuses the rest of the buffer once more
+            pass
         try:
             Path(self._file.name).unlink()
         except FileNotFoundError:
@@ -145,9 +148,9 @@ class BlobStore:
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
         """Move a complete temporary file into place, then grant it; durable."""
         target = self.path(digest)
-        file.flush()
-        types = read_types(Path(file.name), size)
         try:
+            file.flush()
+            types = read_types(Path(file.name), size)
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
             Path(file.name).replace(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,8 @@ from stoilo.server.ports import SourceUnderReview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
 
     from stoilo.server.ports import Judge
     from stoilo.server.records import TaskRow
@@ -63,6 +66,8 @@ class Gatekeeper:
         self._store = store
         self._clock = clock
         self._known: dict[str, Verdict] = {}
+        self._unsaved: dict[str, bytes] = {}
+        self._lock = threading.Lock()
         self._running: dict[str, asyncio.Future[Verdict]] = {}
         self._asking: dict[int, Batcher[_Asked, Verdict]] = {}
 
@@ -152,21 +157,30 @@ class Gatekeeper:
             }
 
     def _remember(self, answers: dict[str, Verdict | Exception]) -> None:
-        verdicts = {
-            key: answer
-            for key, answer in answers.items()
-            if isinstance(answer, Verdict)
-        }
-        if not verdicts:
+        """Keep new verdicts for `save_new`; what could not be judged is no verdict."""
+        with self._lock:
+            if len(self._unsaved) >= CACHED_VERDICTS:  # many refusals, no task
+                self._unsaved.clear()
+            for key, answer in answers.items():
+                if isinstance(answer, Verdict):
+                    self._unsaved[key] = msgspec.msgpack.encode(answer)
+
+    def save_new(self, connection: Connection) -> None:
+        """Store new verdicts in the caller's transaction, which commits anyway.
+
+        Only a cache: what a crash loses is judged again.
+        """
+        with self._lock:
+            unsaved, self._unsaved = self._unsaved, {}
+        if not unsaved:
             return
-        now, table = self._clock(), schema.verdict
-        with self._store.write() as connection:
-            query = select(table.c.key).where(table.c.key.in_(list(verdicts)))
-            stored = set(connection.scalars(query))
-            rows_to_add = [
-                {"key": key, "body": msgspec.msgpack.encode(one), "created_at": now}
-                for key, one in verdicts.items()
-                if key not in stored
-            ]
-            if rows_to_add:
-                connection.execute(insert(table), rows_to_add)
+        table, now = schema.verdict, self._clock()
+        query = select(table.c.key).where(table.c.key.in_(list(unsaved)))
+        known = set(connection.scalars(query))
+        fresh = [
+            {"key": key, "body": body, "created_at": now}
+            for key, body in unsaved.items()
+            if key not in known
+        ]
+        if fresh:
+            connection.execute(insert(table), fresh)

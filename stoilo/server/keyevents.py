@@ -8,15 +8,15 @@ from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
 from stoilo.core.digests import Digest, content_digest
 
 if TYPE_CHECKING:
-    from stoilo.audit.sequencer import Sequencer
     from stoilo.executor.trust import ReleaseFiles
     from stoilo.policies.policy import Policy
+    from stoilo.server.ports import LabelledLog
 
 __all__ = ["record_keys"]
 
 
 def record_keys(
-    log: Sequencer, release: ReleaseFiles, policy: Policy, epoch: int, now: int
+    log: LabelledLog, release: ReleaseFiles, policy: Policy, epoch: int, now: int
 ) -> int:
     """Log the root, every gate epoch and the policy that the log does not name yet.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoilo.core.errors import InternalError
 from stoilo.core.types import Verdict
 from stoilo.flavors.manifest import find_flavor
 from stoilo.policies.gate import GateRequest, verdict_key
@@ -51,7 +52,8 @@ def facts_of(
 ) -> Callable[[], ProjectFacts]:
     """Return a function that says what statements say about the project now.
 
-    The newest epoch that is open is used; its end bounds every admission.
+    The newest epoch that is open is used; its end bounds every admission. Where none is
+    open, asking raises ``STO-K024``: tasks wait until the next one is certified.
     """
 
     def facts() -> ProjectFacts:
@@ -60,7 +62,11 @@ def facts_of(
             epoch
             for epoch in release.epochs
             if epoch.not_before <= now < epoch.not_after
+            and epoch.number >= release.min_epoch
+            and epoch.number not in release.revoked_epochs
         ]
+        if not open_epochs:
+            raise InternalError("STO-K024", "no epoch is open now")
         epoch = open_epochs[-1]
         return ProjectFacts(
             origin=release.origin,

@@ -12,7 +12,7 @@ from typing import Protocol
 from stoilo.core.errors import StoiloError
 from stoilo.core.types import Verdict
 
-__all__ = ["AdmissionSigner", "Judge", "Log", "SourceUnderReview"]
+__all__ = ["AdmissionSigner", "Judge", "LabelledLog", "Log", "SourceUnderReview"]
 
 
 class Log(Protocol):
@@ -33,6 +33,14 @@ class Log(Protocol):
 
     def proof(self, index: int) -> bytes:
         """Return the tlog-proof of `index` against the newest published checkpoint."""
+        ...
+
+
+class LabelledLog(Log, Protocol):
+    """A log whose leaves can be found again by their label."""
+
+    def find_label(self, label: str) -> list[int]:
+        """Return the places of the leaves labelled so, oldest first."""
         ...
 
 

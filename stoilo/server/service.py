@@ -162,6 +162,7 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         """Say where the caller's task is."""
 
         def work() -> pb.PollTaskResponse:
+            """Look in a worker thread."""
             return self._desk.poll(self._owner(token, "PollTask"), request.task_id)
 
         token = bearer_token(context)
@@ -173,6 +174,7 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         """Cancel the caller's task unless it is final."""
 
         def work() -> pb.CancelTaskResponse:
+            """Cancel in a worker thread."""
             owner = self._owner(token, "CancelTask")
             state = self._desk.cancel(owner, request.task_id)
             return pb.CancelTaskResponse(state=state.value)
@@ -214,6 +216,7 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         """Send a blob that the caller owns, in chunks."""
 
         def begin() -> Any:  # noqa: ANN401 - a binary file
+            """Open the file in a worker thread."""
             owner = self._owner(token, "DownloadBlob")
             return self._blobs.open_granted(owner.account_id, request.digest)
 

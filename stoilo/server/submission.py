@@ -195,6 +195,7 @@ class Submissions:
             plan = _Plan(connection, self._policy, batch, now)
             answers = [plan.place(item) for item in batch]
             plan.store()
+            self._gatekeeper.save_new(connection)
         self._stored()
         return answers
 

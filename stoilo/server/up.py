@@ -35,6 +35,7 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
 from stoilo.server.keyevents import record_keys
 from stoilo.server.logfiles import log_routes
+from stoilo.server.logmemory import check_log_size
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -162,7 +163,8 @@ async def _run(
         config.volunteers, home, engine, http, project.root.root_file
     )
     volunteers.start()
-    stack.callback(volunteers.stop)
+    # in a thread: while they end, the loop still answers their last calls
+    stack.push_async_callback(asyncio.to_thread, volunteers.stop)
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
@@ -227,6 +229,7 @@ def assemble(
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)
+    check_log_size(log.size, checkpoints.ping().size, store)
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)

@@ -112,9 +112,9 @@ class OutcomeRecorder:
             raise RuntimeError("not now")
         known = self.outcomes.get(outcome.workunit)
         assert known is None or known == outcome, "two different outcomes"  # noqa: S101
-        self.outcomes[outcome.workunit] = outcome
         if outcome.canonical is not None:
             self.bodies[outcome.workunit] = outcome.canonical.path.read_bytes()
+        self.outcomes[outcome.workunit] = outcome  # last: who sees it finds the body
 
     def kind(self, name: str) -> OutcomeKind | None:
         """Return how a workunit ended, None before."""

@@ -100,6 +100,10 @@ class MemoryLog:
                     self.labels.append(label)
             return [self.leaves.index(leaf) for leaf in leaves]
 
+    def find_label(self, label: str) -> list[int]:
+        """Return the places of the leaves labelled so."""
+        return [place for place, one in enumerate(self.labels) if one == label]
+
     def wait_published(self, index: int, timeout: float | None = None) -> None:
         """Return when `index` is published."""
         del timeout

@@ -8,6 +8,8 @@ import pytest
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
+from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
+from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
@@ -46,8 +48,7 @@ def make_work(folder, gate, source=SOURCE, *, arguments=None, app="pure", **chan
         task_module=content_digest(source),
         arguments=content_digest(arguments),
         blobs=(),
-        flavor=find_flavor("pure").digest,
-        **changes,
+        **({"flavor": find_flavor("pure").digest} | changes),
     )
     admitted = gate.admit(statement)
     files = {
@@ -148,14 +149,23 @@ def test_missing_file_is_refused(tmp_path, gate, executor, name):
 
 
 def test_unknown_flavor_is_not_for_this_host(tmp_path, gate, executor):
-    work = make_work(tmp_path / "wu", gate)
-    statement = gate.statement(
-        entry="task", task_module=content_digest(SOURCE), blobs=()
-    )
-    (tmp_path / "wu" / "admission").write_bytes(gate.admit(statement).envelope)
+    work = make_work(tmp_path / "wu", gate, flavor="00" * 32)
     header = run(executor, work)[0].header
     assert header.disposition is Disposition.NOT_FOR_THIS_HOST
     assert header.code == "STO-X013"
+
+
+@pytest.mark.parametrize("payload", [b"not a statement", b"{" * 9_000])
+def test_statement_is_not_read_before_its_signature_holds(
+    tmp_path, gate, executor, payload
+):
+    work = make_work(tmp_path / "wu", gate)
+    forged = sign_envelope(
+        payload, [("gate-1", PrivateKey.generate())], IN_TOTO_PAYLOAD
+    )
+    (tmp_path / "wu" / "admission").write_bytes(render_envelope(forged))
+    header = run(executor, work)[0].header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A006")
 
 
 def test_copy_sent_before_a_refresh_runs_under_the_newer_release(

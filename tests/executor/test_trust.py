@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor import trust as module
 from stoilo.executor.release import RevocationFile
 from stoilo.executor.trust import (
@@ -51,6 +51,14 @@ def edit(files: ReleaseFiles, name: str, data: bytes | None) -> ReleaseFiles:
 
 def test_release_is_trusted_up_to_its_root(release: Path) -> None:
     assert load(release) == ORIGIN
+
+
+def test_cache_that_cannot_be_written_is_this_machines_trouble(
+    tmp_path: Path, release: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InternalError, match="STO-X008"):
+        load(release, cache=tmp_path / "file" / "cache")
 
 
 def test_release_under_another_root_is_refused(tmp_path: Path, release: Path) -> None:

@@ -42,9 +42,9 @@ SINGLE = Redundancy(
 class World:
     """An engine, its server, and volunteers in threads."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, options=OPTIONS):
         self.directory = directory
-        self.engine = EmbeddedEngine(directory / "engine", options=OPTIONS)
+        self.engine = EmbeddedEngine(directory / "engine", options=options)
         self.outcomes = OutcomeRecorder()
         self.engine.start(BodyValidation(), self.outcomes)
         self.server = ProjectServer(self.engine).__enter__()
@@ -121,6 +121,19 @@ def test_cheat_is_outvoted(world):
     world.ask(*names, redundancy=Redundancy())
     assert set(world.wait(*names)) == {OutcomeKind.CANONICAL}
     assert all(world.outcomes.bodies[name].endswith(b"\ninput") for name in names)
+
+
+def test_idle_volunteer_hears_of_work_at_once(tmp_path):
+    slow = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=20.0))
+    world = World(tmp_path, slow)
+    try:
+        world.join("a")
+        time.sleep(0.5)  # its first call was answered: nothing to do
+        for number in range(3):
+            world.ask(f"w{number}_1")
+            world.wait(f"w{number}_1", seconds=5)
+    finally:
+        world.close()
 
 
 def test_large_file_and_result_travel_whole(world):

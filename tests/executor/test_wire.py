@@ -54,6 +54,7 @@ TEXT = st.text(
         cpu_req_instances=st.integers(0, 1000).map(float),
         dont_send_work=st.booleans(),
         ncpus=st.integers(1, 4096),
+        wait_s=st.integers(0, 10).map(float),
         results=st.lists(
             st.builds(
                 ReportedResult,
@@ -88,6 +89,7 @@ FULL = SchedulerReply(
     next_rpc_delay=1.5,
     request_delay=2.0,
     messages=("Hello <b> & good-bye",),
+    waits=True,
 )
 
 

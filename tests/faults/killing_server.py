@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -25,7 +26,7 @@ LOG_STEPS = (
     (LogDatabase, "commit"),
     (HeadDatabase, "swap"),
     (HeadDatabase, "record_published"),
-    (TileDirectory, "write_tile"),
+    (TileDirectory, "write_tiles"),
     (DiskStore, "write_checkpoint"),
 )
 PLUMBING = ("stoilo/server/store.py", "embedded/database.py", "killing_server.py")
@@ -43,7 +44,7 @@ class Points:
         with self.lock:
             count = self.seen[point] = self.seen.get(point, 0) + 1
             if self.wanted == "census" and count == 1:
-                with open(self.argument, "a") as census:
+                with Path(self.argument).open("a") as census:
                     census.write(point + "\n")
             if point == self.wanted and count > int(self.argument):
                 os.kill(os.getpid(), signal.SIGKILL)

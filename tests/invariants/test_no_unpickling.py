@@ -24,9 +24,9 @@ def imported(tree):
 
 def executing(tree):
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in {"eval", "exec"}:
-                yield node.lineno
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in {"eval", "exec"}:
+            yield node.lineno
 
 
 @pytest.mark.parametrize(

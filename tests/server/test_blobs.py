@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 
 import pytest
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import DeniedError, PolicyRefusal, TrustError, UsageError
+from stoilo.core.errors import (
+    DeniedError,
+    InternalError,
+    PolicyRefusal,
+    TrustError,
+    UsageError,
+)
 from stoilo.core.nodes import Ndarray
 from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
@@ -48,6 +55,19 @@ def test_upload_of_known_bytes_needs_all_the_bytes(bench: Bench) -> None:
     upload(bench, account(bench, "a"))
     with pytest.raises(UsageError, match="STO-R015"):
         upload(bench, account(bench, "b"), DATA[:-1])
+
+
+def test_full_disk_has_a_code_and_leaves_nothing(bench: Bench) -> None:
+    owner = account(bench, "a")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(InternalError, match="STO-R031"):
+            upload(bench, owner)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not bench.server.blobs.path(NAME).exists()
+    upload(bench, owner)
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,25 @@ def test_oversized_and_malformed_messages_do_not_hurt(bench: Bench) -> None:
     call(bench, work)
 
 
+def test_unreadable_message_has_a_code_and_no_traceback(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(channel: Any) -> None:
+        prefix = "/stoilo.v1.TaskService/"
+        noise, sent = b"\xff" * 9, metadata(bench)
+        for call in (
+            channel.unary_unary(prefix + "PollTask")(noise, metadata=sent),
+            channel.stream_unary(prefix + "UploadBlob")(iter([noise]), metadata=sent),
+            channel.unary_stream(prefix + "DownloadBlob")(noise, metadata=sent).read(),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert detail(caught.value).code == "STO-R017"
+
+    call(bench, work)
+    assert not caplog.records
+
+
 def test_inner_fault_shows_no_inside(bench: Bench) -> None:
     def explode(*_: object) -> None:
         raise KeyError("/secret/path")

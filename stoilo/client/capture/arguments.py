@@ -248,8 +248,10 @@ class Packer:
 
     def _spill_entry(self, value: Node, threshold: int, depth: int) -> Node:
         data = encode(value)
-        if len(data) < threshold:
+        if len(data) < threshold or type(value) is BlobRef:
             return value
+        if self.has_stored and _holds_blob(value):  # no blob refers to another
+            return self._spill(value, threshold, depth + 1)
         if type(value) in {dict, list} and depth < 1:
             return self._spill(value, threshold, depth + 1)
         if len(data) > BOUNDS.blob_bytes:
@@ -275,6 +277,19 @@ class Packer:
                 state = self._resolve_stored(node.state)
                 return Instance(node.class_name, state, node.base)
         return node
+
+
+def _holds_blob(node: Node) -> bool:
+    match node:
+        case BlobRef():
+            return True
+        case dict():
+            return any(map(_holds_blob, node.values()))
+        case list() | tuple():
+            return any(map(_holds_blob, node))
+        case Instance():
+            return _holds_blob(node.state)
+    return False
 
 
 def too_large(what: str, size: int, bound: int) -> UsageError:

@@ -142,8 +142,9 @@ class Expressions:
     ) -> ast.expr:
         kind = type(value)
         if isinstance(value, enum.Enum):
-            holder = self._named(kind, owner, where)
-            return ast.Attribute(holder, value.name, ast.Load())
+            return self._member(value, owner, where)
+        if isinstance(value, re.Pattern):
+            return self._pattern(value, owner, where)
         arguments = _namedtuple_arguments(value) or _constructor_arguments(value)
         if arguments is None:
             raise _NoExpressionError
@@ -153,10 +154,29 @@ class Expressions:
             for name, item in named.items()
         ]
         parts = [self._express(item, owner, where, depth + 1) for item in positional]
-        if isinstance(value, re.Pattern):
-            maker = self.library(("re", "compile"), owner, where)
-            return ast.Call(maker, parts, keywords)
         return ast.Call(self._named(kind, owner, where), parts, keywords)
+
+    def _member(self, value: enum.Enum, owner: Target, where: str) -> ast.expr:
+        """Return ``Color.RED``; a flag of several members is called by its number."""
+        holder = self._named(type(value), owner, where)
+        name = str(value.name)  # None for some combined flags
+        if name.isidentifier() and name != "None":
+            return ast.Attribute(holder, name, ast.Load())
+        return _call(holder, [ast.Constant(value.value)])
+
+    def _pattern(
+        self, value: re.Pattern[typing.Any], owner: Target, where: str
+    ) -> ast.expr:
+        """Return ``re.compile(text, re.M | re.X)``."""
+        arguments: list[ast.expr] = [ast.Constant(value.pattern)]
+        implied = re.UNICODE if isinstance(value.pattern, str) else re.RegexFlag(0)
+        flags: ast.expr | None = None
+        for flag in re.RegexFlag(value.flags) & ~implied:
+            one = self.library(("re", str(flag.name)), owner, where)
+            flags = ast.BinOp(flags, ast.BitOr(), one) if flags else one
+        if flags is not None:
+            arguments.append(flags)
+        return _call(self.library(("re", "compile"), owner, where), arguments)
 
 
 def builtin_name(value: object) -> str:
@@ -211,11 +231,6 @@ _CONSTRUCTORS: dict[type, Callable[[typing.Any], Arguments]] = {
     ),
     range: lambda v: ((v.start, v.stop, v.step), {}),
     slice: lambda v: ((v.start, v.stop, v.step), {}),
-    re.Pattern: lambda v: (
-        ((v.pattern, v.flags & ~re.UNICODE), {})
-        if v.flags & ~re.UNICODE
-        else ((v.pattern,), {})
-    ),
     collections.Counter: lambda v: ((dict(v),), {}),
     collections.OrderedDict: lambda v: ((list(v.items()),), {}),
     collections.defaultdict: lambda v: ((v.default_factory, dict(v)), {}),

@@ -258,7 +258,8 @@ def _make_data(graph: Graph, value: object, wanted: str, where: str) -> Target:
 
 def _refuse_code(graph: Graph, value: Any, wanted: str, where: str) -> Target:  # noqa: ANN401
     del graph, wanted
-    module = str(getattr(value, "__globals__", {}).get("__name__", "a library"))
+    space = value.__globals__ if isinstance(value, types.FunctionType) else {}
+    module = space.get("__name__") or getattr(value, "__module__", "") or "a library"
     refuse(
         "STO-C024",
         f"{where} was made by {module} in a way that source cannot repeat",

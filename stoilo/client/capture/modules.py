@@ -100,7 +100,7 @@ def capture_task(
     """Capture ``func(kwargs)`` and its validators.
 
     Raises:
-        UsageError: ``STO-C001`` … ``STO-C025``, naming what cannot travel.
+        UsageError: ``STO-C001`` … ``STO-C024``, naming what cannot travel.
     """
     calls = [dict(kwargs or {})]
     return capture_calls(func, calls, init_valid, compare_valid).pack_one()

@@ -37,12 +37,14 @@ class SourceText:
         tree: the parsed module; treat as read-only.
         parents: node → the node that holds it.
         codes: every code object that compiling the text gives, for staleness checks.
+        functions: first line → functions and lambdas that begin there.
     """
 
     filename: str
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
     codes: frozenset[types.CodeType]
+    functions: dict[int, list[FunctionNode]]
 
 
 @functools.lru_cache(maxsize=256)
@@ -54,7 +56,34 @@ def _parse(filename: str, text: str) -> SourceText:
     parents = {
         child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
     }
-    return SourceText(filename, tree, parents, frozenset(_nested(module)))
+    functions: dict[int, list[FunctionNode]] = {}
+    for node in parents:
+        if isinstance(node, FunctionNode):
+            functions.setdefault(_first_line(node), []).append(node)
+    codes = frozenset(_nested(module))
+    if not Path(filename).is_file():
+        codes |= frozenset(_statement_codes(tree, filename))
+    return SourceText(filename, tree, parents, codes, functions)
+
+
+def _statement_codes(tree: ast.Module, filename: str) -> Iterator[types.CodeType]:
+    """Yield what compiling statement by statement gives, as IPython does with a cell.
+
+    It differs: CPython calls ``math.sin`` in another way where it sees ``import math``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for statement in tree.body:
+            alone = ast.Module([statement], [])
+            yield from _nested(
+                compile(alone, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
+            )
+
+
+def _first_line(node: FunctionNode) -> int:
+    """Return the line a code object names: that of the first decorator, if any."""
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    return min([node.lineno, *(item.lineno for item in decorators)])
 
 
 _CELL_FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -163,11 +192,7 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     """
     text = read_text(func, name)
     code = func.__code__
-    found = [
-        node
-        for node in ast.walk(text.tree)
-        if isinstance(node, FunctionNode) and _could_be(node, code)
-    ]
+    found = _candidates(text, code)
     if len(found) > 1:
         found = _by_positions(found, code)
     if len(found) != 1:
@@ -182,16 +207,16 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     return mangle(node, owner) if owner else node
 
 
+def _candidates(text: SourceText, code: types.CodeType) -> list[FunctionNode]:
+    """Return the nodes that begin where `code` says and look like it."""
+    found = text.functions.get(code.co_firstlineno, [])
+    return [node for node in found if _could_be(node, code)]
+
+
 def _could_be(node: FunctionNode, code: types.CodeType) -> bool:
-    if isinstance(node, ast.Lambda):
-        first, name = node.lineno, "<lambda>"
-    else:
-        lines = [node.lineno, *(item.lineno for item in node.decorator_list)]
-        first, name = min(lines), node.name
-    return (
-        first == code.co_firstlineno
-        and (name == code.co_name or name.startswith("__"))
-        and len(_parameters(node)) == code.co_argcount + code.co_kwonlyargcount
+    name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+    return (name == code.co_name or name.startswith("__")) and (
+        len(_parameters(node)) == code.co_argcount + code.co_kwonlyargcount
     )
 
 
@@ -260,11 +285,10 @@ def find_class(cls: type, methods: list[types.FunctionType], name: str) -> ast.C
     """
     for method in methods:
         text = read_text(method, name)
-        for node in ast.walk(text.tree):
-            if isinstance(node, FunctionNode) and _could_be(node, method.__code__):
-                holder = text.parents.get(node)
-                if isinstance(holder, ast.ClassDef) and holder.name == cls.__name__:
-                    return _copy_class(text, holder)
+        for node in _candidates(text, method.__code__):
+            holder = text.parents.get(node)
+            if isinstance(holder, ast.ClassDef) and holder.name == cls.__name__:
+                return _copy_class(text, holder)
     for text in _texts_of_module(cls.__module__):
         if holder := _named_class(text, cls.__qualname__):
             return _copy_class(text, holder)

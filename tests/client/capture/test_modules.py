@@ -79,6 +79,14 @@ def test_a_stored_value_is_named_by_its_digest() -> None:
     assert decode(captured.arguments) == {"x": BlobRef(0), "y": {"z": [BlobRef(0)]}}
 
 
+def test_no_blob_refers_to_another() -> None:
+    stored, _ = StoredValue.of(1)
+    big = np.zeros(BLOB_BYTES)
+    captured = capture_task(lambda kw: 1, {"x": {"in": stored, "big": big}})
+    assert decode(captured.arguments) == {"x": {"in": BlobRef(0), "big": BlobRef(1)}}
+    assert len(captured.blobs) == 2
+
+
 def test_map_items_share_state_and_blobs() -> None:
     big = np.ones(BLOB_BYTES)
     calls = capture_calls(lambda kw: big[kw["i"]], [{"i": i} for i in range(5)])

@@ -94,6 +94,7 @@ class EmbeddedEngine:
         accounts: the volunteers' accounts.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
+        changes: grows whenever there may be new copies to hand out.
     """
 
     def __init__(
@@ -115,13 +116,14 @@ class EmbeddedEngine:
         self._database = Database(
             database_url or f"sqlite:///{directory / 'engine.sqlite'}"
         )
-        self._database.create_tables()
+        self._database.upgrade()
         self._depot = Depot(directory / "files")
         self.uploads = UploadDesk(self._database, directory / "uploads")
         self._store = Store(self._database, self._depot, directory / "uploads")
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
+        self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(
             self._database,
@@ -143,6 +145,7 @@ class EmbeddedEngine:
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store workunits in one durable step; see `interface.Engine`."""
         self._store.create(specs, self.now())
+        self.changes += 1
         self._wake.set()
 
     def cancel(self, name: str) -> None:
@@ -222,6 +225,8 @@ class EmbeddedEngine:
         outcomes = self._store.outcomes(now, self._options.batch)
         for outcome in outcomes:
             self._deliver(outcome, assimilator)
+        if due:
+            self.changes += 1
         return bool(due or outcomes)
 
     def _run(self, validation: Validation, assimilator: Assimilator) -> None:

@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -47,6 +47,7 @@ from stoilo.server.engines.embedded.xml import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from stoilo.executor.wire import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.uploads import Incoming
 
@@ -56,6 +57,7 @@ log = logging.getLogger(__name__)
 
 XML = "text/xml; charset=utf-8"
 ACCOUNT_BYTES = 8 * 1024
+HOLD_STEP_S = 0.05  # how often a held answer looks for work
 # BOINC's error numbers (lib/error_numbers.h)
 ERR_NOT_FOUND = -161
 ERR_BAD_EMAIL = -205
@@ -74,12 +76,14 @@ class HttpOptions:
         body_pause_s: longest pause inside a body, s.
         body_bytes_per_s: slowest acceptable upload, bytes/s, after a first minute.
         account_calls_per_minute: account calls allowed per address.
+        hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
     project: str = "stoilo"
     body_pause_s: float = 20.0
     body_bytes_per_s: int = 16 * 1024
     account_calls_per_minute: int = 10
+    hold_s: float = 5.0
 
 
 class RateLimit:
@@ -185,16 +189,26 @@ class _Face:
         return Response(render_account(made.key), media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
-        """POST /sched: one scheduler RPC."""
+        """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
         body = await self._body(request, BOUNDS.scheduler_request_bytes)
+        parsed = await run_in_threadpool(parse_request, body)
+        seen = self._engine.changes
+        reply = await self._answer(parsed)
+        hold = min(parsed.wait_s, self._options.hold_s)
+        limit = time.monotonic() + hold
+        while hold and _is_empty(reply) and time.monotonic() < limit:
+            await asyncio.sleep(HOLD_STEP_S)
+            if self._engine.changes != seen:
+                seen = self._engine.changes
+                reply = await self._answer(parsed)
+        text = render_reply(replace(reply, waits=True), self._options.project)
+        return Response(text, media_type=XML)
 
-        def answer() -> bytes:
-            parsed = parse_request(body)
-            now = self._engine.now()
-            reply = self._engine.scheduler.handle(parsed, self._base_url, now)
-            return render_reply(reply, self._options.project)
-
-        return Response(await run_in_threadpool(answer), media_type=XML)
+    async def _answer(self, request: SchedulerRequest) -> SchedulerReply:
+        """Let the scheduler answer, in a thread of its own."""
+        now = self._engine.now()
+        handle = self._engine.scheduler.handle
+        return await run_in_threadpool(handle, request, self._base_url, now)
 
     async def download(self, request: Request) -> Response:
         """GET or HEAD /download/TOKEN, with Range."""
@@ -314,6 +328,12 @@ class _Face:
                 raise InternalError("STO-E034", "the connection was lost") from error
             if chunk:
                 yield chunk
+
+
+def _is_empty(reply: SchedulerReply) -> bool:
+    """Say whether a reply has nothing that its host should know at once."""
+    news = reply.results or reply.acks or reply.aborts or reply.host_id
+    return not (news or reply.bad_key)
 
 
 def _inline_file(content: bytes, range_header: str) -> Response:

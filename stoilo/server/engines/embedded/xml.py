@@ -94,6 +94,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         other_results=tuple(
             OtherResult(check_name(item.string("name"))) for item in unfinished
         ),
+        wait_s=max(0.0, root.number("stoilo_wait")),
     )
 
 
@@ -135,6 +136,8 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
     ]
     if reply.bad_key:
         lines.append("<stoilo_bad_key/>")
+    if reply.waits:
+        lines.append("<stoilo_waits/>")
     for app in sorted({item.app for item in reply.workunits}):
         lines += _app(app)
     lines += [_file(info) for info in reply.files]

@@ -1,0 +1,146 @@
+"""One deployment a module, attacked from outside; what it must still do afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.skeleton import decode, encode
+from stoilo.server import auth
+from stoilo.server.store import Store, open_engine
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.wire import BoincPeer, RawClient
+
+START = 1_700_000_000
+COUNT = "select count(*) from "
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running server with two honest volunteers, one client, one stranger."""
+
+    deployment: Deployment
+    client: RawClient
+    stranger: RawClient
+    peer: BoincPeer
+
+    @property
+    def data(self) -> Path:
+        return self.deployment.data
+
+    @property
+    def project(self) -> str:
+        line = self.deployment.line
+        assert line is not None
+        assert line.project is not None
+        return line.project
+
+    def count(self, database: str, query: str) -> int:
+        """Answer a counting query, read-only, beside the running server."""
+        with sqlite3.connect(f"file:{self.data / database}?mode=ro", uri=True) as found:
+            return int(found.execute(query).fetchone()[0])
+
+    def rows(self) -> dict[str, int]:
+        """Count everything that a request could leave behind."""
+        server = ("task", "attempt", "content", "blob", "blob_grant")
+        engine = ("engine_user", "engine_host")
+        found = {one: self.count("server.sqlite", COUNT + one) for one in server}
+        for one in engine:
+            found[one] = self.count("engine/engine.sqlite", COUNT + one)
+        return found
+
+    def copy_row(self, name: str) -> tuple[str, str, str]:
+        """Return state, outcome and code of a copy as the engine has them."""
+        place = f"file:{self.data / 'engine' / 'engine.sqlite'}?mode=ro"
+        query = "select state, outcome, code from engine_result where name = ?"
+        with sqlite3.connect(place, uri=True) as found:
+            state, outcome, code = found.execute(query, [name]).fetchone()
+        return str(state), str(outcome), str(code)
+
+    def blob_files(self) -> set[Path]:
+        """Return every file under the blob directory."""
+        return {path for path in (self.data / "blobs").rglob("*") if path.is_file()}
+
+    def logs(self) -> str:
+        """Return the text of every log of every process."""
+        paths = [*self.data.rglob("*.log"), *self.data.parent.glob("*.log")]
+        return "".join(path.read_text(errors="replace") for path in paths)
+
+    def tracebacks(self) -> int:
+        """Count tracebacks in all logs."""
+        return self.logs().count("Traceback")
+
+
+def token_for(data: Path, name: str, role: auth.Role, lifetime_s: int = 10**9) -> str:
+    """Return a token of a new account, made beside the running server."""
+    store = Store(open_engine(f"sqlite:///{data / 'server.sqlite'}"))
+    with store.write() as connection:
+        token = auth.issue_token(connection, name, role, START, lifetime_s=lifetime_s)
+    store.close()
+    return token
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    data = tmp_path_factory.mktemp("bad") / "data"
+    with Deployment(data, volunteers=2) as deployment:
+        assert deployment.line is not None
+        connection = Path(deployment.line.connection)
+        stranger = token_for(data, "stranger", auth.Role.RESEARCHER)
+        key = deployment.account("mallory@example.org")
+        project = deployment.line.project or ""
+        with RawClient(connection) as client, RawClient(connection, stranger) as other:
+            yield Target(deployment, client, other, BoincPeer(project, key))
+
+
+@pytest.fixture(scope="module")
+def honest_tasks(target: Target) -> Iterator[list[str]]:
+    """Collects the honest tasks that every attack is followed by; all must succeed."""
+    tasks: list[str] = []
+    yield tasks
+    for task_id in tasks:
+        answer = target.client.wait(task_id)
+        assert (answer.state, decode(answer.value)) == ("succeeded", 42)
+
+
+@pytest.fixture
+def harmless(target: Target, honest_tasks: list[str]) -> Iterator[None]:
+    """After the attack: no row, no blob file, no traceback more; the server takes tasks."""
+    rows, files, traces = target.rows(), target.blob_files(), target.tracebacks()
+    yield
+    left = (target.rows(), target.blob_files(), target.tracebacks())
+    assert left == (rows, files, traces)
+    honest_tasks.append(target.client.submit())
+
+
+@pytest.fixture(scope="module")
+def token_maker(target: Target) -> Callable[..., str]:
+    return partial(token_for, target.data)
+
+
+@pytest.fixture(scope="module")
+def finished_key() -> str:
+    return "the-finished-one"
+
+
+@pytest.fixture(scope="module")
+def finished(target: Target, finished_key: str) -> str:
+    """Return the id of a task of the client that has succeeded."""
+    task_id = target.client.submit(idempotency_key=finished_key)
+    assert target.client.wait(task_id).state == "succeeded"
+    return task_id
+
+
+@pytest.fixture(scope="module")
+def blob(target: Target) -> str:
+    """Return the digest of a blob that the client has uploaded."""
+    data = encode(list(range(1000)))
+    digest = hashlib.sha256(data).hexdigest()
+    assert target.client.upload(digest, len(data), data).status == "OK"
+    return digest
