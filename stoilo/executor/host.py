@@ -174,6 +174,7 @@ class Volunteer:
     def tick(self) -> None:
         """Do once whatever can be done now, without waiting for runs."""
         self._collect()
+        self._start_runs()  # first, so that slots work while results travel
         self._upload_finished()
         if self._call_is_due():
             self._call()
