@@ -83,7 +83,8 @@ def invalid_copies(target, tasks, seconds=90):
     return found
 
 
-def test_every_forgery_is_one_invalid_copy_with_its_code(target, forger):
+@pytest.mark.usefixtures("forger")
+def test_every_forgery_is_one_invalid_copy_with_its_code(target):
     traces = target.tracebacks()
     tasks = {
         name: target.client.submit(
@@ -100,7 +101,8 @@ def test_every_forgery_is_one_invalid_copy_with_its_code(target, forger):
     assert target.tracebacks() == traces
 
 
-def test_hostile_output_of_an_agreeing_copy_is_text(target, forger):
+@pytest.mark.usefixtures("forger")
+def test_hostile_output_of_an_agreeing_copy_is_text(target):
     source = b"# forge output\n" + DOUBLE
     answer = target.client.wait(
         target.client.submit(task_module=source, redundancy=THREE)
@@ -108,7 +110,8 @@ def test_hostile_output_of_an_agreeing_copy_is_text(target, forger):
     assert (answer.state, decode(answer.value)) == ("succeeded", 42)
 
 
-def test_same_volunteer_without_a_forgery_is_believed(target, forger):
+@pytest.mark.usefixtures("forger")
+def test_same_volunteer_without_a_forgery_is_believed(target):
     """The negative control: the forgeries are what the server refused."""
     answer = target.client.wait(target.client.submit(redundancy=THREE))
     assert (answer.state, decode(answer.value)) == ("succeeded", 42)
