@@ -13,17 +13,18 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from stoilo.client.backoff import Backoff, Pauses
+from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TaskResult, TimedOut
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured, CapturedCalls
-    from stoilo.client.session import Session, TaskOptions
+    from stoilo.client.request import TaskOptions
+    from stoilo.client.session import Session
     from stoilo.client.task import SubmittedTask
 
 __all__ = ["ChunkSizer", "MapItem", "MapProgress", "MapRun"]
@@ -54,11 +55,11 @@ QUOTA = Pauses(0.5, 1.6, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
-class MapItem:
+class MapItem(Generic[ResultT]):
     """One finished item: its place in the input and its outcome."""
 
     index: int
-    result: TaskResult
+    result: TaskOutcome[ResultT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class ChunkSizer:
             self.size = max(1, min(self.size, int(items * TARGET_S / took_s)))
 
 
-class MapRun:
+class MapRun(Generic[ResultT]):
     """A running map. Await it for all results, or ``async for`` over finished items."""
 
     def __init__(
@@ -113,10 +114,12 @@ class MapRun:
         self._waiting = deque(range(total))
         self._again: deque[int] = deque()
         self._retried: set[int] = set()
-        self._results: dict[int, TaskResult] = {}
-        self._finished: asyncio.Queue[MapItem | BaseException | None] = asyncio.Queue()
+        self._results: dict[int, TaskOutcome[ResultT]] = {}
+        self._finished: asyncio.Queue[MapItem[ResultT] | BaseException | None] = (
+            asyncio.Queue()
+        )
         self._driver: asyncio.Task[None] | None = None
-        self._tasks: list[SubmittedTask] = []
+        self._tasks: list[SubmittedTask[ResultT]] = []
         self._sent = 0
 
     @property
@@ -135,11 +138,11 @@ class MapRun:
         """Ids of the tasks submitted so far."""
         return [task.task_id for task in self._tasks]
 
-    def __await__(self) -> Generator[Any, None, list[TaskResult]]:
+    def __await__(self) -> Generator[Any, None, list[TaskOutcome[ResultT]]]:
         """Wait for every item; results in the order of the items."""
         return self.results().__await__()
 
-    async def results(self, timeout: float | None = None) -> list[TaskResult]:  # noqa: ASYNC109 - the futures' word
+    async def results(self, timeout: float | None = None) -> list[TaskOutcome[ResultT]]:  # noqa: ASYNC109 - the futures' word
         """Return all results in order; unfinished ones are `TimedOut` after `timeout` s."""
         began = time.monotonic()
         driver = self._start()
@@ -150,7 +153,7 @@ class MapRun:
         late = TimedOut(", ".join(self.task_ids), time.monotonic() - began)
         return [self._results.get(index, late) for index in range(total)]
 
-    async def __aiter__(self) -> AsyncIterator[MapItem]:
+    async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order."""
         self._start()
         while (entry := await self._finished.get()) is not None:
@@ -204,7 +207,7 @@ class MapRun:
         for index, outcome in zip(indices, outcomes, strict=True):
             self._settle(index, outcome)
 
-    async def _submit(self, captured: Captured) -> SubmittedTask:
+    async def _submit(self, captured: Captured) -> SubmittedTask[ResultT]:
         """Submit one chunk; a quota that is used up is waited out."""
         key, backoff = uuid.uuid4().hex, Backoff(QUOTA)
         while True:
@@ -215,7 +218,7 @@ class MapRun:
                     raise
             await asyncio.sleep(backoff.next_pause())
 
-    def _settle(self, index: int, outcome: TaskResult) -> None:
+    def _settle(self, index: int, outcome: TaskOutcome[ResultT]) -> None:
         lost = isinstance(outcome, TaskSystemError) and outcome.code in SENT_AGAIN
         if lost and index not in self._retried:
             self._retried.add(index)

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import builtins
 import functools
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from stoilo.core.errors import WaitError
 
-__all__ = ["SystemError", "TaskResult", "TimedOut", "UserError", "user_error"]
+__all__ = [
+    "ResultT",
+    "SystemError",
+    "TaskOutcome",
+    "TaskResult",
+    "TimedOut",
+    "UserError",
+    "user_error",
+]
+
+ResultT = TypeVar("ResultT")
+"""What the researcher's function returns."""
 
 
 class UserError(Exception):
@@ -91,6 +102,9 @@ class TimedOut(WaitError):
 
 TaskResult = Union[Any, UserError, SystemError]  # noqa: UP007 - printed as in the thesis
 """What ``result()`` gives; a wait that ends early gives `TimedOut` instead."""
+
+TaskOutcome = Union[ResultT, UserError, SystemError, TimedOut]  # noqa: UP007 - generic
+"""`TaskResult` with the type of the function's value, for type checkers."""
 
 _NEVER_MIXED = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
 """Raised again, these would mean something else to the interpreter."""
