@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - a script, no package
 """Write the generated pages of docs/reference from the code: ``make docs``.
 
 A page here is its introduction (below), then text that the code itself gives. The tests in
@@ -62,7 +63,7 @@ Environment: `STOILO_CONNECTION` (connection file), `STOILO_DATA` (for `audit pr
 
 | what happened | status | layer | exit |
 |---|---|---|---|
-| it returned (run) or ended (probe) | `ok` | – | 0 |
+| it returned (run) or ended (probe) | `ok` | null | 0 |
 | refused before it ran, or no Python | `refused` | `gate` | 3 |
 | a guard's refusal reached the top | `refused` | `language` | 3 |
 | this machine lacks a mandatory mechanism | `refused` | `kernel` | 3 |
@@ -118,7 +119,7 @@ what you care about to `stoilo.low_level.redundancy.CreateOptions`, the rest is 
 | `target_nresults` | copies made at first | `min_quorum` |
 | `max_total_results` | copies ever made | max(3, `min_quorum` + 1, `target_nresults`) |
 | `max_success_results` | successes without agreement before giving up | `max_total_results` |
-| `max_error_results` | failures before giving up | what a majority of the quorum leaves, at least 1 |
+| `max_error_results` | failures before giving up | total less a quorum's majority, at least 1 |
 | `delay_bound` | a volunteer's time for one copy, s | 300 |
 
 Options that could never end well are refused with `STO-C030` and the relation that does not
@@ -128,15 +129,16 @@ hold: 1 ≤ min_quorum ≤ target ≤ max_total ≤ 100, min_quorum ≤ max_succ
 Copies go to distinct users *and* distinct hosts, so `min_quorum=2` needs two users. A limit is
 broken when it is exceeded. A copy without an answer in its time counts as an error and is made
 again. A volunteer's refusal by opt-in is neither error nor copy. Without your own
-comparator two values agree when they are the same, structurally and exactly.
+comparator two values agree when they are the same, structurally and exactly; all user errors
+agree with each other.
 
 | outcome | when |
 |---|---|
-| value, or `UserError` | the first class of agreeing results that has `min_quorum` members; all user errors are one class |
+| value, or `UserError` | the first class of `min_quorum` agreeing results |
 | `SystemError` STO-R050 | more than `max_error_results` copies failed |
 | `SystemError` STO-R051 | one more copy is needed and `max_total_results` are used up |
 | `SystemError` STO-R052 | successes do not agree |
-| `SystemError` STO-R053 … R057, R059 | [a validator's fault](../howto/write-validators.md), or it rejects |
+| `SystemError` STO-R053 … R057, R059 | [a validator](../howto/write-validators.md) |
 | `SystemError` STO-R061 | no volunteer's opt-in allows it |
 
 What `CreateOptions` infers:
@@ -218,7 +220,7 @@ def _name_entry(name: str) -> str:
     if inspect.ismodule(thing):
         return f"## stoilo.{name}\n\n{_first_sentence(thing)}\n"
     if not isinstance(thing, type):
-        if not callable(thing) or not hasattr(thing, "__name__"):
+        if not inspect.isfunction(thing):
             return f"## stoilo.{name}\n\nThe value, a `UserError` or a `SystemError`.\n"
         return f"## {_signature(f'stoilo.{name}', thing)}\n\n{_first_sentence(thing)}\n"
     members = [] if name.startswith("Sync") else list(_members(thing))
@@ -296,7 +298,11 @@ def redundancy_page() -> str:
 def limits_page() -> str:
     """Return the page of bounds; what each is for is the comment beside it."""
     comments = dict(
-        re.findall(r"^    (\w+): int = [^#\n]+?(?:# (.+))?$", inspect.getsource(limits), re.M)
+        re.findall(
+            r"^    (\w+): int = [^#\n]+?(?:# (.+))?$",
+            inspect.getsource(limits),
+            re.MULTILINE,
+        )
     )
     rows = ["| bound | most | |", "|---|---|---|"]
     rows += [
@@ -305,8 +311,8 @@ def limits_page() -> str:
     ]
     runs = ["## One run (default / largest)", "", *_limit_rows(load_levels()), ""]
     units = (
-        "`_s` are seconds, `_bytes` bytes. `memory_bytes` is address space above what the warm\n"
-        "zygote holds. A limit that is hit is named in the outcome.\n"
+        "`_s` are seconds, `_bytes` bytes. `memory_bytes` is address space above what the\n"
+        "warm zygote holds. A limit that is hit is named in the outcome.\n"
     )
     return LIMITS_INTRO + "\n".join([*rows, "", *runs]) + "\n" + units
 

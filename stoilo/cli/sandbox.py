@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from stoilo.cli.extras import require_extra
 from stoilo.core import skeleton
 from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.jsonvalue import parse_json_value, render_json_value
@@ -178,6 +179,7 @@ def run(
 ) -> int:
     """Run a function of FILE through the gate, the language and the kernel layer."""
     check_platform()
+    require_extra("executor")
     from stoilo.sandbox.run import run_source  # noqa: PLC0415 - Linux only
 
     rules, arguments, source = load_level(level), read_kwargs(kwargs), read_bytes(file)
@@ -198,6 +200,7 @@ def probe(
 ) -> int:
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
+    require_extra("executor")
     from stoilo.sandbox.run import probe_source  # noqa: PLC0415 - Linux only
 
     names = read_preload(preload)

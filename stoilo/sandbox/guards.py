@@ -9,8 +9,9 @@ instances alone, since a task may extend library classes.
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable
-from types import FunctionType, ModuleType, resolve_bases
+from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
 from stoilo.core.errors import PolicyRefusal
@@ -40,6 +41,10 @@ _PLAIN_TYPES = frozenset(
     | {frozenset}
 )
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
+_MEMBER_STATE = frozenset(
+    {"_name_", "_value_"}
+)  # documented: an enum's __new__ sets them
+_WRAPPED = ("__func__", "fget", "fset", "fdel", "func")
 _TEXT_METHODS = frozenset({"format", "format_map"})
 _WRITABLE = {
     "decimal.Context": None,
@@ -69,6 +74,39 @@ def is_guarded_name(name: str) -> bool:
     """Whether a library class that defines `name` keeps it to itself."""
     private = name.startswith("_") and not name.startswith(("__", "_abc_"))
     return private or name in GUARDED_ATTRIBUTES
+
+
+@functools.cache
+def kept_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` keeps to itself.
+
+    Those of its dictionary, and those that its methods use on an instance: what a
+    library's ``__init__`` stores is as much its own as what its class holds.
+    """
+    used = {
+        name
+        for member in class_dict(cls).values()
+        for function in _functions_of(member)
+        for name in _names_in(function.__code__)
+    }
+    kept = used - _MEMBER_STATE | set(class_dict(cls))
+    return frozenset(filter(is_guarded_name, kept))
+
+
+def keeps(cls: type, name: str) -> bool:
+    """Whether the library class `cls` keeps `name` to itself."""
+    return is_guarded_name(name) and name in kept_names(cls)
+
+
+def _functions_of(member: object) -> list[FunctionType]:
+    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
+    return [part for part in parts if type(part) is FunctionType]
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    spelled = {part for part in code.co_consts if isinstance(part, str)}
+    return spelled.union(code.co_names, *map(_names_in, inner))
 
 
 def _kind_name(value: object) -> str:
@@ -116,10 +154,14 @@ class Guards:
     """
 
     def __init__(
-        self, facades: tuple[ModuleType, ...], stand_ins: dict[type, type]
+        self,
+        facades: tuple[ModuleType, ...],
+        stand_ins: dict[type, type],
+        hide_memo: Callable[[Any], object] = lambda method: method,
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
+        self._hide_memo = hide_memo
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
         self.stand_ins = stand_ins
@@ -147,7 +189,7 @@ class Guards:
                 return type_of(values[0])
 
             def __class_getitem__(cls, item: object) -> object:
-                return type[item]
+                return GenericAlias(cls, item)  # a real one's call would build classes
 
         GuardedType.__name__ = GuardedType.__qualname__ = "type"
         return GuardedType
@@ -161,16 +203,27 @@ class Guards:
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {_kind_name(base)}")
-        return builtins.__build_class__(body, name, *bases, **keywords)
+        made = builtins.__build_class__(body, name, *bases, **keywords)
+        if isinstance(made, type) and "__deepcopy__" in class_dict(made):
+            self._guard_deepcopy(made)
+        return made
+
+    def _guard_deepcopy(self, made: type) -> None:
+        method = class_dict(made)["__deepcopy__"]
+        if not is_own_function(method):
+            raise GuardError("STO-G105", "__deepcopy__ must be written as a method")
+        type.__setattr__(made, "__deepcopy__", self._hide_memo(method))
 
     def _is_clean(self, cls: type) -> bool:
         return all(
-            is_own_class(base) or not any(map(is_guarded_name, class_dict(base)))
-            for base in class_mro(cls)
+            is_own_class(base) or not kept_names(base) for base in class_mro(cls)
         )
 
     def _collides(self, mro: tuple[type, ...], name: str) -> bool:
-        return any(not is_own_class(base) and name in class_dict(base) for base in mro)
+        return any(
+            not is_own_class(base) and (name in class_dict(base) or keeps(base, name))
+            for base in mro
+        )
 
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
@@ -209,6 +262,8 @@ class Guards:
             return id(value) in self._facades
         cls = value if isinstance(value, type) else type(value)
         mro = class_mro(cls)
+        if isinstance(value, type):  # a class has its metaclass's names too
+            mro += class_mro(type(value))
         if is_own_class(cls) and not self._collides(mro, name):
             if not isinstance(value, type) and self._is_clean(cls):
                 self.own_types.add(cls)

@@ -14,6 +14,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
 from stoilo.sandbox.capture_print import TaskPrinter
 from stoilo.sandbox.facades import FacadeTree, build_facades
+from stoilo.sandbox.facades.copies import hide_memo
 from stoilo.sandbox.guards import Guards, import_loaded
 from stoilo.sandbox.rules import TASK_MODULE
 
@@ -32,7 +33,9 @@ class LanguageRuntime:
     def __init__(self, level: Level, facades: FacadeTree) -> None:
         self.level = level
         self.facades = facades
-        self.guards = Guards(tuple(facades.modules.values()), facades.stand_ins)
+        self.guards = Guards(
+            tuple(facades.modules.values()), facades.stand_ins, hide_memo
+        )
         self._builtins = self._make_builtins()
 
     def _make_builtins(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, StoiloError
@@ -38,6 +39,8 @@ LOGGER = logging.getLogger(__name__)
 BATCH = 256
 IDLE_S = 0.5
 RETRY_S = 1.0
+SWEEP_S = 0.5
+"""Shortest time between two searches for attempts whose task has ended otherwise."""
 PUBLISH_TIMEOUT_S = 30.0
 
 PATIENT_CODES = frozenset({"STO-K023"})
@@ -91,10 +94,11 @@ class AdmissionPipeline:
         self._review = review
         self._clock = clock
         self._stopping = threading.Event()
+        self._swept_at = 0.0
         self._workers = [
             _Worker("admission-log", (self._seal, self._append), self),
             _Worker("admission-sign", (self._sign,), self),
-            _Worker("admission-issue", (self._issue, self._sweep), self),
+            _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
             _Worker("admission-leaves", (self._log_leaves,), self),
         ]
 
@@ -128,6 +132,7 @@ class AdmissionPipeline:
 
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
+        self._swept_at = 0.0
         return sum(step() for worker in self._workers for step in worker.steps)
 
     def _log_leaves(self) -> int:
@@ -137,6 +142,14 @@ class AdmissionPipeline:
         with self._store.read() as connection:
             found = rows.attempts_in(connection, state, BATCH)
         return [(attempt, task) for attempt, task in found if not task.state.final]
+
+    def _sweep_now_and_then(self) -> int:
+        """Sweep, but not after each batch of a busy server: it reads every open row."""
+        if time.monotonic() - self._swept_at < SWEEP_S:
+            return 0
+        moved = self._sweep()
+        self._swept_at = time.monotonic()
+        return moved
 
     def _sweep(self) -> int:
         """Close the attempts of tasks that became final in another way."""

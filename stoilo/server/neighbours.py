@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from stoilo.server.statements import ProjectFacts
 from stoilo.server.validators import JailAnswer, JailTrouble
 
 if TYPE_CHECKING:
+    from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
@@ -105,6 +106,12 @@ class JailedJudge:
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict on hostile source."""
         return self._gate.judge(self._request(submission))
+
+    def judge_many(
+        self, submissions: Sequence[SourceUnderReview]
+    ) -> list[Verdict | StoiloError]:
+        """Return a verdict or an error for each source of one researcher."""
+        return self._gate.judge_many([self._request(one) for one in submissions])
 
     def close(self) -> None:
         """End the zygote."""

@@ -35,6 +35,7 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
 from stoilo.server.keyevents import record_keys
 from stoilo.server.logfiles import log_routes
+from stoilo.server.logmemory import check_log_size
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -228,6 +229,7 @@ def assemble(
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)
+    check_log_size(log.size, checkpoints.ping().size, store)
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)

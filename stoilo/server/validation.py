@@ -14,6 +14,7 @@ from stoilo.server.answers import (
     Answer,
     ItemAnswer,
     check_header,
+    known_code,
     parse_answer,
     read_result,
 )
@@ -88,11 +89,13 @@ class ResultValidation:
             header = check_header(data, result, task, attempt)
             if header.disposition is Disposition.NOT_FOR_THIS_HOST:
                 return ResultCheck(
-                    ResultVerdict.NOT_FOR_THIS_HOST, header.code, header.message
+                    ResultVerdict.NOT_FOR_THIS_HOST,
+                    known_code(header.code),
+                    header.message,
                 )
             ran = header.disposition is Disposition.RAN
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
-                code = header.code or "STO-R082"
+                code = known_code(header.code) or "STO-R082"
                 return ResultCheck(ResultVerdict.INVALID, code, header.message)
             answer = self._remember(result, self._judge(task, attempt, data))
         except UserCodeError as error:

@@ -19,6 +19,7 @@ from stoilo.core.skeleton import decode
 from stoilo.testing.wire import DOUBLE
 
 FORGER = Path(__file__).parent / "programs" / "forger.py"
+pytestmark = pytest.mark.usefixtures("forger")
 THREE = pb.RedundancyOptions(
     min_quorum=3,
     target_results=3,
@@ -33,6 +34,7 @@ CODES = {
     "result": "STO-R080",
     "workunit": "STO-R080",
     "flavor": "STO-R080",
+    "code": "STO-R082",
     "no_header": "STO-X020",
     "empty": "STO-X020",
     "long_header": "STO-X020",
@@ -83,7 +85,7 @@ def invalid_copies(target, tasks, seconds=90):
     return found
 
 
-def test_every_forgery_is_one_invalid_copy_with_its_code(target, forger):
+def test_every_forgery_is_one_invalid_copy_with_its_code(target):
     traces = target.tracebacks()
     tasks = {
         name: target.client.submit(
@@ -100,7 +102,7 @@ def test_every_forgery_is_one_invalid_copy_with_its_code(target, forger):
     assert target.tracebacks() == traces
 
 
-def test_hostile_output_of_an_agreeing_copy_is_text(target, forger):
+def test_hostile_output_of_an_agreeing_copy_is_text(target):
     source = b"# forge output\n" + DOUBLE
     answer = target.client.wait(
         target.client.submit(task_module=source, redundancy=THREE)
@@ -108,7 +110,7 @@ def test_hostile_output_of_an_agreeing_copy_is_text(target, forger):
     assert (answer.state, decode(answer.value)) == ("succeeded", 42)
 
 
-def test_same_volunteer_without_a_forgery_is_believed(target, forger):
+def test_same_volunteer_without_a_forgery_is_believed(target):
     """The negative control: the forgeries are what the server refused."""
     answer = target.client.wait(target.client.submit(redundancy=THREE))
     assert (answer.state, decode(answer.value)) == ("succeeded", 42)

@@ -1,7 +1,7 @@
 """I2, running: no process of a whole deployment unpickles anything.
 
-Every Python process that `stoilo up` starts with its environment (server, signer, volunteers) and the
-researcher's own loads a hook that notes the audit event ``pickle.find_class``.
+The researcher's process and every one that inherits its environment (server, signer,
+volunteers) load a hook that notes the audit event ``pickle.find_class``.
 """
 
 import os

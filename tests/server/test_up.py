@@ -108,6 +108,16 @@ def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
     assert values == [0, 2, 4, 6, 8]
 
 
+def test_local_volunteers_follow_the_server_to_another_port(tmp_path: Path) -> None:
+    first = Deployment(tmp_path / "data", volunteers=2)
+    with first, researcher(first) as one:
+        one.wait(one.submit("k0", 0))
+    with Deployment(tmp_path / "data", volunteers=2) as second:
+        assert second.http != first.http
+        with researcher(second) as one:
+            assert decode(one.wait(one.submit("k1", 4)).value) == 8
+
+
 def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "data")
     deployment.start()

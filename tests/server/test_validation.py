@@ -92,6 +92,18 @@ def test_any_result_file_gets_a_verdict(bench: Bench, data: bytes) -> None:
     assert verdict(bench, name, data)[0] == "invalid"
 
 
+def test_code_that_is_none_is_not_repeated(bench: Bench) -> None:
+    name, statement = issue(bench)
+    said = {"disposition": Disposition.REFUSED, "code": "<b>STO-R001</b>"}
+    data = make_result(f"{name}_0", statement, b"", **said)
+    assert verdict(bench, name, data) == ("invalid", "STO-R082")
+    frame = encode({"status": "killed", "code": "\x1b[2J"})
+    assert (
+        parse_answer(make_result(f"{name}_0", statement, frame), 0).items[0].code
+        == "STO-R082"
+    )
+
+
 def test_opt_in_refusal_is_not_an_error_result(bench: Bench) -> None:
     name, statement = issue(bench)
     data = make_result(

@@ -197,7 +197,7 @@ class Scenario:
         )
 
     async def _refusals(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
-        self.say("(f) hostile submissions")
+        self.say("(f) hostile submissions, and one hostile program in the jail")
         for name in GATE_PROGRAMS:
             try:
                 await submit_text(conn, self.parts.read_program(name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from types import GenericAlias
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class NdarrayStandIn(metaclass=StandIn):
         raise TypeError("numpy.ndarray() makes no arrays in a task: use numpy.zeros")
 
     def __class_getitem__(cls, item: object) -> object:
-        return np.ndarray[item]  # type: ignore[valid-type]  # an alias, as data
+        return GenericAlias(cls, item)  # calling an alias calls its origin
 
 
 def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
@@ -41,6 +42,13 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> A
 def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noqa: ANN401
     """Return zeros of the prototype's shape."""
     return np.zeros_like(prototype, dtype, **options)
+
+
+ARRAY_ALIAS = GenericAlias(
+    NdarrayStandIn,
+    (tuple[Any, ...], np.dtype[TypeVar("ScalarT", bound=np.generic)]),  # type: ignore[misc]  # a value here
+)
+"""``numpy.typing.NDArray`` whose call reaches no raw constructor."""
 
 
 def build(level: Level) -> dict[str, object]:

@@ -51,6 +51,7 @@ FORGERIES = {
     "result": change(result="0" * 32 + "_1_0"),
     "workunit": change(workunit="0" * 32 + "_1"),
     "flavor": change(flavor="../flavor"),
+    "code": change(disposition="refused", status=None, code="<b>STO-R001</b>"),
     "no_header": lambda file, data: b"\xff" * 200,
     "empty": lambda file, data: b"",
     "long_header": raw_header(lambda line: line + b" " * 5000),
