@@ -27,6 +27,7 @@ from stoilo.client.session import Connection, TaskOptions, connect
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.jsonvalue import render_json_value
+from stoilo.core.plaintext import show_plainly
 from stoilo.core.skeleton import encode
 from stoilo.core.values import to_node
 from stoilo.policies.entry import last_function
@@ -273,4 +274,4 @@ def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
 
 
 def _print(as_json: bool, record: object, text: str) -> None:
-    sys.stdout.write((json.dumps(record) if as_json else text) + "\n")
+    sys.stdout.write((json.dumps(record) if as_json else show_plainly(text)) + "\n")
