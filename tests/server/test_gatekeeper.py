@@ -56,8 +56,11 @@ def test_sources_of_one_account_are_judged_together_and_of_two_never(
     assert all(len(owner) == 1 for owner in owners)
 
 
-def test_verdicts_of_a_batch_are_stored(bench: Bench) -> None:
-    asyncio.run(judge_all(Gatekeeper(PlainJudge(), bench.store, bench.clock), 1, 6))
+def test_verdicts_of_a_batch_are_stored_with_the_next_transaction(bench: Bench) -> None:
+    gate = Gatekeeper(PlainJudge(), bench.store, bench.clock)
+    asyncio.run(judge_all(gate, accounts=1, each=6))
+    with bench.store.write() as connection:
+        gate.save_new(connection)
     again = PlainJudge()
     asyncio.run(judge_all(Gatekeeper(again, bench.store, bench.clock), 1, 6))
     assert again.asked == 0
