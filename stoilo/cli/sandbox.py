@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.jsonvalue import parse_json_value, render_json_value
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import Node
+from stoilo.core.plaintext import show_plainly
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
 from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
@@ -125,9 +127,13 @@ def read_preload(text: str) -> tuple[str, ...]:
 def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
     """Return the one object of the contract; every key is always there."""
     value = None if outcome.value is None else skeleton.decode(outcome.value)
+    try:
+        shown = render_json_value(value)
+    except UsageError as error:  # an integer of thousands of digits
+        return render_outcome(_without_form(outcome, error))
     return {
         "status": outcome.status.value,
-        "value": render_json_value(value),
+        "value": shown,
         "error": outcome.error or None,
         "code": outcome.code or None,
         "layer": outcome.layer.value if outcome.layer else None,
@@ -141,20 +147,33 @@ def render_outcome(outcome: RunOutcome) -> dict[str, Any]:
     }
 
 
+def _without_form(outcome: RunOutcome, error: UsageError) -> RunOutcome:
+    """Return the outcome of a run whose value cannot be written as JSON."""
+    return dataclasses.replace(
+        outcome,
+        status=RunStatus.USER_ERROR,
+        value=None,
+        error=error.message,
+        code=error.code,
+        layer=RunLayer.RESULT,
+    )
+
+
 def _show(outcome: RunOutcome, *, as_json: bool, value: bool) -> int:
     """Print the outcome; returns the exit code."""
     click.echo(f"jail: {', '.join(outcome.layers) or 'not entered'}", err=True)
+    shown = render_outcome(outcome)
+    status = RunStatus(shown["status"])
     if as_json:
-        click.echo(json.dumps(render_outcome(outcome), allow_nan=False))
-        return EXIT_CODES[outcome.status]
-    click.echo(outcome.output, nl=False)
-    if outcome.status is not RunStatus.OK:
-        click.echo(
-            f"{outcome.status.value}: {outcome.error} [{outcome.code}]", err=True
-        )
+        click.echo(json.dumps(shown, allow_nan=False))
+        return EXIT_CODES[status]
+    click.echo(show_plainly(outcome.output), nl=False)
+    if status is not RunStatus.OK:
+        text = show_plainly(shown["error"] or "")
+        click.echo(f"{status.value}: {text} [{shown['code']}]", err=True)
     elif value:
-        click.echo(json.dumps(render_outcome(outcome)["value"], allow_nan=False))
-    return EXIT_CODES[outcome.status]
+        click.echo(json.dumps(shown["value"], allow_nan=False))
+    return EXIT_CODES[status]
 
 
 @click.group()

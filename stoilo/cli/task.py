@@ -28,6 +28,7 @@ from stoilo.client.session import Connection, connect
 from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.jsonvalue import render_json_value
+from stoilo.core.plaintext import show_plainly
 from stoilo.core.skeleton import encode
 from stoilo.core.types import TaskState
 from stoilo.core.values import to_node
@@ -300,4 +301,4 @@ def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
 
 
 def _print(as_json: bool, record: object, text: str) -> None:
-    sys.stdout.write((json.dumps(record) if as_json else text) + "\n")
+    sys.stdout.write((json.dumps(record) if as_json else show_plainly(text)) + "\n")

@@ -164,11 +164,11 @@ class Volunteer:
             self._wakes.get()
 
     def close(self) -> None:
-        """End every run; what is on the disk goes on at the next start."""
+        """Kill every run; what is on the disk goes on at the next start."""
         self.stop()
+        self._transfer.close()
         self._executor.close()
         self._pool.shutdown(cancel_futures=True)
-        self._transfer.close()
         self._ledger.close()
 
     def tick(self) -> None:
@@ -198,6 +198,8 @@ class Volunteer:
         """Take note of runs that ended."""
         for result, future in list(self._running.items()):
             if not future.done():
+                if result in self._unwanted:
+                    self._executor.cancel(result)
                 continue
             del self._running[result]
             if result in self._unwanted:
@@ -226,6 +228,8 @@ class Volunteer:
     def _run_copy(self, copy: CopyRecord) -> None:
         """Bring one copy from its inputs to its stored result."""
         paths = self._fetch(copy)
+        if self._stopping or copy.result in self._unwanted:
+            return
         names = [file.open_name for file in copy.files]
         files = tuple(zip(names, paths, strict=True))
         data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
@@ -406,6 +410,7 @@ class Volunteer:
         for name in reply.aborts:
             if name in self._running:
                 self._unwanted.add(name)
+                self._executor.cancel(name)
             else:
                 self._forget(name)
         for record in _records(reply):

@@ -16,6 +16,7 @@ from stoilo.sandbox.capture_print import TaskPrinter
 from stoilo.sandbox.facades import FacadeTree, build_facades
 from stoilo.sandbox.facades.copies import hide_memo
 from stoilo.sandbox.guards import Guards, import_loaded
+from stoilo.sandbox.masked import call_masked
 from stoilo.sandbox.rules import TASK_MODULE
 
 __all__ = ["LanguageRuntime", "prepare_runtime"]
@@ -62,6 +63,7 @@ class LanguageRuntime:
             "_stoilo_check_self": guards.check_self,
             "_stoilo_getattr": guards.read,
             "_stoilo_write": guards.write,
+            "_stoilo_masked": call_masked,
             "_stoilo_import": facades.import_module,
             "_stoilo_import_name": facades.import_name,
         }

@@ -8,6 +8,7 @@ What is left, and where:
     a.__class__           → _stoilo_type_of(a)
     a._x, a.format …      → _stoilo_getattr(a, "_x"), or direct where the type is known
     a.x = v               → _stoilo_write(a, "x").x = v, or direct on a checked ``self``
+    f(a, where=m)         → _stoilo_masked(f, a, where=m): no uninitialised memory
     import m, from m …    → m = _stoilo_import("m", …): façades, never sys.modules
 
 A method that uses ``self._x`` or assigns ``self.x`` starts with one test of ``type(self)``;

@@ -37,7 +37,14 @@ class SyntaxVisitor(NameVisitor):
         is_type = isinstance(node.func, ast.Name) and node.func.id == "type"
         if is_type and len(node.args) != 1 and "type" not in self._bound:
             self._refuse(node, F.METACLASS, "type() builds no classes in a task")
-        return self.node_contents_visit(node)
+        names = {keyword.arg for keyword in node.keywords}
+        visited = self.node_contents_visit(node)
+        if "where" in names and "out" not in names:
+            node.args.insert(0, node.func)
+            node.func = ast.copy_location(
+                ast.Name("_stoilo_masked", ast.Load()), node.func
+            )
+        return visited
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """Allow; ``__slots__`` in a class body as literal names."""

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from bench import BASE, EmbeddedBench
 from stoilo.executor.wire import ReportedResult, ResultState, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.interface import CopyOutcome, CopyState
