@@ -8,8 +8,10 @@ admission alone; argv and environment select nothing here (I4).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Protocol
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
@@ -25,10 +27,12 @@ from stoilo.executor import workdir
 from stoilo.executor.ledger import replace_file
 from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.result import Disposition, ResultHeader, render_result
+from stoilo.executor.runs import Runs
 from stoilo.executor.trust import load_trust, parse_release_pack
 from stoilo.executor.verifier import HostState, TaskBundle, VerifiedTask, verify_bundle
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.policies.levels import load_levels
+from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_items, read_outcome
@@ -100,11 +104,16 @@ class Executor(Protocol):
 
         Raises:
             InternalError: this machine's own trouble; the copy may be tried again.
+                ``STO-S008``: `cancel` or `close` ended it.
         """
         ...
 
+    def cancel(self, result: str) -> None:
+        """Kill the run of a copy, from another thread; nothing when it does not run."""
+        ...
+
     def close(self) -> None:
-        """End every jail."""
+        """End every run and every jail, soon."""
         ...
 
 
@@ -112,9 +121,14 @@ class RunnerJail(Protocol):
     """What the executor needs of `stoilo.sandbox.supervisor.Jail`."""
 
     def run(
-        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+        self,
+        request: bytes,
+        limits: RunLimits,
+        wall_s: float | None = None,
+        *,
+        watch: Callable[[Exchange], object] | None = None,
     ) -> JailReport:
-        """Run the job on `request` in a fresh jailed child."""
+        """Run the job on `request` in a fresh jailed child; see `Jail.run`."""
         ...
 
     def close(self) -> None:
@@ -158,6 +172,9 @@ class VerifiedExecutor:
         self._clock = clock
         self._make_jail = jails
         self._jails: dict[str, RunnerJail] = {}
+        self._starting = threading.Lock()
+        self._closed = False
+        self._runs = Runs()
         self._trust: tuple[str, TrustedRelease] | None = None
         self._installed = installed_release()
 
@@ -170,20 +187,28 @@ class VerifiedExecutor:
             disposition=Disposition.REFUSED,
             verifier=VERIFIER_VERSION,
         )
-        try:
-            task = self._verify(work)
-            jail = self._jail(task.level)
-        except PolicyRefusal as error:
-            return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
-        except TrustError as error:
-            return _refuse(header, error, Disposition.REFUSED)
-        return self._run(task, jail, header)
+        with self._runs.hold(work.result):
+            try:
+                task = self._verify(work)
+                jail = self._jail(task.level)
+            except PolicyRefusal as error:
+                return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
+            except TrustError as error:
+                return _refuse(header, error, Disposition.REFUSED)
+            return self._run(task, jail, header)
+
+    def cancel(self, result: str) -> None:
+        """Kill the run of a copy; see `Executor`."""
+        self._runs.cancel(result)
 
     def close(self) -> None:
-        """End every jail."""
-        for jail in self._jails.values():
-            jail.close()
-        self._jails.clear()
+        """End every run and every jail."""
+        self._runs.close()
+        with self._starting:
+            for jail in self._jails.values():
+                jail.close()
+            self._jails.clear()
+            self._closed = True
 
     def _verify(self, work: Work) -> VerifiedTask:
         """Return the task if it may run here and now."""
@@ -235,9 +260,12 @@ class VerifiedExecutor:
 
     def _jail(self, level: Level) -> RunnerJail:
         """Return the warm jail of `level`."""
-        if level.name not in self._jails:
-            self._jails[level.name] = self._make_jail(level)
-        return self._jails[level.name]
+        with self._starting:
+            if self._closed:
+                raise InternalError("STO-S008", "this executor is closed")
+            if level.name not in self._jails:
+                self._jails[level.name] = self._make_jail(level)
+            return self._jails[level.name]
 
     def _run(self, task: VerifiedTask, jail: RunnerJail, header: ResultHeader) -> bytes:
         """Run a verified task and write its result file."""
@@ -251,7 +279,11 @@ class VerifiedExecutor:
             now=statement.admitted_at,
             items=statement.map_items,
         )
-        report = jail.run(request.encode(), task.limits)
+        report = jail.run(
+            request.encode(),
+            task.limits,
+            watch=functools.partial(self._runs.watch, header.result),
+        )
         if statement.map_items:
             outcomes = read_items(report, statement.map_items)
         else:

@@ -245,7 +245,8 @@ class Jail:
         wall = wall if wall_s is None else min(wall, wall_s)
         watch = watch or _ignore
         exchange, report = self._attempt(Exchange(request, limits, wall), watch)
-        if exchange.never_started:  # the zygote died with the order unread
+        if exchange.never_started and not exchange.cancelled:
+            # the zygote died with the order unread
             exchange, report = self._attempt(Exchange(request, limits, wall), watch)
         return report
 
@@ -254,6 +255,8 @@ class Jail:
     ) -> tuple[Exchange, JailReport]:
         with exchange:
             watch(exchange)
+            if exchange.cancelled:
+                return exchange, exchange.give_up()
             zygote = self._begin(exchange)
             report = exchange.finish(zygote.ready.layers)
         if exchange.zygote_silent:

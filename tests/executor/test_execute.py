@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
@@ -179,6 +181,47 @@ def test_copy_sent_before_a_refresh_runs_under_the_newer_release(
     assert first != (tmp_path / "newer" / "release").read_bytes()
     assert run(executor, newer)[0].header.status is RunStatus.OK
     assert run(executor, older)[0].header.status is RunStatus.OK
+
+
+def start(executor, work):
+    """Execute in a thread; return it and the list that gets the error's code."""
+    codes = []
+
+    def body():
+        with pytest.raises(InternalError) as caught:
+            executor.execute(work)
+        codes.append(caught.value.code)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    return thread, codes
+
+
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
+    work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
+    thread, codes = start(executor, work)
+    while work.result not in executor._runs._exchanges:
+        time.sleep(0.001)
+    time.sleep(pause)
+    began = time.monotonic()
+    executor.cancel(work.result) if end == "cancel" else executor.close()
+    thread.join()
+    assert codes == ["STO-S008"]
+    assert time.monotonic() - began < 5
+
+
+def test_cancelling_one_run_leaves_others_alone(tmp_path, gate, executor):
+    executor.cancel("task-1_1_0")
+    executor.cancel("another")
+    assert run(executor, make_work(tmp_path / "wu", gate))[0].header.code == ""
+
+
+def test_closed_executor_runs_nothing(tmp_path, gate, executor):
+    executor.close()
+    with pytest.raises(InternalError, match="STO-S008"):
+        executor.execute(make_work(tmp_path / "wu", gate))
 
 
 def test_hostile_release_is_refused(tmp_path, gate, executor):

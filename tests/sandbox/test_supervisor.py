@@ -362,6 +362,21 @@ def test_cancelled_coroutine_kills_its_child(pure, wait_until):
         assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
 
 
+def test_run_cancelled_from_another_thread_says_so(pure):
+    request = encode_probe("import time; time.sleep(60)")
+
+    def cancel_later(exchange):
+        threading.Timer(0.3, exchange.cancel).start()
+
+    with Jail(pure, PROBE_JOB) as jail:
+        report = jail.run(request, pure.default_limits(), watch=cancel_later)
+        assert (report.status, report.code) == (JailStatus.CRASHED, "STO-S008")
+        assert report.usage.wall_s < 10
+        early = jail.run(request, pure.default_limits(), watch=Exchange.cancel)
+        assert (early.status, early.code) == (JailStatus.CRASHED, "STO-S008")
+        assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
+
+
 def test_closed_jail_leaves_no_process(pure):
     jail = Jail(pure, PROBE_JOB)
     below = children_of(jail.zygote_pid)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.skeleton import decode, encode
+from stoilo.server import up
 from stoilo.testing.deployment import Deployment
 
 DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
@@ -228,3 +230,12 @@ def count_leaves(data: Path, tasks: int) -> None:
         ).fetchone()[0]
     database.close()
     assert (outcomes, admissions) == (tasks, tasks)
+
+
+def test_replies_do_not_wait_for_delayed_acknowledgements() -> None:
+    with up._listen("127.0.0.1:0") as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

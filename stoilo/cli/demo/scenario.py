@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import textwrap
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -208,7 +209,7 @@ class Scenario:
             self.book.check(
                 f"gate refuses {name.replace('_', ' ')}",
                 family == "policy",
-                evidence.splitlines()[0][:160],
+                textwrap.shorten(evidence, 130, placeholder=" …"),
             )
 
     async def _cheat_outvoted(self, conn: Any) -> None:  # noqa: ANN401 - a Connection

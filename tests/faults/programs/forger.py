@@ -102,6 +102,9 @@ class Reader:
             ASKED[work.result] = asked[1].decode()
         return self._honest.execute(work)
 
+    def cancel(self, result):
+        self._honest.cancel(result)
+
     def close(self):
         self._honest.close()
 
