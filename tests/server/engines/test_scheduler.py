@@ -4,7 +4,11 @@ import pytest
 from sqlalchemy import select
 
 from bench import BASE, EmbeddedBench
-from stoilo.executor.wire import ReportedResult, ResultState, SchedulerRequest
+from stoilo.executor.messages import (
+    ReportedResult,
+    ResultState,
+    SchedulerRequest,
+)
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 from stoilo.testing.engine import make_spec
