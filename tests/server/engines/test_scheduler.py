@@ -4,7 +4,7 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from stoilo.executor.wire import ReportedResult, ResultState, SchedulerRequest
+from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 from stoilo.testing.engine import make_spec
