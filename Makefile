@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 
-.PHONY: help setup demo test slow lint format bench fuzz proto lock clean
+.PHONY: help setup demo test slow lint format bench fuzz docs proto lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -36,6 +36,9 @@ bench: setup ## measure ours and the peers' side by side
 
 fuzz: setup ## run the fuzz targets for a minute each
 	@$(VENV)/python tests/fuzz/fuzz_skeleton.py 60
+
+docs: setup ## write the reference pages that come from the code
+	@$(VENV)/python scripts/write_reference.py
 
 proto: setup ## regenerate the gRPC bindings
 	@$(VENV)/python -m grpc_tools.protoc -I proto/stoilo/v1 --python_out=stoilo/core/rpc \

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import os
 import platform
 import sys
 import time
@@ -16,7 +17,10 @@ from rich.table import Table
 
 from bench.rows import Row
 
-SUITES = ("codec", "guards", "jail", "log_appends", "verify_admission", "submit")
+SUITES = (
+    *("codec", "guards", "jail", "log_appends", "verify_admission"),
+    *("validate", "submit"),
+)
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 
 
@@ -41,13 +45,19 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     arguments = parser.parse_args()
     rows: list[Row] = []
+    load = os.getloadavg()
     for suite in arguments.suites:
         print(f"measuring {suite} …", file=sys.stderr, flush=True)
+        started = time.perf_counter()
         rows += importlib.import_module(f"bench.{suite}").measure()
+        took = time.perf_counter() - started
+        print(f"  {took:.0f} s", file=sys.stderr, flush=True)
     report = {
         "time": int(time.time()),
         "machine": platform.platform(),
         "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "load": [load[0], os.getloadavg()[0]],
         "rows": [dataclasses.asdict(row) for row in rows],
     }
     OUTPUT.parent.mkdir(exist_ok=True)
@@ -56,6 +66,11 @@ def main() -> int:
         print(json.dumps(report))
     else:
         Console(width=130).print(render_table(rows))
+        print(
+            f"{platform.platform()}, {os.cpu_count()} processors; load "
+            f"{load[0]:.1f} before, {os.getloadavg()[0]:.1f} after: the ratios are of "
+            "runs in turn, the absolute numbers are this machine's at this moment"
+        )
     return 0
 
 

@@ -52,13 +52,15 @@ def _make_row(name: str, peer: str, pair: tuple[float, float], reach: float) -> 
     )
 
 
-def measure() -> list[Row]:
+def measure(warm_runs: int = 60, cold_runs: int = 15) -> list[Row]:
     """Return both rows; full jail, both layers, every guard on."""
     with Jail(load_level("pure"), TASK_JOB) as jail:
         warm = paired_seconds(
-            lambda: _check_warm(jail), lambda: _interpreter("pass"), runs=60
+            lambda: _check_warm(jail), lambda: _interpreter("pass"), runs=warm_runs
         )
-    cold = paired_seconds(_check_cold, lambda: _interpreter("import numpy"), runs=11)
+    cold = paired_seconds(
+        _check_cold, lambda: _interpreter("import numpy"), runs=cold_runs
+    )
     return [
         _make_row("one small pure task, warm zygote", "pass", warm, 0.6),
         _make_row("one numpy task, cold zygote", "import numpy", cold, 1.25),

@@ -28,9 +28,6 @@ from stoilo.audit.store import DiskStore
 from stoilo.core.digests import content_digest
 
 SUBMITTERS = 64
-ROUNDS = 5
-OURS_EACH = 250  # appends of each submitter in one round
-PEER_EACH = 12
 OUTPUT = Path(__file__).parent / "out"
 
 
@@ -117,8 +114,14 @@ def publish_milliseconds(log: Sequencer) -> float:
     return statistics.median(times)
 
 
-def measure() -> list[Row]:
-    """Run ours and the peers in alternating rounds on one disk."""
+def measure(rounds: int = 5, each: int = 250, peer_each: int = 12) -> list[Row]:
+    """Run ours and the peers in alternating rounds on one disk.
+
+    Args:
+        rounds: how often.
+        each: our appends of each submitter in one round.
+        peer_each: the peers' appends of each submitter in one round.
+    """
     key, rates = LogKey("bench.test/log"), []
     OUTPUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
@@ -127,10 +130,10 @@ def measure() -> list[Row]:
         with Sequencer.open(
             place / "ours", key.origin, key.sign, policy=key.policy
         ) as log:
-            for turn in range(ROUNDS):
-                ours = append_rate(log.append, turn, OURS_EACH)
-                single = append_rate(peer.append, turn, PEER_EACH)
-                rates.append((ours, single, append_rate(bare.append, turn, PEER_EACH)))
+            for turn in range(rounds):
+                ours = append_rate(log.append, turn, each)
+                single = append_rate(peer.append, turn, peer_each)
+                rates.append((ours, single, append_rate(bare.append, turn, peer_each)))
             log.wait_published(log.size - 1, 30)
             at_rest = publish_milliseconds(log)
         peer.close()

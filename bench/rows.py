@@ -6,8 +6,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-__all__ = ["Row", "median_seconds", "paired_seconds"]
+__all__ = ["Row", "median_seconds", "paired_seconds", "seconds_once"]
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,13 @@ def _timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def seconds_once(work: Callable[[], ResultT]) -> tuple[float, ResultT]:
+    """Return the time of one call without warm-up, s, and what it returned."""
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
 
 
 def median_seconds(work: Callable[[], object], runs: int = 9) -> float:

@@ -1,9 +1,10 @@
 """Submission: admit + log + workunit a second, and submit → result through volunteers.
 
 Everything is real and durable: gate in its jail, log with its two databases, signer
-process, embedded engine. The thesis's way starts two programs a task (`stage_file`, a
-script, and `create_work`); its peer here are two programs that do nothing, so the ratio
-is a lower bound.
+process, embedded engine. The thesis's way starts two programs a task: `stage_file`, a
+script that hashes the input and copies it into a fan-out directory, and `create_work`,
+which inserts the workunit. The peer does just that, and no more, in two small programs,
+each durable as ours is; a row shows two programs that do nothing, as a lower bound.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -38,7 +40,44 @@ from stoilo.testing.deployment import Deployment
 
 SOURCE = "def task(kwargs):\n    return kwargs['x'] + {number}\n"
 PLENTY = Quota(tasks_per_hour=10**9, running_tasks=10**6)
-CACHED, UNCACHED, AT_ONCE = 3000, 150, 256
+AT_ONCE = 256
+
+STAGE_FILE = """import hashlib, os, sys
+source, directory = sys.argv[1:]
+data = open(source, "rb").read()
+name = hashlib.md5(data, usedforsecurity=False).hexdigest()
+target = os.path.join(directory, str(int(name[:8], 16) % 1024))
+os.makedirs(target, exist_ok=True)
+with open(os.path.join(target, os.path.basename(source)), "wb") as file:
+    file.write(data)
+    os.fsync(file.fileno())
+"""
+CREATE_WORK = """import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("pragma synchronous=full")
+with database:
+    database.execute("create table if not exists workunit (name text primary key)")
+    database.execute("insert into workunit values (?)", (sys.argv[2],))
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        cached: tasks whose source the gate knows.
+        uncached: tasks whose source is new.
+        peer: tasks of each peer.
+        alone: round trips one by one.
+        together: tasks at once.
+    """
+
+    cached: int = 3000
+    uncached: int = 600
+    peer: int = 20
+    alone: int = 7
+    together: int = 60
 
 
 def request(key: str, number: int) -> pb.CreateTaskRequest:
@@ -65,7 +104,7 @@ async def issue(
     start = time.perf_counter()
     await asyncio.gather(*(one(item) for item in requests))
     while count_issued(server) - before < len(requests):  # noqa: ASYNC110 - rows
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
     return time.perf_counter() - start
 
 
@@ -77,7 +116,7 @@ def count_issued(server: TaskServer) -> int:
         return connection.scalar(query) or 0
 
 
-async def admission_rates(data: Path) -> tuple[float, float]:
+async def admission_rates(data: Path, sizes: Sizes) -> tuple[float, float]:
     """Return tasks/s with cached and with uncached verdicts."""
     policy: Policy = msgspec.structs.replace(
         default_policy(), quotas={"researcher": PLENTY}
@@ -97,14 +136,14 @@ async def admission_rates(data: Path) -> tuple[float, float]:
         server.start()
         stack.callback(server.stop)
         await issue(server, token, [request("warm", 0)])
-        same = [request(f"c{n}", 0) for n in range(CACHED)]
-        other = [request(f"u{n}", n + 1) for n in range(UNCACHED)]
-        cached = CACHED / await issue(server, token, same)
-        uncached = UNCACHED / await issue(server, token, other)
+        same = [request(f"c{n}", 0) for n in range(sizes.cached)]
+        other = [request(f"u{n}", n + 1) for n in range(sizes.uncached)]
+        cached = sizes.cached / await issue(server, token, same)
+        uncached = sizes.uncached / await issue(server, token, other)
     return cached, uncached
 
 
-def two_programs_rate(tasks: int = 20) -> float:
+def idle_programs_rate(tasks: int) -> float:
     """Return tasks/s when each starts two programs that do nothing."""
     start = time.perf_counter()
     for _ in range(tasks):
@@ -113,8 +152,23 @@ def two_programs_rate(tasks: int = 20) -> float:
     return tasks / (time.perf_counter() - start)
 
 
-def round_trips(data: Path) -> tuple[float, float]:
-    """Return median s of one task alone, and tasks/s of 60 at once, two volunteers."""
+def two_programs_rate(tasks: int, folder: Path) -> float:
+    """Return tasks/s when each stages its file and inserts its workunit so."""
+    inputs = [folder / f"input{number}" for number in range(tasks)]
+    for path in inputs:
+        path.write_bytes(request("peer", 0).SerializeToString())
+    start = time.perf_counter()
+    for path in inputs:
+        for program, *given in (
+            (STAGE_FILE, path, folder / "download"),
+            (CREATE_WORK, folder / "peer.sqlite", path.name),
+        ):
+            subprocess.run([sys.executable, "-c", program, *given], check=True)
+    return tasks / (time.perf_counter() - start)
+
+
+def round_trips(data: Path, sizes: Sizes) -> tuple[float, float]:
+    """Return median s of one task alone, and tasks/s of many at once; two volunteers."""
     with Deployment(data, volunteers=2) as deployment:
         assert deployment.line is not None
         page = json.loads(Path(deployment.line.connection).read_text())
@@ -137,50 +191,42 @@ def round_trips(data: Path) -> tuple[float, float]:
 
             wait(submit("warm"))
             alone = []
-            for number in range(5):
+            for number in range(sizes.alone):
                 start = time.perf_counter()
                 wait(submit(f"a{number}"))
                 alone.append(time.perf_counter() - start)
             start = time.perf_counter()
-            for task_id in [submit(f"m{number}") for number in range(60)]:
+            for task_id in [submit(f"m{number}") for number in range(sizes.together)]:
                 wait(task_id)
-            together = 60 / (time.perf_counter() - start)
+            together = sizes.together / (time.perf_counter() - start)
     return statistics.median(alone), together
 
 
-def measure() -> list[Row]:
+def measure(sizes: Sizes | None = None) -> list[Row]:
     """Return the rows of this suite."""
+    sizes = sizes or Sizes()
     with tempfile.TemporaryDirectory() as folder:
-        cached, uncached = asyncio.run(admission_rates(Path(folder) / "admit"))
-        peer = two_programs_rate()
-        alone, together = round_trips(Path(folder) / "up")
-
-    def row(name: str, ours: float, target: str, met: bool) -> Row:
-        return Row(
-            name,
-            ours,
-            "1/s",
-            "two programs a task that do nothing",
-            peer,
-            ours / peer,
-            "ours/peer",
-            target,
-            met,
-        )
-
+        place = Path(folder)
+        before = two_programs_rate(sizes.peer, place)
+        cached, uncached = asyncio.run(admission_rates(place / "admit", sizes))
+        (place / "again").mkdir()
+        after = two_programs_rate(sizes.peer, place / "again")
+        idle = idle_programs_rate(sizes.peer)
+        alone, together = round_trips(place / "up", sizes)
+    peer = statistics.mean((before, after))
     return [
-        row(
-            "admit + log + workunit, durable, cached verdict",
-            cached,
-            ">= 20x and >= 1,000/s",
-            cached >= 20 * peer and cached >= 1000,
-        ),
-        row(
-            "the same, every source new to the gate",
-            uncached,
-            ">= 20x",
-            uncached >= 20 * peer,
-        ),
+        _rate_row("admit + log + workunit, durable, cached verdict", cached, peer,
+                  ">= 20x and >= 1,000/s", cached >= 20 * peer and cached >= 1000),
+        _rate_row("the same, every source new to the gate", uncached, peer,
+                  ">= 20x", uncached >= 20 * peer),
+        Row("admit + log + workunit, cached verdict, lower bound", cached, "1/s",
+            "two programs a task that do nothing", idle, cached / idle, "ours/peer"),
         Row("submit → validated result, one task alone, quorum 2", alone, "s"),
-        Row("submit → validated result, 60 at once, two volunteers", together, "1/s"),
-    ]
+        Row(f"submit → validated result, {sizes.together} at once, two volunteers",
+            together, "1/s"),
+    ]  # fmt: skip
+
+
+def _rate_row(name: str, ours: float, peer: float, target: str, met: bool) -> Row:
+    what = "two programs a task: stage the file, insert the workunit"
+    return Row(name, ours, "1/s", what, peer, ours / peer, "ours/peer", target, met)

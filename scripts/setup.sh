@@ -4,11 +4,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-python=${PYTHON:-python3}
 stamp=.venv/.stoilo-stamp
-wanted=$(cat requirements/dev.txt requirements/torch.txt pyproject.toml | cksum)
+wanted="$(cat requirements/dev.txt requirements/torch.txt pyproject.toml | cksum) $PWD"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
+# The set is locked for Python 3.11, so it comes before a newer python3.
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    python=python3
+    python3.11 -c '' 2>/dev/null && python=python3.11
+fi
 "$python" - <<'CHECK'
 import sys
 if sys.version_info < (3, 11):

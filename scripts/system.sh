@@ -2,6 +2,7 @@
 # Debian packages that the sandbox and its tests use. Root: installed. Otherwise: named.
 set -eu
 
+PATH="$PATH:/usr/sbin:/sbin" # ldconfig lies there; an ordinary user's PATH often ends before
 missing=""
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
 ldconfig -p 2>/dev/null | grep -q 'libseccomp\.so\.2' || missing="$missing libseccomp2"

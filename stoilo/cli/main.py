@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from stoilo.cli.extras import missing_extra, require_extra
 from stoilo.core.errors import StoiloError
 
 __all__ = ["cli", "main"]
@@ -53,10 +54,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; a missing extra names itself."""
+        """Import and return one command; `main` names the extra that is missing."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name == "demo":
+            require_extra("server")  # all of it, so that one message names all of it
         module, attribute, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - the table is ours
@@ -93,6 +96,12 @@ def render_error(error: StoiloError, *, as_json: bool) -> str:
     return f"stoilo: {error.message} [{error.code}]{hint}"
 
 
+def report_error(error: StoiloError, arguments: list[str]) -> int:
+    """Write `error` to stderr; returns its exit code."""
+    sys.stderr.write(render_error(error, as_json="--json" in arguments) + "\n")
+    return error.exit_code
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code of design §7."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -106,8 +115,12 @@ def main(arguments: list[str] | None = None) -> int:
         error.show()
         return 2
     except StoiloError as error:
-        sys.stderr.write(render_error(error, as_json="--json" in arguments) + "\n")
-        return error.exit_code
+        return report_error(error, arguments)
+    except ModuleNotFoundError as error:
+        lacking = missing_extra(error.name or "")
+        if lacking is None:
+            raise
+        return report_error(lacking, arguments)
     return result if isinstance(result, int) else 0
 
 

@@ -10,13 +10,16 @@ from typing import Any
 
 import click
 
+from stoilo.cli.extras import require_extra
 from stoilo.core import skeleton
 from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.jsonvalue import parse_json_value, render_json_value
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import Node
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
+from stoilo.policies.check import check_in_child
+from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import load_level
 
 __all__ = ["render_outcome", "sandbox"]
@@ -27,6 +30,9 @@ EXIT_CODES = {
     RunStatus.KILLED: 4,
     RunStatus.USER_ERROR: 5,
 }
+_SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030", "STO-P031"})
+"""What the gate foretells and a run shows: a limit that is hit, no function to call."""
+
 _KWARGS_BYTES = 64 * 1024 * 1024
 _TIMEOUT = click.FloatRange(min=0, min_open=True)
 
@@ -41,19 +47,55 @@ def check_platform() -> None:
         )
 
 
-def read_source(path: str) -> str:
-    """Return a program's text or raise ``STO-S033``."""
+def read_bytes(path: str) -> bytes:
+    """Return a program's bytes, cut off beyond what any source may have.
+
+    Raises:
+        UsageError: ``STO-S033``, not readable.
+    """
     try:
         with Path(path).open("rb") as file:
-            data = file.read(BOUNDS.source_bytes + 1)
+            return file.read(BOUNDS.source_bytes + 1)
     except OSError as error:
         raise UsageError("STO-S033", f"cannot read {path}: {error.strerror}") from error
+
+
+def read_source(path: str) -> str:
+    """Return a program's text or raise ``STO-S033``."""
+    data = read_bytes(path)
     if len(data) > BOUNDS.source_bytes:
         raise UsageError("STO-S033", f"{path} is over {BOUNDS.source_bytes} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError("STO-S033", f"{path} is not UTF-8: {error.reason}") from error
+
+
+def refuse_statically(source: bytes, entry: str, level: str) -> RunOutcome | None:
+    """Return the refusal of what `stoilo policy check` refuses; None where it admits.
+
+    A function that does not exist is no refusal here but a usage error of the run, and
+    a constant beyond all memory ends at the limit that it hits.
+
+    Raises:
+        UsageError: unknown level.
+    """
+    verdict = check_in_child(GateRequest(source=source, entry=entry, level=level))
+    errors = [
+        found
+        for found in verdict.findings
+        if found.severity is Severity.ERROR and found.code not in _SEEN_BY_RUNNING
+    ]
+    if not errors:
+        return None
+    first, more = errors[0], len(errors) - 1
+    text = f"line {first.line}, column {first.column}: {first.message}; {first.hint}"
+    return RunOutcome(
+        status=RunStatus.REFUSED,
+        error=f"{text} (and {more} more)" if more else text,
+        code=first.code,
+        layer=RunLayer.GATE,
+    )
 
 
 def read_kwargs(text: str) -> Node:
@@ -154,13 +196,14 @@ def run(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Run a function of FILE through the language and the kernel layer."""
+    """Run a function of FILE through the gate, the language and the kernel layer."""
     check_platform()
+    require_extra("executor")
     from stoilo.sandbox.run import run_source  # noqa: PLC0415 - Linux only
 
-    rules = load_level(level)
-    outcome = run_source(
-        read_source(file), entry, read_kwargs(kwargs), rules, wall_s=timeout
+    rules, arguments, source = load_level(level), read_kwargs(kwargs), read_bytes(file)
+    outcome = refuse_statically(source, entry or "", level) or run_source(
+        source.decode(), entry, arguments, rules, wall_s=timeout
     )
     return _show(outcome, as_json=as_json, value=True)
 
@@ -176,6 +219,7 @@ def probe(
 ) -> int:
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
+    require_extra("executor")
     from stoilo.sandbox.run import probe_source  # noqa: PLC0415 - Linux only
 
     names = read_preload(preload)

@@ -20,15 +20,17 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.sandbox import read_kwargs, read_source
 from stoilo.client.capture.modules import Captured
+from stoilo.client.request import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TimedOut, UserError
+from stoilo.client.results import TaskResult, TimedOut, UserError
 from stoilo.client.rpcerrors import SourceRefused
-from stoilo.client.session import Connection, TaskOptions, connect
-from stoilo.client.task import StagedTask, SubmittedTask
+from stoilo.client.session import Connection, connect
+from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.jsonvalue import render_json_value
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.skeleton import encode
+from stoilo.core.types import TaskState
 from stoilo.core.values import to_node
 from stoilo.policies.entry import last_function
 
@@ -48,9 +50,18 @@ timeout_option = click.option(
 )
 
 
+EXIT_CODES = {TaskState.SUCCEEDED.value: 0, TaskState.USER_ERROR.value: 5}
+"""By final state; 1 for every other: no quorum, cancelled, expired."""
+
+
 @click.group()
 def task() -> None:
-    """Submit, watch and cancel tasks."""
+    """Submit, watch and cancel tasks.
+
+    Exit codes: 0 a value, 5 the task's own error, 1 no quorum, cancelled or expired,
+    3 refused by the gate, 6 given up waiting, 7 server not reachable.
+    Example: stoilo task submit task.py --kwargs '{"x": 2}' --wait --json
+    """
 
 
 def _run(
@@ -91,7 +102,10 @@ def submit(  # noqa: PLR0917 - click passes options by name
     connection: str | None,
     as_json: bool,
 ) -> int:
-    """Send FILE to the server as it is; prints the task's id."""
+    """Send FILE to the server as it is; prints the task's id.
+
+    With --wait also its outcome, as `stoilo task result` does.
+    """
     source = read_source(str(file))
     captured = Captured(
         task_module=source,
@@ -122,7 +136,7 @@ def submit(  # noqa: PLR0917 - click passes options by name
 
 async def _submit(
     server: Connection, captured: Captured, options: TaskOptions, key: str
-) -> SubmittedTask:
+) -> SubmittedTask[Any]:
     """Send a captured task, under the caller's own key when there is one."""
     session = server.session
     if key:
@@ -160,7 +174,10 @@ def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
 def result(
     task_id: str, timeout: float | None, connection: str | None, as_json: bool
 ) -> int:
-    """Wait for the outcome of TASK_ID and print it."""
+    """Wait for the outcome of TASK_ID and print it.
+
+    JSON: task_id, state, value, error, error_type, code, output; null where unused.
+    """
 
     async def work(server: Connection) -> int:
         """Do it on an open connection."""
@@ -170,34 +187,44 @@ def result(
 
 
 async def _finish(
-    submitted: SubmittedTask, limit_s: float | None, as_json: bool
+    submitted: SubmittedTask[Any], limit_s: float | None, as_json: bool
 ) -> int:
     """Wait with a progress line, print the outcome, return the exit code."""
     waiting = asyncio.ensure_future(submitted.result(limit_s))
     if not as_json and sys.stderr.isatty():
         await _show_progress(submitted, waiting)
     outcome = await waiting
+    if isinstance(outcome, TimedOut):
+        raise outcome
+    record = render_record(await submitted.status(), outcome)
+    failed = isinstance(outcome, UserError | TaskSystemError)
+    _print(as_json, record, str(outcome) if failed else repr(outcome))
+    return EXIT_CODES.get(record["state"], 1)
+
+
+def render_record(status: TaskStatus, outcome: TaskResult) -> dict[str, Any]:
+    """Return the one object of a final task; every key is always there."""
+    record: dict[str, Any] = {
+        "task_id": status.task_id,
+        "state": status.state.value,
+        "value": None,
+        "error": None,
+        "error_type": None,
+        "code": None,
+        "output": status.output,
+    }
     match outcome:
-        case TimedOut():
-            raise outcome
         case UserError():
-            record = {"state": "user_error", "error": str(outcome)}
-            _print(as_json, {"task_id": submitted.task_id, **record}, str(outcome))
-            return 5
+            failure = {"error": outcome.text, "error_type": outcome.exception_type}
+            return record | failure | {"code": outcome.code or None}
         case TaskSystemError():
-            record = {"state": "system_error", "error": str(outcome)}
-            record["code"] = outcome.code
-            _print(as_json, {"task_id": submitted.task_id, **record}, str(outcome))
-            return 1
+            return record | {"error": outcome.text, "code": outcome.code or None}
         case _:
-            value = render_json_value(to_node(outcome))
-            record = {"task_id": submitted.task_id, "state": "succeeded"}
-            _print(as_json, {**record, "value": value}, repr(outcome))
-            return 0
+            return record | {"value": render_json_value(to_node(outcome))}
 
 
 async def _show_progress(
-    submitted: SubmittedTask, waiting: asyncio.Future[Any]
+    submitted: SubmittedTask[Any], waiting: asyncio.Future[Any]
 ) -> None:
     """Draw what the task waits for until it is final."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

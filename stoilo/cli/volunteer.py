@@ -25,7 +25,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Directory of its own; survives restarts.",
 )
 @click.option("--root", required=True, type=_FILE, help="The project's TUF root.")
-@click.option("--max-level", help="Highest level to run; pure without an opt-in file.")
+@click.option(
+    "--max-level",
+    help="Highest level to run; lowers the opt-in file, or stands for one.",
+)
 @click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
 @click.option("--slots", default=1, show_default=True, help="Tasks at the same time.")
 @click.option("--verbose", is_flag=True, help="Say more on stderr.")

@@ -22,7 +22,7 @@ class AsCompleted:
         self._tasks = list(tasks)
         self._timeout = timeout
 
-    async def __aiter__(self) -> AsyncIterator[SubmittedTask]:
+    async def __aiter__(self) -> AsyncIterator[SubmittedTask[Any]]:
         """Yield each task once it is final; stops early when the time is over."""
         waits = {asyncio.ensure_future(_finish(task)) for task in self._tasks}
         end = None if self._timeout is None else time.monotonic() + self._timeout
@@ -40,14 +40,14 @@ class AsCompleted:
             for wait in waits:
                 wait.cancel()
 
-    def __iter__(self) -> Iterator[SyncSubmittedTask]:
+    def __iter__(self) -> Iterator[SyncSubmittedTask[Any]]:
         """Yield tasks of the synchronous face."""
         from stoilo.client.sync import iterate_completed  # noqa: PLC0415 - a cycle else
 
         return iterate_completed(self._tasks, self._timeout)
 
 
-async def _finish(task: StagedTask | SubmittedTask) -> SubmittedTask:
+async def _finish(task: StagedTask[Any] | SubmittedTask[Any]) -> SubmittedTask[Any]:
     submitted = await task.submit() if isinstance(task, StagedTask) else task
     await submitted.wait()
     return submitted

@@ -12,9 +12,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 from stoilo.client.capture.modules import capture_calls
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import TaskLimits
+from stoilo.client.request import TaskOptions, make_options
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
-from stoilo.client.session import TaskOptions, Where, make_options
+from stoilo.client.session import Where
 from stoilo.client.sync import SyncConnection, background, connect_sync
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.types import Redundancy
@@ -33,7 +34,7 @@ class TaskFuture(concurrent.futures.Future[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._submitted: SubmittedTask | None = None
+        self._submitted: SubmittedTask[T] | None = None
         self._ending = threading.RLock()
 
     @property
@@ -65,7 +66,7 @@ class TaskFuture(concurrent.futures.Future[T]):
                 self.set_result(cast("T", outcome))
 
 
-async def _cancel_quietly(task: SubmittedTask) -> None:
+async def _cancel_quietly(task: SubmittedTask[Any]) -> None:
     """Tell the server; nobody waits for the answer."""
     await asyncio.wait({asyncio.ensure_future(task.cancel())})
 
@@ -124,7 +125,7 @@ class Executor(concurrent.futures.Executor):
             self._check_open()
             self._futures.add(future)
         future.add_done_callback(self._futures.discard)
-        staged = StagedTask(session, captured, self._options)
+        staged: StagedTask[T] = StagedTask(session, captured, self._options)
         asyncio.run_coroutine_threadsafe(_follow(staged, future), background.loop())
         return future
 
@@ -151,7 +152,7 @@ class Executor(concurrent.futures.Executor):
         session = self._connection._connection.session  # noqa: SLF001 - one package
         captured = capture_calls(fn, calls, spread=True) if calls else None
         chunk = chunksize if chunksize > 1 else None
-        run = MapRun(session, captured, self._options, chunk)
+        run: MapRun[T] = MapRun(session, captured, self._options, chunk)
         work = asyncio.run_coroutine_threadsafe(run.results(), background.loop())
         end = None if timeout is None else time.monotonic() + timeout
         return _in_order(run, work, end)
@@ -174,7 +175,7 @@ class Executor(concurrent.futures.Executor):
             raise RuntimeError("cannot schedule new futures after shutdown")
 
 
-async def _follow(staged: StagedTask, future: TaskFuture[Any]) -> None:
+async def _follow(staged: StagedTask[Any], future: TaskFuture[Any]) -> None:
     """Carry one task's outcome into its future; every error ends there."""
     try:
         if future.cancelled():
@@ -190,7 +191,7 @@ async def _follow(staged: StagedTask, future: TaskFuture[Any]) -> None:
 
 
 def _in_order(
-    run: MapRun, work: concurrent.futures.Future[list[Any]], end: float | None
+    run: MapRun[Any], work: concurrent.futures.Future[list[Any]], end: float | None
 ) -> Iterator[Any]:
     """Yield results in order and raise the first error, as the base class does."""
     try:

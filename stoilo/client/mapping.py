@@ -13,15 +13,18 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
+from stoilo.client.backoff import Backoff, Pauses
+from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TaskResult, TimedOut
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
-    from stoilo.client.capture import CapturedCalls
-    from stoilo.client.session import Session, TaskOptions
+    from stoilo.client.capture import Captured, CapturedCalls
+    from stoilo.client.request import TaskOptions
+    from stoilo.client.session import Session
     from stoilo.client.task import SubmittedTask
 
 __all__ = ["ChunkSizer", "MapItem", "MapProgress", "MapRun"]
@@ -33,17 +36,30 @@ TARGET_S = 8.0
 WINDOW = 6
 """Chunks in flight."""
 
-SENT_AGAIN = frozenset({"STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"})
-"""Item outcomes that another try may change: copies failed or did not agree. A validator
-that raised or rejected would only do so again."""
+SENT_AGAIN = frozenset(
+    {
+        *("STO-R050", "STO-R051", "STO-R052", "STO-R058", "STO-C063"),
+        *("STO-R080", "STO-R081"),
+        *("STO-E020", "STO-E021", "STO-E022", "STO-E023"),
+    }
+)
+"""Item outcomes that another try may change: copies failed or did not agree, hosts were
+silent or wrote nonsense. A validator that raised or rejected, or a limit that was hit,
+would only be so again."""
+
+WAITED_OUT = frozenset({"STO-R004", "STO-R005"})
+"""Quota refusals that pass with time: too many unfinished tasks, too many an hour."""
+
+QUOTA = Pauses(0.5, 1.6, 60.0)
+"""Between submissions that a quota refuses."""
 
 
 @dataclass(frozen=True, slots=True)
-class MapItem:
+class MapItem(Generic[ResultT]):
     """One finished item: its place in the input and its outcome."""
 
     index: int
-    result: TaskResult
+    result: TaskOutcome[ResultT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +96,7 @@ class ChunkSizer:
             self.size = max(1, min(self.size, int(items * TARGET_S / took_s)))
 
 
-class MapRun:
+class MapRun(Generic[ResultT]):
     """A running map. Await it for all results, or ``async for`` over finished items."""
 
     def __init__(
@@ -98,10 +114,12 @@ class MapRun:
         self._waiting = deque(range(total))
         self._again: deque[int] = deque()
         self._retried: set[int] = set()
-        self._results: dict[int, TaskResult] = {}
-        self._finished: asyncio.Queue[MapItem | BaseException | None] = asyncio.Queue()
+        self._results: dict[int, TaskOutcome[ResultT]] = {}
+        self._finished: asyncio.Queue[MapItem[ResultT] | BaseException | None] = (
+            asyncio.Queue()
+        )
         self._driver: asyncio.Task[None] | None = None
-        self._tasks: list[SubmittedTask] = []
+        self._tasks: list[SubmittedTask[ResultT]] = []
         self._sent = 0
 
     @property
@@ -120,11 +138,11 @@ class MapRun:
         """Ids of the tasks submitted so far."""
         return [task.task_id for task in self._tasks]
 
-    def __await__(self) -> Generator[Any, None, list[TaskResult]]:
+    def __await__(self) -> Generator[Any, None, list[TaskOutcome[ResultT]]]:
         """Wait for every item; results in the order of the items."""
         return self.results().__await__()
 
-    async def results(self, timeout: float | None = None) -> list[TaskResult]:  # noqa: ASYNC109 - the futures' word
+    async def results(self, timeout: float | None = None) -> list[TaskOutcome[ResultT]]:  # noqa: ASYNC109 - the futures' word
         """Return all results in order; unfinished ones are `TimedOut` after `timeout` s."""
         began = time.monotonic()
         driver = self._start()
@@ -135,7 +153,7 @@ class MapRun:
         late = TimedOut(", ".join(self.task_ids), time.monotonic() - began)
         return [self._results.get(index, late) for index in range(total)]
 
-    async def __aiter__(self) -> AsyncIterator[MapItem]:
+    async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order."""
         self._start()
         while (entry := await self._finished.get()) is not None:
@@ -180,9 +198,8 @@ class MapRun:
 
     async def _run_chunk(self, indices: list[int]) -> None:
         assert self._captured is not None  # noqa: S101 - there are items
-        captured = self._captured.pack_items(indices)
+        task = await self._submit(self._captured.pack_items(indices))
         began = time.monotonic()
-        task = await self._session.submit(captured, self._options, uuid.uuid4().hex)
         self._tasks.append(task)
         self._sent += len([index for index in indices if index not in self._retried])
         outcomes = await task.item_results(len(indices))
@@ -190,7 +207,18 @@ class MapRun:
         for index, outcome in zip(indices, outcomes, strict=True):
             self._settle(index, outcome)
 
-    def _settle(self, index: int, outcome: TaskResult) -> None:
+    async def _submit(self, captured: Captured) -> SubmittedTask[ResultT]:
+        """Submit one chunk; a quota that is used up is waited out."""
+        key, backoff = uuid.uuid4().hex, Backoff(QUOTA)
+        while True:
+            try:
+                return await self._session.submit(captured, self._options, key)
+            except PolicyRefusal as error:
+                if error.code not in WAITED_OUT:
+                    raise
+            await asyncio.sleep(backoff.next_pause())
+
+    def _settle(self, index: int, outcome: TaskOutcome[ResultT]) -> None:
         lost = isinstance(outcome, TaskSystemError) and outcome.code in SENT_AGAIN
         if lost and index not in self._retried:
             self._retried.add(index)

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import builtins
 import functools
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from stoilo.core.errors import WaitError
 
-__all__ = ["SystemError", "TaskResult", "TimedOut", "UserError", "user_error"]
+__all__ = [
+    "ResultT",
+    "SystemError",
+    "TaskOutcome",
+    "TaskResult",
+    "TimedOut",
+    "UserError",
+    "user_error",
+]
+
+ResultT = TypeVar("ResultT")
+"""What the researcher's function returns."""
 
 
 class UserError(Exception):
@@ -22,7 +33,7 @@ class UserError(Exception):
     Attributes:
         exception_type: class name of the exception, for example ``ZeroDivisionError``.
         text: its text, bounded and free of paths.
-        code: a stable code when a limit or guard ended the function, else empty.
+        code: a stable code: ``STO-G200`` for an exception, others for limits and guards.
         output: what the function printed before.
     """
 
@@ -57,7 +68,7 @@ class SystemError(Exception):  # noqa: A001 - the thesis's name
     Attributes:
         code: stable code; `stoilo explain CODE` says what to do.
         text: one sentence.
-        task_id: the task, for `stoilo task show`.
+        task_id: the task, for `stoilo task status`.
     """
 
     def __init__(self, code: str = "", text: str = "", task_id: str = "") -> None:
@@ -91,6 +102,9 @@ class TimedOut(WaitError):
 
 TaskResult = Union[Any, UserError, SystemError]  # noqa: UP007 - printed as in the thesis
 """What ``result()`` gives; a wait that ends early gives `TimedOut` instead."""
+
+TaskOutcome = Union[ResultT, UserError, SystemError, TimedOut]  # noqa: UP007 - generic
+"""`TaskResult` with the type of the function's value, for type checkers."""
 
 _NEVER_MIXED = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
 """Raised again, these would mean something else to the interpreter."""

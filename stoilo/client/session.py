@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
@@ -13,44 +13,24 @@ from stoilo.client.capture import Captured, capture_task
 from stoilo.client.capture.modules import capture_calls
 from stoilo.client.journal import Journal, JournalEntry, default_journal, entry_now
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import CLASSIC, TaskLimits
+from stoilo.client.options import TaskLimits
+from stoilo.client.request import TaskOptions, create_request, make_options
+from stoilo.client.results import ResultT
 from stoilo.client.stored import StoredValue, encode_stored
 from stoilo.client.task import StagedTask, SubmittedTask, source_digest
 from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
-from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.core.types import Redundancy
 
-__all__ = ["Connecting", "Connection", "Session", "TaskOptions", "connect"]
+__all__ = ["Connecting", "Connection", "Session", "connect"]
 
 CONNECT_S = 10.0
 PATIENCE_S = 60.0
 
-TaskFunction = Callable[[dict[str, Any]], Any]
+TaskFunction = Callable[[dict[str, Any]], ResultT]
 Review = Callable[[str], bool]
 Where = str | os.PathLike[str] | Address | None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """Everything about a task that is not its source or data.
-
-    Attributes:
-        redundancy: how many copies, how many must agree.
-        flavor: dependency set by id or name; empty = smallest that holds the imports.
-        level: lowest level wanted; empty = lowest that admits.
-        limits: what one run may use.
-        label: shown in lists.
-        publish_source: the submitter's recorded choice.
-    """
-
-    redundancy: Redundancy = CLASSIC
-    flavor: str = ""
-    level: str = ""
-    limits: TaskLimits = field(default_factory=TaskLimits)
-    label: str = ""
-    publish_source: bool = False
 
 
 @dataclass(eq=False)
@@ -75,12 +55,12 @@ class Session:
 
     async def submit(
         self, captured: Captured, options: TaskOptions, key: str
-    ) -> SubmittedTask:
+    ) -> SubmittedTask[Any]:
         """Upload blobs, create the task (idempotent by `key`), note its id."""
         digest = source_digest(captured)
         self._ask_for_review(captured, digest)
         names = [await self._ensure_blob(blob) for blob in captured.blobs]
-        request = _create_request(captured, options, key, names)
+        request = create_request(captured, options, key, names)
         answer = await self.wire.call_patiently(
             "CreateTask", request, patience_s=self.patience_s
         )
@@ -116,43 +96,6 @@ class Session:
         return await self._ensure_blob(data)
 
 
-def _create_request(
-    captured: Captured, options: TaskOptions, key: str, blobs: list[str]
-) -> pb.CreateTaskRequest:
-    redundancy, limits = options.redundancy, options.limits
-    return pb.CreateTaskRequest(
-        idempotency_key=key,
-        task_module=captured.task_module.encode(),
-        entry=captured.entry,
-        validator_module=captured.validator_module.encode(),
-        init_entry=captured.init_entry,
-        compare_entry=captured.compare_entry,
-        arguments=captured.arguments,
-        blobs=blobs,
-        level=options.level,
-        flavor=options.flavor,
-        redundancy=pb.RedundancyOptions(
-            min_quorum=redundancy.min_quorum,
-            target_results=redundancy.target_results,
-            max_error=redundancy.max_error,
-            max_total=redundancy.max_total,
-            max_success=redundancy.max_success,
-            delay_bound_s=redundancy.delay_bound_s,
-        ),
-        limits=pb.RunLimits(
-            cpu_s=limits.cpu_s,
-            wall_s=limits.wall_s,
-            memory_bytes=limits.memory_bytes,
-            result_bytes=limits.result_bytes,
-            output_bytes=limits.output_bytes,
-            threads=limits.threads,
-        ),
-        label=options.label,
-        publish_source=options.publish_source,
-        map_items=captured.map_items,
-    )
-
-
 class Connection:
     """A server, ready for tasks. Make one with ``await stoilo.connect(...)``."""
 
@@ -171,7 +114,7 @@ class Connection:
 
     def create_task(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -182,7 +125,7 @@ class Connection:
         limits: TaskLimits | None = None,
         label: str = "",
         publish_source: bool = False,
-    ) -> StagedTask:
+    ) -> StagedTask[ResultT]:
         """Capture a task; returns at once and sends nothing.
 
         Args:
@@ -207,7 +150,7 @@ class Connection:
         captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
         return StagedTask(self._session, captured, options)
 
-    def restore_task(self, task_id: str) -> SubmittedTask:
+    def restore_task(self, task_id: str) -> SubmittedTask[Any]:
         """Return a task submitted earlier, by this or any other process of its owner."""
         if not task_id.strip():
             raise UsageError(
@@ -219,7 +162,7 @@ class Connection:
 
     def preview(
         self,
-        func: TaskFunction,
+        func: TaskFunction[object],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -233,7 +176,7 @@ class Connection:
 
     def map(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         items: Iterable[Mapping[str, Any]],
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -245,7 +188,7 @@ class Connection:
         label: str = "",
         publish_source: bool = False,
         chunk_items: int | None = None,
-    ) -> MapRun:
+    ) -> MapRun[ResultT]:
         """Run `func` once an item; many items share a task, sized by measured cost.
 
         Args:
@@ -308,37 +251,6 @@ class Connection:
     def __repr__(self) -> str:
         """Return the address."""
         return f"<stoilo.Connection {self.target}>"
-
-
-def make_options(
-    redundancy: Redundancy | None,
-    flavor: str | None,
-    level: str | None,
-    limits: TaskLimits | None,
-    label: str,
-    publish_source: bool,
-) -> TaskOptions:
-    """Return checked options or raise ``STO-C030``/``STO-C042``."""
-    options = TaskOptions(publish_source=publish_source, label=label)
-    if redundancy is not None:
-        if not isinstance(redundancy, Redundancy):
-            raise UsageError(
-                "STO-C042",
-                "redundancy_options must come from redundancy.CreateOptions",
-                hint="for example redundancy.CreateOptions(min_quorum=3)",
-            )
-        check_redundancy(redundancy)
-        options = replace(options, redundancy=redundancy)
-    if len(label) > BOUNDS.name_chars:
-        raise UsageError(
-            "STO-C042", f"a label has at most {BOUNDS.name_chars} characters"
-        )
-    return replace(
-        options,
-        flavor=flavor or "",
-        level=level or "",
-        limits=limits or TaskLimits(),
-    )
 
 
 class Connecting:

@@ -6,13 +6,13 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self
 
 from stoilo.client.completed import AsCompleted
 from stoilo.client.journal import Journal, JournalEntry
 from stoilo.client.mapping import MapItem, MapProgress, MapRun
 from stoilo.client.options import TaskLimits
-from stoilo.client.results import TaskResult
+from stoilo.client.results import ResultT, TaskOutcome
 from stoilo.client.session import (
     CONNECT_S,
     PATIENCE_S,
@@ -35,8 +35,6 @@ __all__ = [
     "connect_sync",
     "iterate_completed",
 ]
-
-ResultT = TypeVar("ResultT")
 
 
 class Background:
@@ -75,10 +73,10 @@ class Background:
 background = Background()
 
 
-class SyncSubmittedTask:
+class SyncSubmittedTask(Generic[ResultT]):
     """`SubmittedTask` whose methods wait."""
 
-    def __init__(self, task: SubmittedTask) -> None:
+    def __init__(self, task: SubmittedTask[ResultT]) -> None:
         self._task = task
 
     @property
@@ -91,7 +89,7 @@ class SyncSubmittedTask:
         """The task module's exact text; empty for a restored task."""
         return self._task.source
 
-    def result(self, timeout: float | None = None) -> TaskResult:
+    def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:
         """Wait for the outcome; see `SubmittedTask.result`."""
         return background.run(self._task.result(timeout))
 
@@ -120,10 +118,10 @@ class SyncSubmittedTask:
         return self._task._repr_html_()
 
 
-class SyncStagedTask:
+class SyncStagedTask(Generic[ResultT]):
     """`StagedTask` whose methods wait."""
 
-    def __init__(self, task: StagedTask) -> None:
+    def __init__(self, task: StagedTask[ResultT]) -> None:
         self._task = task
 
     @property
@@ -141,11 +139,11 @@ class SyncStagedTask:
         """The validator module's exact text; empty with the default validators."""
         return self._task.validator_source
 
-    def submit(self) -> SyncSubmittedTask:
+    def submit(self) -> SyncSubmittedTask[ResultT]:
         """Send the task to the server; see `StagedTask.submit`."""
         return SyncSubmittedTask(background.run(self._task.submit()))
 
-    def result(self, timeout: float | None = None) -> TaskResult:
+    def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:
         """Submit, then wait for the outcome."""
         return background.run(self._task.result(timeout))
 
@@ -158,10 +156,10 @@ class SyncStagedTask:
         return self._task._repr_html_()
 
 
-class SyncMapRun:
+class SyncMapRun(Generic[ResultT]):
     """`MapRun` whose methods wait; iterate for items as they finish."""
 
-    def __init__(self, run: MapRun) -> None:
+    def __init__(self, run: MapRun[ResultT]) -> None:
         self._run = run
 
     @property
@@ -179,7 +177,7 @@ class SyncMapRun:
         """Ids of the tasks submitted so far."""
         return self._run.task_ids
 
-    def results(self, timeout: float | None = None) -> list[TaskResult]:
+    def results(self, timeout: float | None = None) -> list[TaskOutcome[ResultT]]:
         """Return all results in the order of the items."""
         return background.run(self._run.results(timeout))
 
@@ -187,11 +185,11 @@ class SyncMapRun:
         """Stop submitting and cancel what was sent."""
         background.run(self._run.cancel())
 
-    def __iter__(self) -> Iterator[MapItem]:
+    def __iter__(self) -> Iterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order."""
         items = aiter(self._run)
 
-        async def next_item() -> MapItem | None:
+        async def next_item() -> MapItem[ResultT] | None:
             return await anext(items, None)
 
         while (item := background.run(next_item())) is not None:
@@ -211,7 +209,7 @@ class SyncConnection:
 
     def create_task(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -222,7 +220,7 @@ class SyncConnection:
         limits: TaskLimits | None = None,
         label: str = "",
         publish_source: bool = False,
-    ) -> SyncStagedTask:
+    ) -> SyncStagedTask[ResultT]:
         """Capture a task; see `Connection.create_task`."""
         task = self._connection.create_task(
             func,
@@ -238,13 +236,13 @@ class SyncConnection:
         )
         return SyncStagedTask(task)
 
-    def restore_task(self, task_id: str) -> SyncSubmittedTask:
+    def restore_task(self, task_id: str) -> SyncSubmittedTask[Any]:
         """Return a task submitted earlier."""
         return SyncSubmittedTask(self._connection.restore_task(task_id))
 
     def preview(
         self,
-        func: TaskFunction,
+        func: TaskFunction[object],
         kwargs: Mapping[str, Any] | None = None,
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -256,7 +254,7 @@ class SyncConnection:
 
     def map(
         self,
-        func: TaskFunction,
+        func: TaskFunction[ResultT],
         items: Iterable[Mapping[str, Any]],
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
@@ -268,7 +266,7 @@ class SyncConnection:
         label: str = "",
         publish_source: bool = False,
         chunk_items: int | None = None,
-    ) -> SyncMapRun:
+    ) -> SyncMapRun[ResultT]:
         """Run `func` once an item; see `Connection.map`."""
         run = self._connection.map(
             func,
@@ -329,12 +327,12 @@ def connect_sync(
 
 
 def iterate_completed(
-    tasks: Iterable[SyncStagedTask | SyncSubmittedTask], timeout: float | None
-) -> Iterator[SyncSubmittedTask]:
+    tasks: Iterable[SyncStagedTask[Any] | SyncSubmittedTask[Any]], timeout: float | None
+) -> Iterator[SyncSubmittedTask[Any]]:
     """Yield synchronous tasks in the order in which they finish."""
     inner = aiter(AsCompleted([task._task for task in tasks], timeout))  # noqa: SLF001 - same face
 
-    async def next_task() -> SubmittedTask | None:
+    async def next_task() -> SubmittedTask[Any] | None:
         return await anext(inner, None)
 
     while (task := background.run(next_task())) is not None:

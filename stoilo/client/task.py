@@ -6,20 +6,21 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from stoilo.client import render
 from stoilo.client.backoff import POLLING, Backoff
 from stoilo.client.outcome import read_items, read_outcome
+from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TaskResult, TimedOut
 from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
 if TYPE_CHECKING:
     from stoilo.client.capture import Captured
-    from stoilo.client.session import Session, TaskOptions
+    from stoilo.client.request import TaskOptions
+    from stoilo.client.session import Session
 
 __all__ = ["CopyStatus", "StagedTask", "SubmittedTask", "TaskStatus"]
 
@@ -91,7 +92,7 @@ def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
     )
 
 
-class SubmittedTask:
+class SubmittedTask(Generic[ResultT]):
     """A task that the server has acknowledged: it survives anything that happens here."""
 
     def __init__(self, session: Session, task_id: str, source: str = "") -> None:
@@ -111,7 +112,7 @@ class SubmittedTask:
         """The task module's exact text; empty for a restored task."""
         return self._source
 
-    async def result(self, timeout: float | None = None) -> TaskResult:  # noqa: ASYNC109 - the futures' word
+    async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - the futures' word
         """Wait for the outcome and return it.
 
         Lost connections and server restarts are waited out.
@@ -132,7 +133,7 @@ class SubmittedTask:
             return TimedOut(self._task_id, timeout or 0.0, state)
         return await read_outcome(self._session.wire, answer)
 
-    async def item_results(self, count: int) -> list[TaskResult]:
+    async def item_results(self, count: int) -> list[TaskOutcome[ResultT]]:
         """Return the outcome of each item of a map task, in order."""
         answer = await self.wait(None)
         assert answer is not None  # noqa: S101 - no timeout was given
@@ -213,7 +214,7 @@ class SubmittedTask:
         return render.task_html(self._task_id, status, self._source)
 
 
-class StagedTask:
+class StagedTask(Generic[ResultT]):
     """A captured task that the server does not know yet. Making one sends nothing."""
 
     def __init__(
@@ -223,7 +224,7 @@ class StagedTask:
         self._captured = captured
         self._options = options
         self._key = uuid.uuid4().hex
-        self._submitting: asyncio.Task[SubmittedTask] | None = None
+        self._submitting: asyncio.Task[SubmittedTask[ResultT]] | None = None
 
     @property
     def task_id(self) -> None:
@@ -240,7 +241,7 @@ class StagedTask:
         """The validator module's exact text; empty with the default validators."""
         return self._captured.validator_module
 
-    async def submit(self) -> SubmittedTask:
+    async def submit(self) -> SubmittedTask[ResultT]:
         """Send the task to the server and return it with its id.
 
         Submitting twice, or again after a lost answer, gives the same task.
@@ -254,7 +255,7 @@ class StagedTask:
             self._submitting = asyncio.ensure_future(work)
         return await asyncio.shield(self._submitting)
 
-    async def result(self, timeout: float | None = None) -> TaskResult:  # noqa: ASYNC109 - same
+    async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - same
         """Submit, then wait as `SubmittedTask.result` does."""
         return await (await self.submit()).result(timeout)
 
@@ -268,7 +269,7 @@ class StagedTask:
         return render.task_html("not submitted yet", None, self.source)
 
 
-def _has_failed(work: asyncio.Task[SubmittedTask]) -> bool:
+def _has_failed(work: asyncio.Task[SubmittedTask[ResultT]]) -> bool:
     return work.done() and (work.cancelled() or work.exception() is not None)
 
 

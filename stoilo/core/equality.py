@@ -27,7 +27,7 @@ def nodes_equal(left: Node, right: Node) -> bool:
         return False
 
 
-def _same(left: Node, right: Node) -> bool:  # noqa: PLR0911 - one line a kind
+def _same(left: Node, right: Node) -> bool:
     """Compare part by part; only parts without parts are ever encoded again."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _numbers_equal(left, right)

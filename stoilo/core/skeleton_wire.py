@@ -40,10 +40,12 @@ DEFAULT_BOUNDS = SkeletonBounds()
 
 
 def is_float_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly a float, and there is one."""
     return bool(items) and all(type(item) is float for item in items)
 
 
 def is_int64_list(items: list[Node]) -> bool:
+    """Return whether every item is exactly an int of 64 bits, and there is one."""
     return bool(items) and all(type(item) is int and item in INT64 for item in items)
 
 

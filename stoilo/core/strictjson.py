@@ -24,7 +24,7 @@ MAX_INTEGER_CHARS = 19  # fits a signed 64-bit integer with its sign
 
 # An unterminated string runs to the end of the text: without that branch the search
 # would start again at every quote, and time would grow with the square of the size.
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 

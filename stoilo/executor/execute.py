@@ -7,8 +7,11 @@ admission alone; argv and environment select nothing here (I4).
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib.util
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +19,20 @@ from typing import Protocol
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.dsse import parse_envelope
-from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.statement import parse_statement
+from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor import workdir
 from stoilo.executor.ledger import replace_file
 from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.result import Disposition, ResultHeader, render_result
+from stoilo.executor.runs import Runs
 from stoilo.executor.trust import load_trust, parse_release_pack
 from stoilo.executor.verifier import HostState, TaskBundle, VerifiedTask, verify_bundle
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.policies.levels import load_levels
+from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_items, read_outcome
@@ -101,11 +104,16 @@ class Executor(Protocol):
 
         Raises:
             InternalError: this machine's own trouble; the copy may be tried again.
+                ``STO-S008``: `cancel` or `close` ended it.
         """
         ...
 
+    def cancel(self, result: str) -> None:
+        """Kill the run of a copy, from another thread; nothing when it does not run."""
+        ...
+
     def close(self) -> None:
-        """End every jail."""
+        """End every run and every jail, soon."""
         ...
 
 
@@ -113,9 +121,14 @@ class RunnerJail(Protocol):
     """What the executor needs of `stoilo.sandbox.supervisor.Jail`."""
 
     def run(
-        self, request: bytes, limits: RunLimits, wall_s: float | None = None
+        self,
+        request: bytes,
+        limits: RunLimits,
+        wall_s: float | None = None,
+        *,
+        watch: Callable[[Exchange], object] | None = None,
     ) -> JailReport:
-        """Run the job on `request` in a fresh jailed child."""
+        """Run the job on `request` in a fresh jailed child; see `Jail.run`."""
         ...
 
     def close(self) -> None:
@@ -139,7 +152,7 @@ class VerifiedExecutor:
     Args:
         root: the trusted TUF root metadata.
         state: this host's own directory, outside of what a project writes.
-        host: what this volunteer allows.
+        host: what this volunteer allows; the installed flavors are found here.
         clock: s since 1970.
         jails: makes a jail for a level.
     """
@@ -155,10 +168,13 @@ class VerifiedExecutor:
     ) -> None:
         self._root = root
         self._state = state
-        self._host = host
+        self._host = dataclasses.replace(host, flavors=installed_flavors())
         self._clock = clock
         self._make_jail = jails
         self._jails: dict[str, RunnerJail] = {}
+        self._starting = threading.Lock()
+        self._closed = False
+        self._runs = Runs()
         self._trust: tuple[str, TrustedRelease] | None = None
         self._installed = installed_release()
 
@@ -171,34 +187,41 @@ class VerifiedExecutor:
             disposition=Disposition.REFUSED,
             verifier=VERIFIER_VERSION,
         )
-        try:
-            task = self._verify(work)
-            jail = self._jail(task.level)
-        except PolicyRefusal as error:
-            return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
-        except TrustError as error:
-            return _refuse(header, error, Disposition.REFUSED)
-        return self._run(task, jail, header)
+        with self._runs.hold(work.result):
+            try:
+                task = self._verify(work)
+                jail = self._jail(task.level)
+            except PolicyRefusal as error:
+                return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
+            except TrustError as error:
+                return _refuse(header, error, Disposition.REFUSED)
+            return self._run(task, jail, header)
+
+    def cancel(self, result: str) -> None:
+        """Kill the run of a copy; see `Executor`."""
+        self._runs.cancel(result)
 
     def close(self) -> None:
-        """End every jail."""
-        for jail in self._jails.values():
-            jail.close()
-        self._jails.clear()
+        """End every run and every jail."""
+        self._runs.close()
+        with self._starting:
+            for jail in self._jails.values():
+                jail.close()
+            self._jails.clear()
+            self._closed = True
 
     def _verify(self, work: Work) -> VerifiedTask:
         """Return the task if it may run here and now."""
         now = int(self._clock())
         trust = self._load_trust(work.read(workdir.RELEASE), now)
         task_id, _, attempt = work.workunit.rpartition("_")
-        envelope = work.read(workdir.ADMISSION)
         bundle = TaskBundle(
-            envelope=envelope,
+            envelope=work.read(workdir.ADMISSION),
             proof=work.read(workdir.PROOF),
             task_id=task_id,
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
             app_level=work.app,
-            flavor=_choose_flavor(envelope),
+            flavor="",
             task_module=work.file(workdir.TASK_MODULE),
             arguments=work.file(workdir.ARGUMENTS),
             blobs=work.blobs(),
@@ -237,9 +260,12 @@ class VerifiedExecutor:
 
     def _jail(self, level: Level) -> RunnerJail:
         """Return the warm jail of `level`."""
-        if level.name not in self._jails:
-            self._jails[level.name] = self._make_jail(level)
-        return self._jails[level.name]
+        with self._starting:
+            if self._closed:
+                raise InternalError("STO-S008", "this executor is closed")
+            if level.name not in self._jails:
+                self._jails[level.name] = self._make_jail(level)
+            return self._jails[level.name]
 
     def _run(self, task: VerifiedTask, jail: RunnerJail, header: ResultHeader) -> bytes:
         """Run a verified task and write its result file."""
@@ -253,7 +279,11 @@ class VerifiedExecutor:
             now=statement.admitted_at,
             items=statement.map_items,
         )
-        report = jail.run(request.encode(), task.limits)
+        report = jail.run(
+            request.encode(),
+            task.limits,
+            watch=functools.partial(self._runs.watch, header.result),
+        )
         if statement.map_items:
             outcomes = read_items(report, statement.map_items)
         else:
@@ -301,26 +331,16 @@ def _refuse(
     )
 
 
-def _choose_flavor(envelope: bytes) -> str:
-    """Return the id of the installed runtime that the (unverified) admission wants.
-
-    The verifier compares it with the signed one later; here it only chooses among what
-    is installed.
-
-    Raises:
-        PolicyRefusal: ``STO-X013`` when its libraries are not installed here.
-        TrustError: the envelope or statement does not parse.
-    """
-    if len(envelope) > BOUNDS.envelope_bytes:
-        raise TrustError("STO-A001", "the admission envelope is too large")
-    wanted = parse_statement(parse_envelope(envelope).payload).flavor
-    for flavor in shipped_flavors():
-        if flavor.digest == wanted:
-            tops = {module.partition(".")[0] for module in flavor.modules}
-            if all(importlib.util.find_spec(top) for top in tops):
-                return flavor.digest
-            raise PolicyRefusal("STO-X013", f"flavor {flavor.name} is not installed")
-    raise PolicyRefusal("STO-X013", "the task's flavor is not one of this executor")
+def installed_flavors() -> frozenset[str]:
+    """Return the ids of the shipped flavors whose libraries are all installed here."""
+    return frozenset(
+        flavor.digest
+        for flavor in shipped_flavors()
+        if all(
+            importlib.util.find_spec(module.partition(".")[0])
+            for module in flavor.modules
+        )
+    )
 
 
 def _ending(report: JailReport, outcomes: tuple[RunOutcome, ...]) -> RunOutcome:

@@ -164,16 +164,17 @@ class Volunteer:
             self._wakes.get()
 
     def close(self) -> None:
-        """End every run; what is on the disk goes on at the next start."""
+        """Kill every run; what is on the disk goes on at the next start."""
         self.stop()
+        self._transfer.close()
         self._executor.close()
         self._pool.shutdown(cancel_futures=True)
-        self._transfer.close()
         self._ledger.close()
 
     def tick(self) -> None:
         """Do once whatever can be done now, without waiting for runs."""
         self._collect()
+        self._start_runs()  # first, so that slots work while results travel
         self._upload_finished()
         if self._call_is_due():
             self._call()
@@ -197,6 +198,8 @@ class Volunteer:
         """Take note of runs that ended."""
         for result, future in list(self._running.items()):
             if not future.done():
+                if result in self._unwanted:
+                    self._executor.cancel(result)
                 continue
             del self._running[result]
             if result in self._unwanted:
@@ -225,6 +228,8 @@ class Volunteer:
     def _run_copy(self, copy: CopyRecord) -> None:
         """Bring one copy from its inputs to its stored result."""
         paths = self._fetch(copy)
+        if self._stopping or copy.result in self._unwanted:
+            return
         names = [file.open_name for file in copy.files]
         files = tuple(zip(names, paths, strict=True))
         data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
@@ -405,6 +410,7 @@ class Volunteer:
         for name in reply.aborts:
             if name in self._running:
                 self._unwanted.add(name)
+                self._executor.cancel(name)
             else:
                 self._forget(name)
         for record in _records(reply):

@@ -32,6 +32,7 @@ __all__ = [
     "HostRecord",
     "Ledger",
     "Phase",
+    "follow_project",
     "replace_file",
 ]
 
@@ -124,6 +125,42 @@ def replace_file(path: Path, data: bytes) -> None:
         _sync_directory(path.parent)
     except OSError as error:
         raise _disk(error) from error
+
+
+def follow_project(directory: Path, project: str) -> None:
+    """Let a state directory follow its project to a new master URL.
+
+    Only for who knows that it is the same project: `stoilo up` and its own volunteers.
+    Safe to repeat after a crash: copies first, the host's record last.
+
+    Raises:
+        InternalError: ``STO-X008``.
+    """
+    path = directory / "host.json"
+    if not path.exists():
+        return
+    with _readable("host.json"):
+        host = msgspec.json.decode(path.read_bytes(), type=HostRecord)
+    if host.project == project:
+        return
+
+    def moved(url: str) -> str:
+        return project + url.removeprefix(host.project)
+
+    for place in sorted((directory / "copies").glob("*/copy.json")):
+        with _readable("copy.json"):
+            copy = msgspec.json.decode(place.read_bytes(), type=CopyRecord)
+        if copy.upload_url.startswith(project):  # before a crash
+            continue
+        files = tuple(
+            msgspec.structs.replace(file, url=moved(file.url)) for file in copy.files
+        )
+        copy = msgspec.structs.replace(
+            copy, files=files, upload_url=moved(copy.upload_url)
+        )
+        replace_file(place, msgspec.json.encode(copy))
+    host = msgspec.structs.replace(host, project=project, scheduler="")
+    replace_file(path, msgspec.json.encode(host))
 
 
 class Ledger:

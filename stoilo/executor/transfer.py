@@ -55,6 +55,7 @@ class Transfer:
         self, master_url: str, *, ca: Path | None = None, timeout_s: float = 30.0
     ) -> None:
         self._master_url = master_url
+        self._closed = False
         self._pool = urllib3.PoolManager(
             num_pools=2,
             maxsize=8,
@@ -65,7 +66,8 @@ class Transfer:
         )
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; a download in progress ends at its next piece."""
+        self._closed = True
         self._pool.clear()
 
     def scheduler_url(self) -> str:
@@ -163,7 +165,7 @@ class Transfer:
             with part.open("ab" if resumed else "wb") as stream:
                 for chunk in _chunks(response):
                     size += len(chunk)
-                    if size > file.nbytes:
+                    if size > file.nbytes or self._closed:
                         break
                     stream.write(chunk)
         if size < file.nbytes:

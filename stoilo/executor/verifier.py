@@ -77,7 +77,7 @@ def verify_bundle(
 
     Raises:
         TrustError: a code of STO-A001 to STO-A057, or the log's STO-L codes.
-        PolicyRefusal: STO-A050 to STO-A053, not for this host.
+        PolicyRefusal: STO-A050 to STO-A053 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
         _check_sizes(bundle)
@@ -85,7 +85,7 @@ def verify_bundle(
         admission = verify_admission(bundle.envelope, bundle.proof, trust)
         statement = admission.statement
         _check_identity(bundle, statement, trust)
-        _check_flavor(bundle, statement, host)
+        _check_flavor(bundle, statement)
         level = _check_level(bundle, statement, trust)
         module, arguments, *blobs = _check_digests(inputs, statement)
     clock = max(now, admission.proven.checkpoint_time or 0)
@@ -94,6 +94,7 @@ def verify_bundle(
     _check_floors(admission, trust, host.floors)
     reviews = check_reviews(statement, trust.reviewers, clock)
     _check_opt_in(statement, level, host, reviews)
+    _check_runtime(bundle, statement, host)
     return VerifiedTask(
         admission=admission,
         level=level,
@@ -233,10 +234,9 @@ def _check_identity(
         )
 
 
-def _check_flavor(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
+def _check_flavor(bundle: TaskBundle, statement: Statement) -> None:
     """Refuse to run with other libraries than those admitted."""
-    held = {bundle.flavor} if bundle.flavor else host.flavors
-    if statement.flavor not in held:
+    if bundle.flavor and statement.flavor != bundle.flavor:
         raise TrustError("STO-A029", "the flavor is not the admitted one")
 
 
@@ -346,6 +346,12 @@ def _check_opt_in(
         raise PolicyRefusal("STO-A052", "this host runs only tasks of public source")
     if host.topics and not host.topics & set(statement.topics):
         raise PolicyRefusal("STO-A053", "the task carries none of this host's topics")
+
+
+def _check_runtime(bundle: TaskBundle, statement: Statement, host: HostState) -> None:
+    """Refuse, without blame, what needs libraries that are not installed here."""
+    if not bundle.flavor and statement.flavor not in host.flavors:
+        raise PolicyRefusal("STO-X013", "the task's flavor is not installed here")
 
 
 def _limits_in_force(statement: Statement, level: Level, host: HostState) -> RunLimits:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from stoilo.policies.gate import GateRequest, engine_digest, judge
 from stoilo.policies.policy import default_policy
-from stoilo.policies.wire import answer_request, parse_answer, render_request
+from stoilo.policies.wire import (
+    answer_batch,
+    answer_request,
+    parse_answer,
+    parse_batch,
+    render_batch,
+    render_request,
+)
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
@@ -37,9 +44,12 @@ def prepare(level: Level) -> None:
         request = GateRequest(source=text.encode(), validator=text.encode())
         parse_answer(answer_request(render_request(request)), request)
     judge(GateRequest(source=b"\xff"))
+    parse_batch(answer_batch(render_batch([])), [])
 
 
 def run(request: bytes, output: object) -> bytes:
-    """Return the answer to one request; total on any bytes."""
+    """Return the answer to one request or to a batch of them; total on any bytes."""
     del output
+    if request.startswith(b"["):
+        return answer_batch(request)
     return answer_request(request)

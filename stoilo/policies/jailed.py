@@ -6,17 +6,24 @@ The jail comes in as an argument, so that tests can hand in a broken one.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Protocol
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import InternalError
+from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Verdict
 from stoilo.policies.findings import FIRST_PLACE, make_finding
 from stoilo.policies.gate import GateRequest, engine_digest, verdict_key
-from stoilo.policies.wire import ANSWER_BYTES, parse_answer, render_request
+from stoilo.policies.wire import (
+    ANSWER_BYTES,
+    parse_answer,
+    parse_batch,
+    render_batch,
+    render_request,
+)
 
 __all__ = ["GATE_JOB", "GATE_LIMITS", "Gate", "GateJail", "GateReport", "too_costly"]
 
@@ -32,6 +39,12 @@ GATE_LIMITS = RunLimits(
 )
 """What one verdict may cost; a source that needs more is refused (``STO-P054``)."""
 
+
+BATCH = 64
+"""Most sources in one child; together they get what `GATE_LIMITS` gives to one."""
+
+BATCH_BYTES = 1024 * 1024
+"""Most bytes of sources in one child; a larger one is asked about by itself."""
 
 _CRASHES = 3
 """A child may die with its zygote; one that dies so often has a source that breaks it."""
@@ -102,6 +115,41 @@ class Gate:
                 self._verdicts.popitem(last=False)
         return verdict
 
+    def judge_many(
+        self, requests: Sequence[GateRequest]
+    ) -> list[Verdict | StoiloError]:
+        """Return a verdict or an error for each request, several in one child.
+
+        Only for requests of one researcher: a source that took over the child could
+        answer for those that share it. What a batch does not answer, because its limits
+        were hit or its child died, is asked about one by one.
+        """
+        found: list[Verdict | StoiloError] = []
+        for group in _groups(requests):
+            found += self._judge_group(group) or [self._judge_one(one) for one in group]
+        return found
+
+    def _judge_one(self, request: GateRequest) -> Verdict | StoiloError:
+        try:
+            return self.judge(request)
+        except StoiloError as error:
+            return error
+
+    def _judge_group(
+        self, group: Sequence[GateRequest]
+    ) -> list[Verdict | StoiloError] | None:
+        """Return what one child says of a group, None when it must be asked one by one."""
+        if len(group) == 1:
+            return None
+        try:
+            question = render_batch([render_request(request) for request in group])
+            report = self._jail.run(question, GATE_LIMITS)
+            if str(report.status) != "finished":
+                return None
+            return parse_batch(report.frame, group)
+        except StoiloError:
+            return None
+
     def _judge_in_jail(self, request: GateRequest) -> tuple[Verdict, bool]:
         """Return the verdict and whether it says something lasting about the source."""
         question = render_request(request)
@@ -122,6 +170,21 @@ class Gate:
             f"the gate's jail did not answer: {status}",
             hint="`stoilo sandbox selftest` says what this machine lacks",
         )
+
+
+def _groups(requests: Sequence[GateRequest]) -> Iterator[list[GateRequest]]:
+    """Cut `requests` into groups for one child each, in order."""
+    group: list[GateRequest] = []
+    size = 0
+    for request in requests:
+        cost = len(request.source) + len(request.validator or b"")
+        if group and (len(group) == BATCH or size + cost > BATCH_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(request)
+        size += cost
+    if group:
+        yield group
 
 
 def too_costly(request: GateRequest) -> Verdict:

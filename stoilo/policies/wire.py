@@ -6,6 +6,9 @@ has parsed hostile source: it is believed only where it repeats what was asked.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import msgspec
 
 from stoilo.core.digests import content_digest
@@ -15,13 +18,16 @@ from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.findings import FINDINGS_SHOWN
 from stoilo.policies.gate import GateRequest, engine_digest, judge
 from stoilo.policies.levels import level_names
-from stoilo.policies.policy import parse_policy
+from stoilo.policies.policy import Policy, parse_policy
 
 __all__ = [
     "ANSWER_BYTES",
+    "answer_batch",
     "answer_request",
     "parse_answer",
+    "parse_batch",
     "parse_request",
+    "render_batch",
     "render_request",
 ]
 
@@ -98,10 +104,16 @@ def parse_request(data: bytes) -> GateRequest:
         validator=wire.validator,
         entry=wire.entry,
         level=wire.level,
-        policy=parse_policy(wire.policy),
+        policy=_parse_policy(wire.policy),
         validator_entries=wire.validator_entries,
         argument_types=wire.argument_types,
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _parse_policy(text: bytes) -> Policy:
+    """Parse a policy once for the many requests that carry it; it is immutable."""
+    return parse_policy(text)
 
 
 def answer_request(data: bytes) -> bytes:
@@ -112,6 +124,44 @@ def answer_request(data: bytes) -> bytes:
         problem = _WireError(error.code, error.message, error.hint)
         answer = _WireAnswer(error=problem)
     return msgspec.json.encode(answer)
+
+
+def render_batch(questions: Sequence[bytes]) -> bytes:
+    """Return one request that asks several questions of `render_request`."""
+    return msgspec.json.encode([msgspec.Raw(question) for question in questions])
+
+
+def answer_batch(data: bytes) -> bytes:
+    """Return the answers to the bytes of `render_batch`, in order; total."""
+    try:
+        questions = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return answer_request(data)
+    answers = [msgspec.Raw(answer_request(bytes(one))) for one in questions]
+    return msgspec.json.encode(answers)
+
+
+def parse_batch(
+    data: bytes, requests: Sequence[GateRequest]
+) -> list[Verdict | StoiloError]:
+    """Return what the untrusted answer to a batch says about each request.
+
+    Raises:
+        InternalError: ``STO-P004``, the answers are not as many as the requests.
+    """
+    try:
+        answers = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _disbelieve("it cannot be read") from error
+    if len(answers) != len(requests):
+        raise _disbelieve("it is incomplete")
+    found: list[Verdict | StoiloError] = []
+    for answer, request in zip(answers, requests, strict=True):
+        try:
+            found.append(parse_answer(bytes(answer), request))
+        except StoiloError as error:
+            found.append(error)
+    return found
 
 
 def parse_answer(data: bytes, request: GateRequest) -> Verdict:

@@ -30,6 +30,8 @@ from stoilo.sandbox.mechanisms import Mechanism, MechanismError
 
 __all__ = ["ChildPlan", "Job", "run_child"]
 
+_SHARED_DESCRIPTORS = 1 << 16
+
 
 class Job(Protocol):
     """What a job module offers to the child."""
@@ -107,12 +109,22 @@ def _count_processes(plan: ChildPlan) -> int | None:
     return threads + len(plan.thread_setters) * (threads - 1)
 
 
+def _count_descriptors(plan: ChildPlan) -> int:
+    """Return RLIMIT_NOFILE: the fixed descriptors and the listener, under an own uid.
+
+    Linux also compares it with the descriptors that all processes of the uid have on the
+    way through unix sockets, and refuses to send the listener above it (unix(7),
+    ETOOMANYREFS). Where the uid is shared, its user's other programs count as well.
+    """
+    return FD.LISTENER + 1 if plan.uid is not None else _SHARED_DESCRIPTORS
+
+
 def _lower_limits(plan: ChildPlan) -> None:
     with _applying(Mechanism.RLIMITS):
         rlimits.apply_limits(
             plan.limits,
             base_bytes=plan.base_bytes,
-            descriptors=FD.LISTENER + 1,
+            descriptors=_count_descriptors(plan),
             processes=_count_processes(plan),
         )
 
@@ -136,11 +148,17 @@ def _close_jail(plan: ChildPlan) -> None:
 
 
 def _seal(transfer: socket.socket, program: bytes) -> None:
-    """Load the filter and hand its listener to the zygote; nothing is open afterwards."""
+    """Load the filter and hand its listener to the zygote; nothing is open afterwards.
+
+    The listener closes in any case: a denied call would wait for ever for the answer of a
+    listener that only this process holds.
+    """
     with _applying(Mechanism.SECCOMP):
         listener = seccomp.load_filter(program)
-        socket.send_fds(transfer, [b"+"], [listener])
-        os.close(listener)
+        try:
+            socket.send_fds(transfer, [b"+"], [listener])
+        finally:
+            os.close(listener)
     transfer.close()
 
 

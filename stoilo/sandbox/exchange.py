@@ -67,6 +67,7 @@ class Exchange:
         self._poll = select.poll()
         self._started = self._deadline = 0.0
         self._child_exists = self.zygote_silent = self.never_started = False
+        self.cancelled = False
 
     def __enter__(self) -> Self:
         return self
@@ -122,6 +123,13 @@ class Exchange:
                     self._serve(descriptor)
         elapsed = time.monotonic() - self._started
         self._drain()
+        return self._judge(elapsed, layers)
+
+    def give_up(self) -> JailReport:
+        """Return the report of a run that was cancelled before it began."""
+        return self._judge(0.0, ())
+
+    def _judge(self, elapsed: float, layers: tuple[str, ...]) -> JailReport:
         return judge(
             Evidence(
                 ended=self._ended,
@@ -131,6 +139,7 @@ class Exchange:
                 limits=self._limits,
                 wall_s=elapsed,
                 layers=layers,
+                cancelled=self.cancelled,
             )
         )
 
@@ -209,10 +218,15 @@ class Exchange:
         if not self._hit:
             self._hit = limit
             self._deadline = time.monotonic() + GRACE_S
-            self.cancel()
+            self._end_lifeline()
 
     def cancel(self) -> None:
-        """Have the child killed, from any thread; harmless after the end."""
+        """Have the child killed, from any thread; harmless before and after the run."""
+        self.cancelled = True
+        self._end_lifeline()
+
+    def _end_lifeline(self) -> None:
+        """Let the zygote see the end of the lifeline; it kills the child then."""
         try:
             self._lifeline.shutdown(socket.SHUT_WR)
         except OSError:

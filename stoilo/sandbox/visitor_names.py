@@ -209,6 +209,7 @@ def own_test(value: ast.Name) -> ast.Compare:
 
 
 def is_super_dunder(value: ast.expr, name: str) -> bool:
+    """Return whether ``value.name`` is ``super().__name__`` of a definable dunder."""
     match value:
         case ast.Call(func=ast.Name(id="super"), args=args, keywords=[]):
             plain = all(isinstance(argument, ast.Name) for argument in args)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, StoiloError
@@ -38,10 +39,19 @@ LOGGER = logging.getLogger(__name__)
 BATCH = 256
 IDLE_S = 0.5
 RETRY_S = 1.0
+SWEEP_S = 0.5
+"""Shortest time between two searches for attempts whose task has ended otherwise."""
 PUBLISH_TIMEOUT_S = 30.0
 
 PATIENT_CODES = frozenset({"STO-K023"})
 """The signer's refusals that pass with time (the epoch's rate)."""
+
+NO_EPOCH = "STO-K024"
+RENEWED_CODES = frozenset({"STO-A040", "STO-A043", "STO-A045", NO_EPOCH})
+"""Refusals of a statement's times or epoch: another statement of the task may pass."""
+
+RENEWAL_S = 300
+"""A statement younger than this is not replaced while its epoch is the current one."""
 
 Waiting = list[tuple["AttemptRow", "TaskRow"]]
 
@@ -84,10 +94,11 @@ class AdmissionPipeline:
         self._review = review
         self._clock = clock
         self._stopping = threading.Event()
+        self._swept_at = 0.0
         self._workers = [
             _Worker("admission-log", (self._seal, self._append), self),
             _Worker("admission-sign", (self._sign,), self),
-            _Worker("admission-issue", (self._issue, self._sweep), self),
+            _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
             _Worker("admission-leaves", (self._log_leaves,), self),
         ]
 
@@ -121,6 +132,7 @@ class AdmissionPipeline:
 
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
+        self._swept_at = 0.0
         return sum(step() for worker in self._workers for step in worker.steps)
 
     def _log_leaves(self) -> int:
@@ -130,6 +142,14 @@ class AdmissionPipeline:
         with self._store.read() as connection:
             found = rows.attempts_in(connection, state, BATCH)
         return [(attempt, task) for attempt, task in found if not task.state.final]
+
+    def _sweep_now_and_then(self) -> int:
+        """Sweep, but not after each batch of a busy server: it reads every open row."""
+        if time.monotonic() - self._swept_at < SWEEP_S:
+            return 0
+        moved = self._sweep()
+        self._swept_at = time.monotonic()
+        return moved
 
     def _sweep(self) -> int:
         """Close the attempts of tasks that became final in another way."""
@@ -154,6 +174,8 @@ class AdmissionPipeline:
                 policy = self._review(task)
                 sealed.append(self._statements.seal(task, attempt, policy, now))
             except StoiloError as error:
+                if error.code == NO_EPOCH:
+                    raise  # all wait until the next one is certified
                 self._give_up(task, attempt, error)
         with self._store.write() as connection:
             rows.save_attempts(connection, sealed, AttemptState.SEALED)
@@ -196,11 +218,24 @@ class AdmissionPipeline:
             if isinstance(answer, bytes):
                 done = rows.replace_attempt(attempt, proof=proof, envelope=answer)
                 signed.append(done)
-            elif answer.code not in PATIENT_CODES:
-                self._give_up(task, attempt, answer)
+            else:
+                self._refused(task, attempt, answer)
         with self._store.write() as connection:
             rows.save_attempts(connection, signed, AttemptState.SIGNED)
         return len(signed)
+
+    def _refused(self, task: TaskRow, attempt: AttemptRow, error: StoiloError) -> None:
+        """Wait, admit anew, or end the task: what the signer's refusal calls for."""
+        if error.code in RENEWED_CODES:
+            if self._is_outdated(attempt):
+                self.retry(task, attempt)
+        elif error.code not in PATIENT_CODES:
+            self._give_up(task, attempt, error)
+
+    def _is_outdated(self, attempt: AttemptRow) -> bool:
+        """Whether a statement written now would name another epoch or other times."""
+        age = self._clock() - (attempt.admitted_at or 0)
+        return age >= RENEWAL_S or not self._statements.is_current(attempt)
 
     def _issue(self) -> int:
         """Create the workunits; an admission that ran out of time gets a new attempt."""

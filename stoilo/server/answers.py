@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.skeleton import decode
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import ReceivedResult
     from stoilo.server.records import AttemptRow, TaskRow
 
-__all__ = ["Answer", "ItemAnswer", "check_header", "parse_answer", "read_result"]
+__all__ = [
+    "Answer",
+    "ItemAnswer",
+    "check_header",
+    "known_code",
+    "parse_answer",
+    "read_result",
+]
 
 ERROR_TEXT_CHARS = 4096
 
@@ -129,13 +137,18 @@ def _parse_item(node: Node) -> ItemAnswer:
         value=bytes(value) if isinstance(value, bytes | memoryview) else None,
         error_type=_text(node.get("error_type"), BOUNDS.name_chars),
         error_text=_text(node.get("error_text"), ERROR_TEXT_CHARS),
-        code=_text(node.get("code"), 16),
+        code=known_code(_text(node.get("code"), 16)),
     )
     if answer.status is RunStatus.OK:
         if answer.value is None:
             raise _malformed("says ok without a value")
         decode(answer.value)
     return answer
+
+
+def known_code(said: str) -> str:
+    """Return a code that a volunteer wrote, when it is one; ``STO-R082`` for others."""
+    return said if not said or said in load_codebook() else "STO-R082"
 
 
 def _text(node: Node, bound: int) -> str:

@@ -111,7 +111,7 @@ class OutcomeKeeper:
         if outcome.kind is OutcomeKind.ADMISSION_ENDED:
             self._retry(task, attempt)
             return
-        self._finish(task, attempt, self._decide(task, outcome))
+        self._finish(task, attempt, self._decide(task, attempt, outcome))
 
     def _finish(self, task: TaskRow, attempt: AttemptRow, decided: Outcome) -> None:
         now = self._clock()
@@ -123,23 +123,27 @@ class OutcomeKeeper:
                 rows.move_attempts(connection, [attempt], AttemptState.DONE)
         self._wake()
 
-    def _decide(self, task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
+    def _decide(
+        self, task: TaskRow, attempt: AttemptRow, outcome: WorkunitOutcome
+    ) -> Outcome:
         """Return the task's outcome for a finished workunit."""
         if task.spec.map_items and outcome.valid:
-            decided = self._decide_items(task, outcome)
+            decided = self._decide_items(task, attempt, outcome)
             if decided is not None:
                 return decided
         if outcome.kind is OutcomeKind.CANONICAL and outcome.canonical is not None:
-            answer = self._validation.answer(outcome.canonical, task)
+            answer = self._validation.answer(outcome.canonical, task, attempt)
             item = render_item(answer.items[0])
             return self._outcome(task, item, answer.output)
         return _failure(task, outcome)
 
-    def _decide_items(self, task: TaskRow, outcome: WorkunitOutcome) -> Outcome | None:
+    def _decide_items(
+        self, task: TaskRow, attempt: AttemptRow, outcome: WorkunitOutcome
+    ) -> Outcome | None:
         """Return the outcome of a map task by items, None when no item has one."""
-        answers = [self._validation.answer(one, task) for one in outcome.valid]
+        answers = [self._validation.answer(one, task, attempt) for one in outcome.valid]
         quorum = task.spec.redundancy.min_quorum
-        program = self._validation.program(task)
+        program = self._validation.program(task, attempt)
         try:
             items = item_outcomes(
                 answers,

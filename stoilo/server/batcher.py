@@ -28,7 +28,13 @@ class Batcher(Generic[ItemT, AnswerT]):
         self._work = work
         self._largest = largest
         self._waiting: list[tuple[ItemT, asyncio.Future[AnswerT]]] = []
+        self._batch: list[tuple[ItemT, asyncio.Future[AnswerT]]] = []
         self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waiting or being worked on."""
+        return not self._waiting and not self._batch
 
     async def submit(self, item: ItemT) -> AnswerT:
         """Return the answer to `item` once its batch is done, or raise its error."""
@@ -40,7 +46,7 @@ class Batcher(Generic[ItemT, AnswerT]):
 
     async def _drain(self) -> None:
         while self._waiting:
-            batch = self._waiting[: self._largest]
+            batch = self._batch = self._waiting[: self._largest]
             del self._waiting[: self._largest]
             items = [item for item, _ in batch]
             try:
@@ -58,3 +64,4 @@ class Batcher(Generic[ItemT, AnswerT]):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
+            self._batch = []

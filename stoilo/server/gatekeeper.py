@@ -14,11 +14,12 @@ from stoilo.core.skeleton import decode
 from stoilo.core.types import Finding, Verdict
 from stoilo.policies.arguments import find_argument_types
 from stoilo.server import rows, schema
+from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs
 from stoilo.server.ports import SourceUnderReview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["GateRefusal", "Gatekeeper"]
 
 CACHED_VERDICTS = 4096
+
+_Asked = tuple[str, SourceUnderReview]
+"""A verdict's key and what it is about."""
 
 
 class GateRefusal(PolicyRefusal):
@@ -50,6 +54,9 @@ class GateRefusal(PolicyRefusal):
 class Gatekeeper:
     """Asks the judge once per (source, policy, engine) and remembers the answer.
 
+    Sources of one account that arrive together share one jailed child and one
+    transaction; different accounts never share a child.
+
     The cache in the database survives restarts; the judge's keys hold the digests of
     policy and engine, so a new policy or language layer asks anew.
     """
@@ -62,6 +69,7 @@ class Gatekeeper:
         self._unsaved: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self._running: dict[str, asyncio.Future[Verdict]] = {}
+        self._asking: dict[int, Batcher[_Asked, Verdict]] = {}
 
     def review_again(self, task: TaskRow) -> str:
         """Return the policy digest under which `task` is admitted today (design §1.4).
@@ -94,16 +102,14 @@ class Gatekeeper:
             raise GateRefusal(verdict)
         return verdict.policy_digest
 
-    async def judge(self, submission: SourceUnderReview) -> Verdict:
+    async def judge(self, submission: SourceUnderReview, account_id: int) -> Verdict:
         """Return the verdict on hostile source; raises ``STO-R021`` when it cannot."""
         key = self._judge.key(submission)
         if key in self._known:
             return self._known[key]
         running = self._running.get(key)
         if running is None:
-            running = asyncio.ensure_future(
-                asyncio.to_thread(self._load_or_judge, key, submission)
-            )
+            running = asyncio.ensure_future(self._ask(account_id, (key, submission)))
             self._running[key] = running
             running.add_done_callback(lambda _: self._running.pop(key, None))
         verdict = await asyncio.shield(running)
@@ -112,18 +118,52 @@ class Gatekeeper:
         self._known[key] = verdict
         return verdict
 
+    async def _ask(self, account_id: int, asked: _Asked) -> Verdict:
+        """Join the account's batch; the last one out closes it."""
+        batcher = self._asking.setdefault(account_id, Batcher(self._load_or_judge_many))
+        try:
+            return await batcher.submit(asked)
+        finally:
+            if batcher.idle:
+                self._asking.pop(account_id, None)
+
     def _load_or_judge(self, key: str, submission: SourceUnderReview) -> Verdict:
+        [answer] = self._load_or_judge_many([(key, submission)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _load_or_judge_many(self, asked: Sequence[_Asked]) -> list[Verdict | Exception]:
+        """Return the stored verdicts, and judge and store (durably) the others."""
+        known = self._load([key for key, _ in asked])
+        fresh = {key: one for key, one in asked if key not in known}
+        answers: dict[str, Verdict | Exception] = dict(known)
+        if len(fresh) == 1:
+            [(key, submission)] = fresh.items()
+            answers[key] = self._judge.judge(submission)
+        elif fresh:
+            judged = self._judge.judge_many(list(fresh.values()))
+            answers.update(zip(fresh, judged, strict=True))
+        self._remember({key: answers[key] for key in fresh})
+        return [answers[key] for key, _ in asked]
+
+    def _load(self, keys: list[str]) -> dict[str, Verdict]:
         table = schema.verdict
+        query = select(table.c.key, table.c.body).where(table.c.key.in_(keys))
         with self._store.read() as connection:
-            body = connection.scalar(select(table.c.body).where(table.c.key == key))
-        if body is not None:
-            return msgspec.msgpack.decode(body, type=Verdict)
-        verdict = self._judge.judge(submission)
+            return {
+                row.key: msgspec.msgpack.decode(row.body, type=Verdict)
+                for row in connection.execute(query)
+            }
+
+    def _remember(self, answers: dict[str, Verdict | Exception]) -> None:
+        """Keep new verdicts for `save_new`; what could not be judged is no verdict."""
         with self._lock:
             if len(self._unsaved) >= CACHED_VERDICTS:  # many refusals, no task
                 self._unsaved.clear()
-            self._unsaved[key] = msgspec.msgpack.encode(verdict)
-        return verdict
+            for key, answer in answers.items():
+                if isinstance(answer, Verdict):
+                    self._unsaved[key] = msgspec.msgpack.encode(answer)
 
     def save_new(self, connection: Connection) -> None:
         """Store new verdicts in the caller's transaction, which commits anyway.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select, update
 
@@ -14,7 +14,9 @@ from stoilo.server import schema
 from stoilo.server.refusals import close_refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Row
 
     from stoilo.server.ports import Log
     from stoilo.server.store import Store
@@ -70,26 +72,51 @@ class LeafBook:
             ).all()
         if not waiting:
             return 0
-        # The time is the stored one: a repetition after a crash makes the same leaf.
-        leaves = [
-            result_leaf(bytes(row.payload), self._epoch(), row.created_at)
-            for row in waiting
-        ]
-        indices = log.append_many(leaves, [None] * len(leaves))
+        leaves = self._fix_results(waiting)
+        indices = log.append_many(list(leaves.values()), [None] * len(leaves))
         query = (
             update(table)
             .where(table.c.task_id == bindparam("of_task"))
-            .values(leaf=bindparam("new_leaf"), log_index=bindparam("at"), logged=True)
+            .values(log_index=bindparam("at"), logged=True)
         )
         with self._store.write() as connection:
             connection.execute(
                 query,
                 [
-                    {"of_task": row.task_id, "new_leaf": leaf, "at": index}
-                    for row, leaf, index in zip(waiting, leaves, indices, strict=True)
+                    {"of_task": task_id, "at": index}
+                    for task_id, index in zip(leaves, indices, strict=True)
                 ],
             )
         return len(waiting)
+
+    def _fix_results(
+        self, waiting: Sequence[Row[*tuple[Any, ...]]]
+    ) -> dict[str, bytes]:
+        """Return task id → leaf, stored before the log sees it.
+
+        A repetition after a crash appends the same bytes, also in another epoch.
+        """
+        fixed = {row.task_id: row.leaf for row in waiting}
+        epoch = self._epoch() if None in fixed.values() else 0
+        fresh = {
+            row.task_id: result_leaf(bytes(row.payload), epoch, row.created_at)
+            for row in waiting
+            if row.leaf is None
+        }
+        table = schema.outcome
+        query = (
+            update(table)
+            .where(table.c.task_id == bindparam("of_task"))
+            .values(leaf=bindparam("new_leaf"))
+        )
+        if fresh:
+            with self._store.write() as connection:
+                values = [
+                    {"of_task": task_id, "new_leaf": leaf}
+                    for task_id, leaf in fresh.items()
+                ]
+                connection.execute(query, values)
+        return {task_id: bytes(leaf) for task_id, leaf in (fixed | fresh).items()}
 
     def flush_refusals(self) -> None:
         """Close all open batches of refusals now (clean shutdown)."""

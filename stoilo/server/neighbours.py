@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoilo.core.errors import InternalError
 from stoilo.core.types import Verdict
 from stoilo.flavors.manifest import find_flavor
 from stoilo.policies.gate import GateRequest, verdict_key
@@ -20,6 +21,7 @@ from stoilo.server.statements import ProjectFacts
 from stoilo.server.validators import JailAnswer, JailTrouble
 
 if TYPE_CHECKING:
+    from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
@@ -50,7 +52,8 @@ def facts_of(
 ) -> Callable[[], ProjectFacts]:
     """Return a function that says what statements say about the project now.
 
-    The newest epoch that is open is used; its end bounds every admission.
+    The newest epoch that is open is used; its end bounds every admission. Where none is
+    open, asking raises ``STO-K024``: tasks wait until the next one is certified.
     """
 
     def facts() -> ProjectFacts:
@@ -59,7 +62,11 @@ def facts_of(
             epoch
             for epoch in release.epochs
             if epoch.not_before <= now < epoch.not_after
+            and epoch.number >= release.min_epoch
+            and epoch.number not in release.revoked_epochs
         ]
+        if not open_epochs:
+            raise InternalError("STO-K024", "no epoch is open now")
         epoch = open_epochs[-1]
         return ProjectFacts(
             origin=release.origin,
@@ -99,6 +106,12 @@ class JailedJudge:
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict on hostile source."""
         return self._gate.judge(self._request(submission))
+
+    def judge_many(
+        self, submissions: Sequence[SourceUnderReview]
+    ) -> list[Verdict | StoiloError]:
+        """Return a verdict or an error for each source of one researcher."""
+        return self._gate.judge_many([self._request(one) for one in submissions])
 
     def close(self) -> None:
         """End the zygote."""

@@ -88,3 +88,9 @@ class Judge(Protocol):
     def judge(self, submission: SourceUnderReview) -> Verdict:
         """Return the verdict; blocks, thread-safe."""
         ...
+
+    def judge_many(
+        self, submissions: Sequence[SourceUnderReview]
+    ) -> list[Verdict | StoiloError]:
+        """Return a verdict or an error for each of one researcher's sources."""
+        ...

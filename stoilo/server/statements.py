@@ -11,6 +11,7 @@ from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,
     make_nonce,
+    parse_statement,
     render_statement,
     statement_digest,
 )
@@ -90,6 +91,10 @@ class StatementWriter:
             admitted_at=now,
             not_after=not_after,
         )
+
+    def is_current(self, attempt: AttemptRow) -> bool:
+        """Whether a sealed attempt names the epoch that is current now."""
+        return parse_statement(attempt.statement or b"").epoch == self._facts().epoch
 
     def _statement(
         self,

@@ -10,21 +10,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from stoilo.core.errors import InternalError
+from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.schema import METADATA
 
-__all__ = ["Store", "open_engine", "upgrade_schema"]
+__all__ = ["SERVER", "Store", "open_engine", "upgrade_schema"]
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+SERVER = Branch("server", "alembic_version", METADATA)
 
 
 def open_engine(url: str) -> Engine:
@@ -55,11 +54,8 @@ def _begin(connection: Connection) -> None:
 
 def upgrade_schema(url: str) -> None:
     """Bring the tables behind `url` to this version's revision, or raise ``STO-R030``."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["url"] = url
     try:
-        command.upgrade(config, "head")
+        upgrade(url, SERVER)
     except SQLAlchemyError as error:
         raise storage_error(error) from error
 

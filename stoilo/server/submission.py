@@ -115,7 +115,9 @@ class Submissions:
         found = await self._looking.submit(_Incoming(token, request))
         if found.existing is not None:
             return found.existing
-        verdict = await self._gatekeeper.judge(found.draft.review(found.blob_types))
+        verdict = await self._gatekeeper.judge(
+            found.draft.review(found.blob_types), found.owner.account_id
+        )
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
             quota = self._policy.quota(found.owner.role)

@@ -35,6 +35,7 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.http import create_project_app
 from stoilo.server.keyevents import record_keys
 from stoilo.server.logfiles import log_routes
+from stoilo.server.logmemory import check_log_size
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -162,7 +163,8 @@ async def _run(
         config.volunteers, home, engine, http, project.root.root_file
     )
     volunteers.start()
-    stack.callback(volunteers.stop)
+    # in a thread: while they end, the loop still answers their last calls
+    stack.push_async_callback(asyncio.to_thread, volunteers.stop)
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
@@ -227,6 +229,7 @@ def assemble(
         policy=project.root.trust.log_policy,
     )
     stack.callback(log.close)
+    check_log_size(log.size, checkpoints.ping().size, store)
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
@@ -279,8 +282,11 @@ def _listen(text: str) -> socket.socket:
     """Return a bound socket for HTTP, or raise ``STO-R074``."""
     address = parse_address(text)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted sockets inherit it. A reply's body would otherwise wait 40 ms for the
+    # client's delayed acknowledgement of its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((address.host, address.port))
     except OSError as error:

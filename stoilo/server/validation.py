@@ -14,6 +14,7 @@ from stoilo.server.answers import (
     Answer,
     ItemAnswer,
     check_header,
+    known_code,
     parse_answer,
     read_result,
 )
@@ -24,7 +25,12 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.validators import JailTrouble, ValidatorProgram, Validators
+from stoilo.server.validators import (
+    JudgeTrouble,
+    ValidatorProgram,
+    Validators,
+    check_program,
+)
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import ReceivedResult
@@ -83,16 +89,18 @@ class ResultValidation:
             header = check_header(data, result, task, attempt)
             if header.disposition is Disposition.NOT_FOR_THIS_HOST:
                 return ResultCheck(
-                    ResultVerdict.NOT_FOR_THIS_HOST, header.code, header.message
+                    ResultVerdict.NOT_FOR_THIS_HOST,
+                    known_code(header.code),
+                    header.message,
                 )
             ran = header.disposition is Disposition.RAN
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
-                code = header.code or "STO-R082"
+                code = known_code(header.code) or "STO-R082"
                 return ResultCheck(ResultVerdict.INVALID, code, header.message)
-            answer = self._remember(result, self._judge(task, data))
+            answer = self._remember(result, self._judge(task, attempt, data))
         except UserCodeError as error:
             return ResultCheck(ResultVerdict.FATAL, error.code, error.message)
-        except JailTrouble as error:
+        except JudgeTrouble as error:
             return ResultCheck(ResultVerdict.INCONCLUSIVE, error.code, error.message)
         except TrustError as error:
             return ResultCheck(ResultVerdict.INVALID, error.code, error.message)
@@ -100,12 +108,12 @@ class ResultValidation:
             return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R031", str(error.errno))
         return _summarise(answer, task)
 
-    def _judge(self, task: TaskRow, data: bytes) -> Answer:
+    def _judge(self, task: TaskRow, attempt: AttemptRow, data: bytes) -> Answer:
         """Decode hostile bytes and mark the values that the init validator rejects."""
         answer = parse_answer(data, task.spec.map_items)
         if not task.spec.init_entry:
             return answer
-        program = self.program(task)
+        program = self.program(task, attempt)
         items = tuple(
             item
             if item.value is None or self._validators.accepts(program, item.value)
@@ -120,10 +128,11 @@ class ResultValidation:
         For a map task at least half of the items must agree; those that do not get
         their own outcome later (`classes.item_outcomes`).
         """
-        task, _ = self._context(left.workunit)
-        program = self.program(task)
+        task, attempt = self._context(left.workunit)
         try:
-            ours, theirs = self.answer(left, task), self.answer(right, task)
+            program = self.program(task, attempt)
+            ours = self.answer(left, task, attempt)
+            theirs = self.answer(right, task, attempt)
             same = sum(
                 same_items(
                     one,
@@ -134,7 +143,7 @@ class ResultValidation:
             )
         except UserCodeError as error:
             return Comparison(PairVerdict.FATAL, error.code, error.message)
-        except (JailTrouble, TrustError, OSError) as error:
+        except (JudgeTrouble, TrustError, OSError) as error:
             code = getattr(error, "code", "STO-R031")
             return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
         if same and 2 * same >= len(ours.items):
@@ -143,13 +152,15 @@ class ResultValidation:
             PairVerdict.DIFFERENT, "STO-R052", "the comparator says they differ"
         )
 
-    def answer(self, result: ReceivedResult, task: TaskRow) -> Answer:
+    def answer(
+        self, result: ReceivedResult, task: TaskRow, attempt: AttemptRow
+    ) -> Answer:
         """Return the decoded answer of a result that passed `check`."""
         with self._lock:
             known = self._answers.get(result.digest + result.name)
         if known is not None:
             return known
-        return self._remember(result, self._judge(task, read_result(result)))
+        return self._remember(result, self._judge(task, attempt, read_result(result)))
 
     def _remember(self, result: ReceivedResult, answer: Answer) -> Answer:
         with self._lock:
@@ -158,14 +169,17 @@ class ResultValidation:
                 self._answers.popitem(last=False)
         return answer
 
-    def program(self, task: TaskRow) -> ValidatorProgram:
-        """Return the task's validators with their source."""
+    def program(self, task: TaskRow, attempt: AttemptRow) -> ValidatorProgram:
+        """Return the task's validators with their source, as they were admitted.
+
+        Raises:
+            JudgeTrouble: ``STO-A014``, ``STO-A024``, see `check_program`.
+        """
         spec = task.spec
-        source = b""
-        if spec.init_entry or spec.compare_entry:
-            with self._store.read() as connection:
-                found = rows.load_contents(connection, {spec.validator_module})
-            source = found[spec.validator_module]
+        with self._store.read() as connection:
+            found = rows.load_contents(connection, {spec.validator_module})
+        source = found.get(spec.validator_module, b"")
+        check_program(attempt.statement or b"", source)
         return ValidatorProgram(source, spec.init_entry, spec.compare_entry, spec.level)
 
     def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:

@@ -15,20 +15,33 @@ from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.nodes import Node
 from stoilo.core.skeleton import decode, encode
+from stoilo.core.statement import parse_statement
+from stoilo.executor.verifier import check_validator_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-__all__ = ["JailRunner", "JailTrouble", "ValidatorProgram", "Validators"]
+__all__ = [
+    "JailRunner",
+    "JailTrouble",
+    "JudgeTrouble",
+    "ValidatorProgram",
+    "Validators",
+    "check_program",
+]
 
 VALIDATOR_LIMITS = RunLimits(
     cpu_s=10, wall_s=20, output_bytes=4096, result_bytes=65_536
 )
 
 
-class JailTrouble(StoiloError):
-    """The jail itself failed (``STO-R042``); ask again later."""
+class JudgeTrouble(StoiloError):
+    """The server cannot judge now, through no fault of a result; ask again later."""
+
+
+class JailTrouble(JudgeTrouble):
+    """The jail itself failed (``STO-R042``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,23 @@ class ValidatorProgram:
     init_entry: str
     compare_entry: str
     level: str
+
+
+def check_program(admitted: bytes, source: bytes) -> None:
+    """Refuse to judge by validators that are not those of the admission.
+
+    Args:
+        admitted: the attempt's statement as it was logged and signed.
+        source: the validator module as the server holds it now.
+
+    Raises:
+        JudgeTrouble: ``STO-A014``, ``STO-A024`` and the other codes of a statement that
+            does not parse: the server's files were swapped, no result is judged.
+    """
+    try:
+        check_validator_module(parse_statement(admitted), source)
+    except TrustError as error:
+        raise JudgeTrouble(error.code, error.message) from error
 
 
 class Validators:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from stoilo.executor.ledger import follow_project
 from stoilo.server.processes import ChildSpec, SupervisedChild
 from stoilo.server.tls import write_private
 
@@ -65,6 +66,7 @@ def _volunteer(
     email = f"volunteer{number}@localhost.localdomain"
     account = engine.accounts.ensure(email, engine.now(), max_level=HIGHEST_LEVEL)
     state = home.part("volunteers", str(number))
+    follow_project(state / "project", project)  # our port may be another one today
     key_file = state / "key"
     write_private(key_file, account.key.encode() + b"\n")
     spec = ChildSpec(

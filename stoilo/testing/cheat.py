@@ -71,6 +71,10 @@ class Cheat:
         file = parse_result(self._honest.execute(work))
         return render_result(file.header, falsify(file.frame), file.output)
 
+    def cancel(self, result: str) -> None:
+        """End the run of a copy."""
+        self._honest.cancel(result)
+
     def close(self) -> None:
         """End the honest one."""
         self._honest.close()

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -152,9 +153,19 @@ class Deployment:
         return str(json.loads(output)["key"])
 
     def attach(
-        self, email: str, state: Path, *, cheating: bool = False
+        self,
+        email: str,
+        state: Path,
+        *,
+        cheating: bool = False,
+        max_level: str = "numeric",
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start one more volunteer as an own user and host, outside the server."""
+        """Start one more volunteer as an own user and host, outside the server.
+
+        `max_level` empty leaves the level to the volunteer's opt-in file; `environ`
+        replaces the environment.
+        """
         if self.line is None:
             raise InternalError("STO-U005", "the server is not running")
         state.mkdir(parents=True, exist_ok=True)
@@ -164,10 +175,12 @@ class Deployment:
         module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
         root = self.data / "keys" / "root.json"
         places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
+        level = ["--max-level", max_level] if max_level else []
         with (state / "volunteer.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, *places, "--state", str(state),
-                 "--root", str(root), "--max-level", "numeric"],
+                 "--root", str(root), *level],
                 stdout=log,
                 stderr=log,
+                env=None if environ is None else dict(environ),
             )  # fmt: skip

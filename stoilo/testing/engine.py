@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from stoilo.core.digests import content_digest
+from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
@@ -134,11 +135,16 @@ class EchoExecutor:
         self.answer = answer
         self.seconds = seconds
         self.done: list[str] = []
+        self.cancelled: list[str] = []
+        self._ended = threading.Event()
+        self._closed = False
 
     def execute(self, work: Work) -> bytes:
         """Return a result file."""
-        if self.seconds:
-            time.sleep(self.seconds)
+        if not self._closed:
+            self._ended.clear()
+        if self.seconds and self._ended.wait(self.seconds):
+            raise InternalError("STO-S008", "the run was cancelled")
         frame = self.answer(work.read("arguments"))
         self.done.append(work.result)
         header = ResultHeader(
@@ -149,8 +155,15 @@ class EchoExecutor:
         )
         return render_result(header, frame, b"")
 
+    def cancel(self, result: str) -> None:
+        """End the run in progress."""
+        self.cancelled.append(result)
+        self._ended.set()
+
     def close(self) -> None:
-        """Nothing to end."""
+        """End the run in progress."""
+        self._closed = True
+        self._ended.set()
 
 
 class ProjectServer:

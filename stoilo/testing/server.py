@@ -163,6 +163,12 @@ class PlainJudge:
             findings=(finding,) if bad else (),
         )
 
+    def judge_many(
+        self, submissions: Sequence[SourceUnderReview]
+    ) -> list[Verdict | StoiloError]:
+        """Return each verdict."""
+        return [self.judge(one) for one in submissions]
+
 
 @dataclass
 class PythonValidators:

@@ -1,15 +1,77 @@
-"""What hostile values and texts may do to the command line: nothing."""
+"""`stoilo sandbox run` refuses exactly what `stoilo policy check` refuses."""
 
 import json
+from pathlib import Path
 
-from stoilo.cli.sandbox import render_outcome
-from stoilo.core import skeleton
-from stoilo.core.types import RunOutcome, RunStatus
+import pytest
+
+from stoilo.cli.main import main
+from stoilo.core.limits import BOUNDS
+
+TASK = b"def task(kwargs):\n    return 1\n"
+
+REFUSED = {
+    "bidi": TASK + "# \u202e\n".encode(),
+    "NUL": TASK + b"#\0\n",
+    "not UTF-8": TASK + b"#\xff\n",
+    "CRLF": TASK.replace(b"\n", b"\r\n"),
+    "mixed script": TASK + "p\u0430yload = 1\n".encode(),
+    "line too long": TASK + b"#" + b"x" * 10_001 + b"\n",
+    "too large": TASK + b"#" * BOUNDS.source_bytes,
+    "too deep": TASK + b"x = " + b"(" * 500 + b")" * 500 + b"\n",
+    "import of os": b"import os\n" + TASK,
+    "private attribute": b"def task(kwargs):\n    return kwargs.__class__.__bases__\n",
+    "script block": TASK + b"if __name__ == '__main__':\n    task({})\n",
+    "two parameters": b"def task(a, b):\n    return 1\n",
+    "syntax": b"def task(kwargs:\n",
+}
 
 
-def test_value_without_json_form_is_the_tasks_error_not_a_usage_error():
-    outcome = RunOutcome(status=RunStatus.OK, value=skeleton.encode(1 << 40_000))
-    shown = render_outcome(outcome)
-    assert (shown["status"], shown["layer"]) == ("user_error", "result")
-    assert (shown["value"], shown["code"]) == (None, "STO-D009")
-    json.dumps(shown, allow_nan=False)
+def run(arguments, capsys) -> tuple[int, dict[str, object]]:
+    code = main(arguments)
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_static_refusal_is_that_of_policy_check(name, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "task.py"
+    file.write_bytes(REFUSED[name])
+    checked, verdict = run(["policy", "check", str(file), "--json"], capsys)
+    ran, outcome = run(["sandbox", "run", str(file), "--json"], capsys)
+    assert (checked, ran) == (3, 3)
+    assert (outcome["status"], outcome["layer"]) == ("refused", "gate")
+    assert outcome["code"] == verdict["findings"][0]["code"]
+    assert set(outcome) == {
+        *("status", "value", "error", "code", "layer", "output", "limit", "usage")
+    }
+
+
+def test_level_is_the_one_given(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "task.py"
+    file.write_bytes(b"import numpy\ndef task(kwargs):\n    return 1\n")
+    assert run(["sandbox", "run", str(file), "--json"], capsys)[0] == 3
+    numeric = ["sandbox", "run", str(file), "--level", "numeric", "--json"]
+    assert run(numeric, capsys)[0] == 0
+
+
+def test_admitted_source_runs(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "task.py"
+    file.write_bytes(TASK)
+    code, outcome = run(["sandbox", "run", str(file), "--json"], capsys)
+    assert (code, outcome["status"], outcome["value"]) == (0, "ok", 1)
+
+
+def test_constant_beyond_all_memory_ends_at_the_limit(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "task.py"
+    file.write_bytes(b"def task(kwargs):\n    return [0] * 10**10\n")
+    assert run(["policy", "check", str(file), "--json"], capsys)[0] == 3
+    code, outcome = run(["sandbox", "run", str(file), "--json"], capsys)
+    assert (code, outcome["layer"], outcome["limit"]) == (4, "limits", "memory_bytes")
+
+
+@pytest.mark.parametrize("options", [["--entry", "nowhere"], []])
+def test_missing_function_is_a_usage_error(options, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "task.py"
+    file.write_bytes(TASK if options else b"x = 1\n")
+    assert main(["sandbox", "run", str(file), *options]) == 2
+    assert "STO-S031" in capsys.readouterr().err

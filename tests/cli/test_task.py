@@ -56,7 +56,14 @@ def test_submitted_file_returns_its_value_as_json(
         *("submit", write(tmp_path, GOOD), "--kwargs", '{"x": 4}', "--wait", "--json"),
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["value"] == {"r": 16}
+    record = json.loads(done.stdout)
+    assert record.pop("task_id")
+    assert record == {
+        "state": "succeeded",
+        "value": {"r": 16},
+        **dict.fromkeys(["error", "error_type", "code"]),
+        "output": "",
+    }
 
 
 def test_same_key_finds_the_same_task_from_another_process(

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.client.mapping import WINDOW, ChunkSizer
+from stoilo.client.mapping import SENT_AGAIN, WINDOW, ChunkSizer
+from stoilo.core.codebook import load_codebook
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.limits import BOUNDS
 from stoilo.core.skeleton import decode, encode
 from stoilo.core.types import TaskState
+from stoilo.server.assimilation import FAILURES
 from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome
 
@@ -100,6 +103,85 @@ def test_a_map_that_fails_as_a_whole_fails_each_item(with_fake: Any) -> None:
         assert [type(result) for result in results] == [stoilo.SystemError] * 2
 
     with_fake(body, FakeTaskService(lambda _r, _s: Outcome(TaskState.EXPIRED)))
+
+
+SENT = {
+    "STO-R050": True,  # too many copies failed
+    "STO-R051": True,  # no agreement within max_total
+    "STO-R052": True,  # the results do not agree
+    "STO-R053": False,  # the init validator raised
+    "STO-R054": False,
+    "STO-R055": False,
+    "STO-R056": False,
+    "STO-R057": False,  # the init validator rejects
+    "STO-R058": True,  # the copies of one item do not agree
+    "STO-R059": False,  # a validator hit a limit
+    "STO-R060": False,  # expired
+    "STO-R061": False,  # no opt-in allows it
+    "STO-R062": False,  # cancelled
+    "STO-R080": True,  # a host's nonsense came last
+    "STO-R082": False,  # a limit or the jail ended it
+    "STO-E022": True,  # hosts were silent
+    "STO-S011": False,  # a limit
+}
+
+
+@pytest.mark.parametrize(("code", "again"), SENT.items())
+def test_items_are_sent_again_when_another_try_may_change_them(
+    with_fake: Any, code: str, again: bool
+) -> None:
+    def answer(request: Any, _service: FakeTaskService) -> Outcome:
+        lost = Outcome(TaskState.SYSTEM_ERROR, code=code, error_text="no")
+        return Outcome(items=(lost,) * request.map_items)
+
+    async def body(conn: Any, service: FakeTaskService) -> None:
+        (result,) = await conn.map(square, [{"x": 1}])
+        assert result.code == code
+        assert len(service.tasks) == 1 + again
+
+    with_fake(body, FakeTaskService(answer))
+
+
+def test_every_code_with_which_a_server_ends_tasks_is_decided_here() -> None:
+    assert {code for code, _ in FAILURES.values()} <= set(SENT)
+    known = load_codebook()
+    assert {code for code in SENT | dict.fromkeys(SENT_AGAIN) if code not in known} == (
+        set()
+    )
+    assert {code for code in known if "STO-R050" <= code <= "STO-R062"} <= set(SENT)
+
+
+class StingyService(FakeTaskService):
+    """Refuses submissions by a quota a few times."""
+
+    def __init__(self, answer: Any, code: str, times: int) -> None:
+        super().__init__(answer, polls=0)
+        self.code, self.times = code, times
+
+    async def CreateTask(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's
+        self.times -= 1
+        refused = PolicyRefusal(self.code, "more than 2 submissions an hour")
+        self.refuse = refused if self.times >= 0 else None
+        return await super().CreateTask(request, context)
+
+
+@pytest.mark.parametrize("code", ["STO-R004", "STO-R005"])
+def test_quota_refusal_during_a_map_is_waited_out(
+    with_fake: Any, in_jail: JailAnswerer, code: str
+) -> None:
+    async def body(conn: Any, service: FakeTaskService) -> None:
+        assert await conn.map(square, [{"x": 3}, {"x": 4}]) == [9, 16]
+        assert service.calls["CreateTask"] == 3
+
+    with_fake(body, StingyService(in_jail, code, times=2))
+
+
+def test_other_refusals_end_a_map(with_fake: Any, in_jail: JailAnswerer) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        with pytest.raises(PolicyRefusal, match="STO-R007"):
+            await conn.map(square, [{"x": 3}])
+
+    with_fake(body, StingyService(in_jail, "STO-R007", times=1))
 
 
 def test_an_empty_map_sends_nothing(with_fake: Any) -> None:

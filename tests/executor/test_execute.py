@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
+from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
+from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
@@ -46,8 +50,7 @@ def make_work(folder, gate, source=SOURCE, *, arguments=None, app="pure", **chan
         task_module=content_digest(source),
         arguments=content_digest(arguments),
         blobs=(),
-        flavor=find_flavor("pure").digest,
-        **changes,
+        **({"flavor": find_flavor("pure").digest} | changes),
     )
     admitted = gate.admit(statement)
     files = {
@@ -148,14 +151,23 @@ def test_missing_file_is_refused(tmp_path, gate, executor, name):
 
 
 def test_unknown_flavor_is_not_for_this_host(tmp_path, gate, executor):
-    work = make_work(tmp_path / "wu", gate)
-    statement = gate.statement(
-        entry="task", task_module=content_digest(SOURCE), blobs=()
-    )
-    (tmp_path / "wu" / "admission").write_bytes(gate.admit(statement).envelope)
+    work = make_work(tmp_path / "wu", gate, flavor="00" * 32)
     header = run(executor, work)[0].header
     assert header.disposition is Disposition.NOT_FOR_THIS_HOST
     assert header.code == "STO-X013"
+
+
+@pytest.mark.parametrize("payload", [b"not a statement", b"{" * 9_000])
+def test_statement_is_not_read_before_its_signature_holds(
+    tmp_path, gate, executor, payload
+):
+    work = make_work(tmp_path / "wu", gate)
+    forged = sign_envelope(
+        payload, [("gate-1", PrivateKey.generate())], IN_TOTO_PAYLOAD
+    )
+    (tmp_path / "wu" / "admission").write_bytes(render_envelope(forged))
+    header = run(executor, work)[0].header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A006")
 
 
 def test_copy_sent_before_a_refresh_runs_under_the_newer_release(
@@ -169,6 +181,47 @@ def test_copy_sent_before_a_refresh_runs_under_the_newer_release(
     assert first != (tmp_path / "newer" / "release").read_bytes()
     assert run(executor, newer)[0].header.status is RunStatus.OK
     assert run(executor, older)[0].header.status is RunStatus.OK
+
+
+def start(executor, work):
+    """Execute in a thread; return it and the list that gets the error's code."""
+    codes = []
+
+    def body():
+        with pytest.raises(InternalError) as caught:
+            executor.execute(work)
+        codes.append(caught.value.code)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    return thread, codes
+
+
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_unwanted_run_is_killed_at_once(tmp_path, gate, executor, end, pause):
+    work = make_work(tmp_path / "wu", gate, SPINS, limits=RunLimits(wall_s=60))
+    thread, codes = start(executor, work)
+    while work.result not in executor._runs._exchanges:
+        time.sleep(0.001)
+    time.sleep(pause)
+    began = time.monotonic()
+    executor.cancel(work.result) if end == "cancel" else executor.close()
+    thread.join()
+    assert codes == ["STO-S008"]
+    assert time.monotonic() - began < 5
+
+
+def test_cancelling_one_run_leaves_others_alone(tmp_path, gate, executor):
+    executor.cancel("task-1_1_0")
+    executor.cancel("another")
+    assert run(executor, make_work(tmp_path / "wu", gate))[0].header.code == ""
+
+
+def test_closed_executor_runs_nothing(tmp_path, gate, executor):
+    executor.close()
+    with pytest.raises(InternalError, match="STO-S008"):
+        executor.execute(make_work(tmp_path / "wu", gate))
 
 
 def test_hostile_release_is_refused(tmp_path, gate, executor):

@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.executor.ledger import CopyRecord, FileRecord, Ledger, Phase, mark_sticky
+from stoilo.executor.ledger import (
+    CopyRecord,
+    FileRecord,
+    Ledger,
+    Phase,
+    follow_project,
+    mark_sticky,
+)
 
 URL = "http://127.0.0.1:1/"
 
@@ -83,6 +90,19 @@ def test_directory_of_another_project_is_refused(ledger, tmp_path):
     ledger.close()
     with pytest.raises(UsageError, match="STO-X012"):
         Ledger(tmp_path, "http://127.0.0.1:2/")
+
+
+def test_directory_follows_its_project_when_asked_to(ledger, tmp_path):
+    old = ledger.host
+    ledger.add(
+        msgspec.structs.replace(record(), upload_url=f"{old.project}upload/token")
+    )
+    ledger.close()
+    follow_project(tmp_path, "http://moved.example/")
+    moved = Ledger(tmp_path, "http://moved.example/")
+    assert moved.host.cpid == old.cpid
+    assert moved.find("w_1_0").upload_url == "http://moved.example/upload/token"
+    moved.close()
 
 
 def test_damaged_state_is_our_error(ledger, tmp_path):

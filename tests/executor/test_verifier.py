@@ -22,7 +22,7 @@ from stoilo.audit.policy import parse_policy
 from stoilo.audit.proof import ProvenLeaf, parse_proof, render_proof
 from stoilo.core.codebook import load_codebook
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import render_statement, statement_digest
 from stoilo.executor.inputs import InputFile
@@ -143,7 +143,7 @@ def test_runtime_is_chosen_among_those_held_by_the_signed_flavor(
 ) -> None:
     bundle = dataclasses.replace(gate.bundle(gate.admit(gate.statement())), flavor="")
     assert run(gate, bundle, HostState(flavors=frozenset({"00" * 32, FLAVOR})))
-    with pytest.raises(TrustError, match="STO-A029"):
+    with pytest.raises(PolicyRefusal, match="STO-X013"):
         run(gate, bundle, HostState(flavors=frozenset({"00" * 32})))
 
 

@@ -223,6 +223,38 @@ def test_cancelled_copy_is_dropped(world, tmp_path):
     assert world.outcomes.kind("w_1") in {None, OutcomeKind.CANCELLED}
 
 
+def test_cancelled_run_is_killed_not_finished(world, tmp_path):
+    executor = EchoExecutor(seconds=60)
+    world.join("a", executor)
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while not world.engine.status("w_1").copies[0].sent_at:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    world.engine.cancel("w_1")
+    while any((tmp_path / "a" / "copies").iterdir()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert set(executor.cancelled) <= {"w_1_0"}
+    assert executor.done == []
+    executor.seconds = 0.0
+    world.ask("w_2")
+    assert world.wait("w_2") == [OutcomeKind.CANONICAL]
+
+
+def test_closed_volunteer_does_not_wait_for_its_run(world, tmp_path):
+    world.join("a", EchoExecutor(seconds=60))
+    world.ask("w_1")
+    limit = time.monotonic() + 10
+    while not world.engine.status("w_1").copies[0].sent_at:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    began = time.monotonic()
+    world.leave()
+    assert time.monotonic() - began < 5
+    assert any((tmp_path / "a" / "copies").iterdir())
+
+
 def test_late_copy_is_not_started(world):
     executor = EchoExecutor()
     volunteer = world.build("a", executor)

@@ -18,6 +18,7 @@ from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import BoincPeer, RawClient
 
 START = 1_700_000_000
+VOLUNTEERS = 2
 COUNT = "select count(*) from "
 
 
@@ -55,6 +56,14 @@ class Target:
             found[one] = self.count("engine/engine.sqlite", COUNT + one)
         return found
 
+    def copy_row(self, name: str) -> tuple[str, str, str]:
+        """Return state, outcome and code of a copy as the engine has them."""
+        place = f"file:{self.data / 'engine' / 'engine.sqlite'}?mode=ro"
+        query = "select state, outcome, code from engine_result where name = ?"
+        with sqlite3.connect(place, uri=True) as found:
+            state, outcome, code = found.execute(query, [name]).fetchone()
+        return str(state), str(outcome), str(code)
+
     def blob_files(self) -> set[Path]:
         """Return every file under the blob directory."""
         return {path for path in (self.data / "blobs").rglob("*") if path.is_file()}
@@ -79,16 +88,22 @@ def token_for(data: Path, name: str, role: auth.Role, lifetime_s: int = 10**9) -
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(
+    tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., object]
+) -> Iterator[Target]:
     data = tmp_path_factory.mktemp("bad") / "data"
-    with Deployment(data, volunteers=2) as deployment:
+    with Deployment(data, volunteers=VOLUNTEERS) as deployment:
         assert deployment.line is not None
         connection = Path(deployment.line.connection)
         stranger = token_for(data, "stranger", auth.Role.RESEARCHER)
         key = deployment.account("mallory@example.org")
         project = deployment.line.project or ""
         with RawClient(connection) as client, RawClient(connection, stranger) as other:
-            yield Target(deployment, client, other, BoincPeer(project, key))
+            found = Target(deployment, client, other, BoincPeer(project, key))
+            # What an honest task and the volunteers leave is there before anything counts.
+            client.wait(client.submit())
+            wait_until(lambda: found.rows()["engine_host"] >= VOLUNTEERS)
+            yield found
 
 
 @pytest.fixture(scope="module")

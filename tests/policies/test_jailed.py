@@ -3,12 +3,12 @@ from threading import Thread
 
 import pytest
 
-from stoilo.core.errors import InternalError, PolicyRefusal
+from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError
 from stoilo.core.limits import RunLimits
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
-from stoilo.policies.wire import answer_request
+from stoilo.policies.wire import answer_batch, answer_request
 from stoilo.sandbox.supervisor import Jail
 
 REQUEST = GateRequest(b"import math\ndef f(d):\n    return math.pi\n")
@@ -38,7 +38,47 @@ class ScriptedJail:
         self.runs += 1
         if self.script:
             return self.script.pop(0)
-        return Report(frame=answer_request(request))
+        batch = request.startswith(b"[")
+        return Report(frame=(answer_batch if batch else answer_request)(request))
+
+
+def sources(count: int) -> list[GateRequest]:
+    return [GateRequest(b"def f(d): return %d\n" % number) for number in range(count)]
+
+
+def test_many_sources_share_one_child() -> None:
+    jail, requests = ScriptedJail(), [*sources(3), GateRequest(b"import os\n")]
+    assert Gate(jail).judge_many(requests) == [judge(one) for one in requests]
+    assert jail.runs == 1
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report("killed", limit="cpu_s"),
+        Report("crashed"),
+        Report(frame=b"[]"),
+        Report(frame=b"{"),
+    ],
+)
+def test_batch_that_is_not_answered_is_asked_one_by_one(report: Report) -> None:
+    jail = ScriptedJail([report])
+    assert Gate(jail).judge_many(sources(3)) == [judge(one) for one in sources(3)]
+    assert jail.runs == 4
+
+
+def test_forged_answer_in_a_batch_is_an_error_for_that_source_only() -> None:
+    one, other = sources(2)
+    forged = b"[" + answer_request(b"") + b"," + answer_batch(b"[]") + b"]"
+    found = Gate(ScriptedJail([Report(frame=forged)])).judge_many([one, other])
+    assert all(isinstance(answer, StoiloError) for answer in found)
+
+
+def test_large_sources_do_not_share_a_child() -> None:
+    jail = ScriptedJail()
+    large = [GateRequest(b"#" * 600_000 + b"%d" % number) for number in range(2)]
+    Gate(jail).judge_many(large)
+    assert jail.runs == 2
 
 
 def test_verdict_is_judged_once_for_each_request() -> None:
@@ -122,6 +162,11 @@ def gate():
 )
 def test_jailed_gate_agrees_with_the_pure_one(gate: Gate, source: bytes) -> None:
     assert gate.judge(GateRequest(source)) == judge(GateRequest(source))
+
+
+def test_jailed_batch_agrees_with_the_pure_gate(gate: Gate) -> None:
+    requests = [*sources(5), GateRequest(b"\xff"), GateRequest(b"import os\n")]
+    assert gate.judge_many(requests) == [judge(one) for one in requests]
 
 
 def test_jailed_gate_serves_threads(gate: Gate) -> None:

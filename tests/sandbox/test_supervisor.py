@@ -26,12 +26,21 @@ def children_of(pid):
     """Return the pids below `pid`, itself included."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
+        try:
+            children = task.read_text().split()
+        except OSError:  # it has just ended
+            continue
+        for child in children:
             found += children_of(int(child))
     return found
 
 
-def wait_gone(pids, seconds=5.0):
+def has_child(exchanges):
+    """Return whether the zygote has said that the run's child exists."""
+    return exchanges and exchanges[0]._child_exists
+
+
+def wait_gone(pids, seconds=60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not any(is_alive(pid) for pid in pids):
@@ -130,19 +139,19 @@ def test_killed_zygote_is_replaced_at_the_next_run(pure):
         assert (report.output, jail.zygote_pid != first) == (b"1\n", True)
 
 
-def test_zygote_killed_during_a_run_says_so_and_child_dies(pure):
+def test_zygote_killed_during_a_run_says_so_and_child_dies(pure, wait_until):
     with Jail(pure, PROBE_JOB) as jail:
-        below = []
+        below, exchanges = [], []
 
         def kill():
-            time.sleep(0.3)
+            wait_until(lambda: has_child(exchanges))
             below.extend(children_of(jail.zygote_pid))
             os.kill(jail.zygote_pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
         source = encode_probe("import time; time.sleep(30)")
-        report = jail.run(source, pure.default_limits())
+        report = jail.run(source, pure.default_limits(), watch=exchanges.append)
         killer.join()
         assert (report.status, report.code) == (JailStatus.CRASHED, "STO-S005")
         assert len(below) >= 2
@@ -163,7 +172,7 @@ def test_stopped_zygote_is_given_up_and_replaced(pure, monkeypatch):
 
 
 SUPERVISOR = """
-import sys, threading
+import sys, threading, time
 from pathlib import Path
 import msgspec
 from stoilo.core.levels import parse_level
@@ -173,7 +182,12 @@ level = parse_level(Path(sys.argv[1]).read_bytes())
 level = msgspec.structs.replace(level, preload=())
 jail = Jail(level, PROBE_JOB)
 request = encode_probe("import time; print('up', flush=True); time.sleep(60)")
-threading.Thread(target=jail.run, args=(request, level.default_limits())).start()
+exchanges = []
+arguments = {"args": (request, level.default_limits())}
+arguments["kwargs"] = {"watch": exchanges.append}
+threading.Thread(target=jail.run, **arguments).start()
+while not (exchanges and exchanges[0]._child_exists):
+    time.sleep(0.01)
 print(jail.zygote_pid, flush=True)
 """
 
@@ -186,7 +200,6 @@ def test_supervisor_killed_leaves_nothing_behind():
         text=True,
     ) as supervisor:
         zygote = int(supervisor.stdout.readline())
-        time.sleep(0.5)
         below = children_of(zygote)
         supervisor.kill()
     assert len(below) >= 2
@@ -201,25 +214,25 @@ def resident(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_two_hundred_runs_leak_no_descriptor_process_or_memory(pure):
+def test_two_hundred_runs_leak_no_descriptor_process_or_memory(pure, wait_until):
     programs = ["print(1)", "import os; os.fork()", "1/0", "import os; os._exit(1)"]
     with Jail(pure, PROBE_JOB) as jail:
         limits = pure.default_limits()
+        at_rest = len(children_of(jail.zygote_pid))
 
         def count():
-            pids = children_of(jail.zygote_pid)
-            ours = count_descriptors("self")
-            return ours, [count_descriptors(pid) for pid in pids]
+            pids = ("self", *children_of(jail.zygote_pid))
+            return sum(count_descriptors(pid) for pid in pids)
 
         for number in range(40):
             jail.run(encode_probe(programs[number % 4]), limits)
-        time.sleep(0.1)
+        wait_until(lambda: len(children_of(jail.zygote_pid)) == at_rest)
         before, pids = count(), children_of(jail.zygote_pid)
         memory = sum(map(resident, pids))
         for number in range(200):
             jail.run(encode_probe(programs[number % 4]), limits)
-        time.sleep(0.1)  # the zygote closes a run's lifeline after its report
-        assert count() == before
+        # The zygote closes a run's lifeline after its report.
+        wait_until(lambda: count() <= before)
         assert children_of(jail.zygote_pid) == pids
         assert sum(map(resident, pids)) - memory < 2 << 20
 
@@ -314,7 +327,7 @@ def test_hash_seed_is_the_same_in_every_zygote(pure):
     assert len(answers) == 1
 
 
-def test_interrupted_caller_takes_the_child_with_it(pure):
+def test_interrupted_caller_takes_the_child_with_it(pure, wait_until):
     with Jail(pure, PROBE_JOB) as jail:
         limits = pure.default_limits()
         before = children_of(jail.zygote_pid)
@@ -322,25 +335,40 @@ def test_interrupted_caller_takes_the_child_with_it(pure):
         with Exchange(request, limits, 60.0) as exchange:
             exchange.begin(jail._zygote.control)
             os.write(exchange._to_child, request)
-            time.sleep(0.3)
-            below = set(children_of(jail.zygote_pid)) - set(before)
-            assert len(below) == 1
+            below = wait_until(lambda: set(children_of(jail.zygote_pid)) - set(before))
         assert wait_gone(below)
 
 
-def test_cancelled_coroutine_kills_its_child(pure):
+def test_cancelled_coroutine_kills_its_child(pure, wait_until):
     async def start_and_cancel(jail):
+        before = set(children_of(jail.zygote_pid))
         request = encode_probe("import time; time.sleep(60)")
         running = asyncio.create_task(jail.run_async(request, pure.default_limits()))
-        await asyncio.sleep(0.4)
-        below = children_of(jail.zygote_pid)
+        below = await asyncio.to_thread(
+            wait_until, lambda: set(children_of(jail.zygote_pid)) - before
+        )
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        return below[-1]
+        return below
 
     with Jail(pure, PROBE_JOB) as jail:
-        assert wait_gone([asyncio.run(start_and_cancel(jail))])
+        assert wait_gone(asyncio.run(start_and_cancel(jail)))
+        assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
+
+
+def test_run_cancelled_from_another_thread_says_so(pure):
+    request = encode_probe("import time; time.sleep(60)")
+
+    def cancel_later(exchange):
+        threading.Timer(0.3, exchange.cancel).start()
+
+    with Jail(pure, PROBE_JOB) as jail:
+        report = jail.run(request, pure.default_limits(), watch=cancel_later)
+        assert (report.status, report.code) == (JailStatus.CRASHED, "STO-S008")
+        assert report.usage.wall_s < 10
+        early = jail.run(request, pure.default_limits(), watch=Exchange.cancel)
+        assert (early.status, early.code) == (JailStatus.CRASHED, "STO-S008")
         assert jail.run(encode_probe("print(1)"), pure.default_limits()).output
 
 

@@ -24,7 +24,9 @@ def test_anything_but_an_exact_bool_is_not_bool(language, value):
 
 def test_numpy_bool_is_not_bool(numeric_language):
     source = "import numpy as np\ndef v(x): return np.bool_(True)"
-    assert numeric_language.judge(source, "init", 1)["verdict"] == "not_bool"
+    frame = numeric_language.judge(source, "init", 1)
+    assert frame["verdict"] == "not_bool"
+    assert "numpy.bool" in frame["error_text"]
 
 
 @pytest.mark.parametrize(

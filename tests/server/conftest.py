@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
+from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Policy, Quota, default_policy
@@ -27,6 +29,23 @@ from stoilo.testing.server import (
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
 
 
+class Project:
+    """The project's facts, with an epoch that a test may change or take away."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._epoch: int | None = 1
+
+    def open_epoch(self, number: int | None) -> None:
+        self._epoch = number
+
+    def __call__(self) -> ProjectFacts:
+        if self._epoch is None:
+            raise InternalError("STO-K024", "no epoch is open now")
+        end = self._clock() + 30 * 86_400
+        return ProjectFacts("stoilo.test/log", self._epoch, end, "2" * 64)
+
+
 @dataclass
 class Bench:
     """A server among stand-ins, driven by hand."""
@@ -41,6 +60,7 @@ class Bench:
     validators: PythonValidators
     token: str
     directory: Path
+    epoch: Callable[[int | None], None]
 
     def request(self, key: str = "k1", **fields: object) -> pb.CreateTaskRequest:
         values: dict[str, object] = {
@@ -90,7 +110,7 @@ def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
     results.mkdir(exist_ok=True)
     engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
     store = Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}")
-    facts = ProjectFacts("stoilo.test/log", 1, clock() + 30 * 86_400, "2" * 64)
+    project = Project(clock)
     around = Neighbours(
         log=log,
         signer=signer,
@@ -100,7 +120,7 @@ def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
         jail_of=lambda _: validators,
         levels=make_level,
         flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
-        facts=lambda: facts,
+        facts=project,
         clock=clock,
     )
     server = TaskServer(store, tmp_path / "blobs", around)
@@ -118,6 +138,7 @@ def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
         validators,
         token,
         tmp_path,
+        project.open_epoch,
     )
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
+from stoilo.server.admission import RENEWAL_S
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.states import MAX_ATTEMPTS
 from stoilo.testing.server import make_result
@@ -64,6 +65,67 @@ def test_signers_refusal_ends_the_task_with_its_code(bench: Bench) -> None:
     bench.server.pipeline.run_once()
     assert bench.poll(task_id).state == "system_error"
     assert bench.poll(task_id).code == "STO-A030"
+
+
+@pytest.mark.parametrize("code", ["STO-K024", "STO-A040", "STO-A043", "STO-A045"])
+def test_refusal_of_epoch_or_times_opens_a_new_attempt_when_they_have_changed(
+    bench: Bench, code: str
+) -> None:
+    task_id = asyncio.run(bench.submit())
+    bench.signer.fail = TrustError(code, "the epoch has ended")
+    bench.server.pipeline.run_once()
+    assert (bench.poll(task_id).attempt, len(bench.log.leaves)) == (1, 1)
+    bench.clock.now += RENEWAL_S
+    bench.server.pipeline.run_once()
+    bench.signer.fail = None
+    bench.server.pipeline.run_once()
+    assert (bench.poll(task_id).attempt, len(bench.log.leaves)) == (2, 2)
+    assert list(bench.engine.specs) == [f"{task_id}_2"]
+
+
+def test_new_epoch_replaces_a_statement_of_the_old_one_at_once(bench: Bench) -> None:
+    task_id = asyncio.run(bench.submit())
+    bench.signer.fail = TrustError("STO-K024", "epoch 1 is not open now")
+    bench.server.pipeline.run_once()
+    bench.epoch(2)
+    bench.server.pipeline.run_once()
+    bench.signer.fail = None
+    bench.server.pipeline.run_once()
+    assert parse_statement(bench.statement(task_id, 2)).epoch == 2
+    assert bench.poll(task_id).state == "running"
+
+
+def test_without_an_open_epoch_tasks_wait(bench: Bench) -> None:
+    task_id = asyncio.run(bench.submit())
+    bench.epoch(None)
+    with pytest.raises(InternalError, match="STO-K024"):
+        bench.server.pipeline.run_once()
+    assert bench.poll(task_id).state == "admitting"
+    bench.epoch(2)
+    bench.server.pipeline.run_once()
+    assert bench.poll(task_id).state == "running"
+
+
+def test_result_leaf_repeated_after_a_crash_is_the_same_in_another_epoch(
+    bench: Bench,
+) -> None:
+    name, statement = asyncio.run(bench.issued())
+    files = [make_result(f"{name}_{n}", statement, ok(2)) for n in (0, 1)]
+    bench.engine.deliver(name, files)
+    real = bench.log.append_many
+
+    def crash(*arguments: Any) -> list[int]:
+        real(*arguments)
+        raise InternalError("STO-L001", "killed after the append")
+
+    bench.log.append_many = crash  # type: ignore[method-assign]  # the crash
+    with pytest.raises(InternalError):
+        bench.server.leaves.append_waiting(bench.log)
+    bench.log.append_many = real  # type: ignore[method-assign]  # restarted
+    bench.epoch(2)
+    bench.server.leaves.append_waiting(bench.log)
+    assert len(bench.log.leaves) == 2
+    assert bench.poll(name).logged
 
 
 def test_late_admission_gets_a_new_attempt_with_a_new_nonce(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.skeleton import decode, encode
+from stoilo.server import up
 from stoilo.testing.deployment import Deployment
 
 DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
@@ -106,6 +108,16 @@ def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
         values = [decode(one.wait(task_id).value) for task_id in tasks]
     deployment.stop()
     assert values == [0, 2, 4, 6, 8]
+
+
+def test_local_volunteers_follow_the_server_to_another_port(tmp_path: Path) -> None:
+    first = Deployment(tmp_path / "data", volunteers=2)
+    with first, researcher(first) as one:
+        one.wait(one.submit("k0", 0))
+    with Deployment(tmp_path / "data", volunteers=2) as second:
+        assert second.http != first.http
+        with researcher(second) as one:
+            assert decode(one.wait(one.submit("k1", 4)).value) == 8
 
 
 def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
@@ -218,3 +230,12 @@ def count_leaves(data: Path, tasks: int) -> None:
         ).fetchone()[0]
     database.close()
     assert (outcomes, admissions) == (tasks, tasks)
+
+
+def test_replies_do_not_wait_for_delayed_acknowledgements() -> None:
+    with up._listen("127.0.0.1:0") as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -6,12 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.skeleton import encode
 from stoilo.core.types import RunStatus
 from stoilo.executor.result import Disposition
+from stoilo.server import schema
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
+from stoilo.server.validators import JudgeTrouble, check_program
 from stoilo.testing.server import make_result
 
 from .conftest import Bench
@@ -89,6 +92,18 @@ def test_any_result_file_gets_a_verdict(bench: Bench, data: bytes) -> None:
     assert verdict(bench, name, data)[0] == "invalid"
 
 
+def test_code_that_is_none_is_not_repeated(bench: Bench) -> None:
+    name, statement = issue(bench)
+    said = {"disposition": Disposition.REFUSED, "code": "<b>STO-R001</b>"}
+    data = make_result(f"{name}_0", statement, b"", **said)
+    assert verdict(bench, name, data) == ("invalid", "STO-R082")
+    frame = encode({"status": "killed", "code": "\x1b[2J"})
+    assert (
+        parse_answer(make_result(f"{name}_0", statement, frame), 0).items[0].code
+        == "STO-R082"
+    )
+
+
 def test_opt_in_refusal_is_not_an_error_result(bench: Bench) -> None:
     name, statement = issue(bench)
     data = make_result(
@@ -152,6 +167,41 @@ def test_validator_decides_as_the_thesis_says(
 ) -> None:
     bench.validators.functions["check"] = function  # type: ignore[assignment]  # of many shapes
     assert run_validator(bench, "check", op) == expected
+
+
+def swap_validator(bench: Bench, module: bytes) -> None:
+    """Do as somebody does who can write the server's database."""
+    table = schema.content
+    with bench.store.write() as connection:
+        connection.execute(
+            table.update()
+            .where(table.c.digest == content_digest(VALIDATORS["validator_module"]))
+            .values(data=module)
+        )
+
+
+@pytest.mark.parametrize("op", ["init", "compare"])
+def test_swapped_validator_module_judges_nothing(bench: Bench, op: str) -> None:
+    bench.validators.functions["check"] = lambda *_: True
+    name, statement = issue(bench, **VALIDATORS, **{f"{op}_entry": "check"})
+    swap_validator(bench, b"# says yes to everything\n")
+    left, right = (
+        bench.engine.receive(name, n, make_result(f"{name}_{n}", statement, OK))
+        for n in (0, 1)
+    )
+    judge = bench.server.validation
+    answers = [judge.check(left), judge.compare(left, right)]
+    refused = [answer for answer in answers if answer.verdict.value == "inconclusive"]
+    assert {answer.code for answer in refused} == {"STO-A024"}
+    assert answers[1] in refused
+
+
+def test_swapped_subjects_of_the_stored_statement_judge_nothing(bench: Bench) -> None:
+    _, statement = issue(bench)
+    swapped = statement.replace(content_digest(b"").encode(), b"0" * 64, 1)
+    with pytest.raises(JudgeTrouble, match="STO-A014"):
+        check_program(swapped, b"")
+    check_program(statement, b"")
 
 
 def test_validator_module_never_leaves_the_server(bench: Bench) -> None:

@@ -34,8 +34,8 @@ def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
     console = Console(stderr=as_json)
     book, begun = ClaimBook(), time.monotonic()
     console.print(
-        "stoilo demo: a server, two honest volunteers and one that cheats, all on "
-        "this machine.\nKeys are a development root in a temporary directory."
+        "stoilo demo: a server, two honest volunteers and one that cheats.\n"
+        "All on this machine; keys are a development root in a temporary directory."
     )
     with tempfile.TemporaryDirectory(prefix="stoilo-demo-") as folder:
         _run(Path(folder), parts, book, console)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import textwrap
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from stoilo.cli.demo.claims import ClaimBook
 from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
 from stoilo.cli.demo.parts import DemoParts
 from stoilo.client.capture import Captured
-from stoilo.client.session import TaskOptions
+from stoilo.client.request import TaskOptions
 from stoilo.core.errors import StoiloError
 from stoilo.core.skeleton import encode
 from stoilo.low_level import SystemError as NoAgreement
@@ -197,7 +198,7 @@ class Scenario:
         )
 
     async def _refusals(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
-        self.say("(f) hostile submissions")
+        self.say("(f) hostile submissions, and one hostile program in the jail")
         for name in GATE_PROGRAMS:
             try:
                 await submit_text(conn, self.parts.read_program(name))
@@ -208,7 +209,7 @@ class Scenario:
             self.book.check(
                 f"gate refuses {name.replace('_', ' ')}",
                 family == "policy",
-                evidence.splitlines()[0][:160],
+                textwrap.shorten(evidence, 130, placeholder=" …"),
             )
 
     async def _cheat_outvoted(self, conn: Any) -> None:  # noqa: ANN401 - a Connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 import sysconfig
 import types
@@ -47,13 +48,26 @@ def is_library_module(name: str) -> bool:
     if root in sys.stdlib_module_names or root == "stoilo":
         return True
     module = sys.modules.get(root)
-    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
-    found = [Path(place).resolve() for place in places if place]
+    found = _places_of(root, module)
     if not found:
         return module is not None and root in sys.builtin_module_names
     return any(
         place.is_relative_to(folder) for place in found for folder in _library_folders()
     )
+
+
+def _places_of(root: str, module: types.ModuleType | None) -> list[Path]:
+    """Return where a top-level module lies; one that is not imported yet is looked up."""
+    if module is not None:
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        return [Path(place).resolve() for place in places if place]
+    try:
+        spec = importlib.util.find_spec(root)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or not spec.has_location:
+        return []
+    return [Path(spec.origin or "").resolve()]
 
 
 @functools.cache

@@ -61,7 +61,23 @@ def _parse(filename: str, text: str) -> SourceText:
         if isinstance(node, FunctionNode):
             functions.setdefault(_first_line(node), []).append(node)
     codes = frozenset(_nested(module))
+    if not Path(filename).is_file():
+        codes |= frozenset(_statement_codes(tree, filename))
     return SourceText(filename, tree, parents, codes, functions)
+
+
+def _statement_codes(tree: ast.Module, filename: str) -> Iterator[types.CodeType]:
+    """Yield what compiling statement by statement gives, as IPython does with a cell.
+
+    It differs: CPython calls ``math.sin`` in another way where it sees ``import math``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for statement in tree.body:
+            alone = ast.Module([statement], [])
+            yield from _nested(
+                compile(alone, filename, "exec", dont_inherit=True, flags=_CELL_FLAGS)
+            )
 
 
 def _first_line(node: FunctionNode) -> int:

@@ -1,6 +1,11 @@
-"""`numpy.typing`: an alias of arrays which is no way around their constructor."""
+"""`numpy.typing`: its aliases, without the documentation that it builds at import.
+
+The alias of arrays is our own, so that it is no way around their constructor.
+"""
 
 from __future__ import annotations
+
+from numpy._typing import ArrayLike, DTypeLike
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.arrays import ARRAY_ALIAS
@@ -11,4 +16,4 @@ __all__ = ["build"]
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
-    return {"NDArray": ARRAY_ALIAS}
+    return {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike, "NDArray": ARRAY_ALIAS}

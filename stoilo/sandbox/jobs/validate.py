@@ -62,7 +62,9 @@ def run_validator(
     finally:
         sys.modules.pop(TASK_MODULE, None)
     if type(verdict) is not bool:
-        text = f"the validator returned a {type(verdict).__name__[:128]}, not a bool"
+        kind = type(verdict)
+        owner = "numpy." if kind.__module__ == "numpy" else ""
+        text = f"the validator returned a {owner}{kind.__name__[:128]}, not a bool"
         return {"verdict": "not_bool", "error_text": text}
     return {"verdict": "true" if verdict else "false", "error_text": ""}
 

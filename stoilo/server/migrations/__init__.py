@@ -1,1 +1,66 @@
-"""Alembic history of the server's and the embedded engine's tables."""
+"""Alembic history of the server's and the embedded engine's tables: one tree, two branches.
+
+Each database has its own branch, models and version table, so that both may also lie in
+one MariaDB. A new revision: ``versions/NNNN_*.py`` with ``down_revision`` the last one of
+its branch; `tests/server/test_migrations.py` says whether it makes what the models say.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from alembic import command
+from alembic.config import Config
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
+
+__all__ = ["Branch", "render_upgrade", "upgrade"]
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Alembic keeps what it works on in its modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The history of one database.
+
+    Attributes:
+        name: label of the branch's first revision.
+        version_table: where a database notes how far it is.
+        models: what the newest revision makes.
+    """
+
+    name: str
+    version_table: str
+    models: MetaData
+
+
+def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
+    """Bring the database behind `url` to a revision of `branch`; all or nothing.
+
+    Raises:
+        SQLAlchemyError: the database refuses.
+    """
+    with _ONE_AT_A_TIME:
+        command.upgrade(_config(branch, url), f"{branch.name}@{revision}")
+
+
+def render_upgrade(dialect: str, branch: Branch, output: TextIO) -> None:
+    """Write the SQL of the whole branch for a dialect (``mariadb``); touches nothing."""
+    config = _config(branch, "")
+    config.attributes["dialect"] = dialect
+    config.output_buffer = output
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, f"{branch.name}@head", sql=True)
+
+
+def _config(branch: Branch, url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    config.attributes["branch"] = branch
+    config.attributes["url"] = url
+    return config

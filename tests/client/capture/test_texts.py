@@ -169,6 +169,27 @@ def test_notebook_cells_are_found_and_the_newest_class_wins(tmp_path: Path) -> N
     assert "x = 1" not in done.stdout
 
 
+def test_function_in_a_cell_that_also_imports_is_current(tmp_path: Path) -> None:
+    """IPython compiles each statement alone: then `math.sin(x)` is other bytecode."""
+    script = tmp_path / "notebook.py"
+    script.write_text(
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "cell = 'import math\\nfrom stoilo.client.capture import capture_task\\n'\n"
+        "cell += 'def f(kw):\\n    return math.sin(kw[\"x\"])\\n'\n"
+        "cell += 'print(capture_task(f, dict(x=1)).task_module)'\n"
+        "shell.run_cell(cell, store_history=True).raise_error()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
+    )
+    assert "math.sin" in done.stdout
+
+
 def test_private_names_are_spelled_out(tmp_path: Path) -> None:
     module = load(
         tmp_path / "private.py",

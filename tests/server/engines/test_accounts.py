@@ -77,7 +77,7 @@ def test_only_real_keys_authenticate(accounts, tmp_path):
 
 def test_keys_depend_on_the_secret(tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
-    database.create_tables()
+    database.upgrade()
     keys = {
         Accounts(database, secret * 32).ensure("a@example.org", 1).key
         for secret in (b"1", b"2")

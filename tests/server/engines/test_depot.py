@@ -17,7 +17,7 @@ LARGE = bytes(range(256)) * 1024
 @pytest.fixture
 def database(tmp_path):
     made = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
-    made.create_tables()
+    made.upgrade()
     yield made
     made.close()
 

@@ -300,7 +300,7 @@ def test_upload_and_report_make_a_success(world, copy):
     assert (world.directory / "uploads" / upload.name).read_bytes() == b"result"
 
 
-def test_size_query_then_resume(world, copy):
+def test_size_query_then_resume(world, copy, wait_until):
     _, _, upload = copy
     data = bytes(range(256)) * 100
     path = "upload/" + upload.url.rpartition("/")[2]
@@ -308,12 +308,14 @@ def test_size_query_then_resume(world, copy):
     with socket.create_connection(("127.0.0.1", world.server.port)) as connection:
         head = f"POST /{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(cut) + 20000}"
         connection.sendall(head.encode() + b"\r\n\r\n" + cut)
-        time.sleep(0.2)
-    time.sleep(0.3)
     query = f"<data_server_request><get_file_size>{upload.name}</get_file_size>"
-    answer = post(world, path, query.encode() + b"</data_server_request>").data
-    held = int(answer.split(b"<file_size>")[1].split(b"<")[0])
-    assert held == len(data) - 20_000
+
+    def count_held():
+        answer = post(world, path, query.encode() + b"</data_server_request>").data
+        return int(answer.split(b"<file_size>")[1].split(b"<")[0])
+
+    held = len(data) - 20_000
+    wait_until(lambda: count_held() == held)
     assert send(world, upload, data, offset=held)[0] == 0
 
 

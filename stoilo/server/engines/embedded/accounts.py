@@ -228,7 +228,7 @@ def open_accounts(directory: Path) -> Accounts:
         InternalError: ``STO-E003`` or ``STO-E005``.
     """
     database = Database(f"sqlite:///{directory / 'engine.sqlite'}")
-    database.create_tables()
+    database.upgrade()
     return Accounts(database, load_secret(directory / "account.secret"))
 
 

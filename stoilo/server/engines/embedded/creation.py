@@ -123,6 +123,7 @@ def _copy_row(
     workunit_id: int, workunit: str, priority: int, number: int
 ) -> dict[str, object]:
     """Return the columns of a new, unsent copy."""
+    drawn = secrets.token_hex(32)
     return {
         "name": f"{workunit}_{number}",
         "workunit_id": workunit_id,
@@ -130,8 +131,8 @@ def _copy_row(
         "outcome": CopyOutcome.NONE.value,
         "validity": Validity.INIT.value,
         "priority": priority,
-        "upload_name": f"{workunit}_{number}_r{secrets.token_hex(8)}_0",
-        "upload_token": secrets.token_hex(24),
+        "upload_name": f"{workunit}_{number}_r{drawn[:16]}_0",
+        "upload_token": drawn[16:],
     }
 
 

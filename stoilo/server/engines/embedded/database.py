@@ -15,7 +15,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.schema import metadata
+from stoilo.server.migrations import Branch, upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = ["Database"]
+__all__ = ["ENGINE", "Database"]
 
+ENGINE = Branch("engine", "engine_version", metadata)
 LOCK_WAIT_S = 30
 _READ = "stoilo_read"
 
@@ -34,16 +36,19 @@ class Database:
     """The engine's database behind `url` (SQLAlchemy form)."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._engine: Engine = create_engine(url, pool_pre_ping=False)
         self._writer = threading.Lock()
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
 
-    def create_tables(self) -> None:
-        """Create what is missing; servers with migrations do not need it."""
-        with self.write() as connection:
-            schema.metadata.create_all(connection)
+    def upgrade(self) -> None:
+        """Bring the tables to this version's revision, or raise ``STO-E003``."""
+        try:
+            upgrade(self._url, ENGINE)
+        except SQLAlchemyError as error:
+            raise _refused(error) from error
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:

@@ -116,7 +116,7 @@ class EmbeddedEngine:
         self._database = Database(
             database_url or f"sqlite:///{directory / 'engine.sqlite'}"
         )
-        self._database.create_tables()
+        self._database.upgrade()
         self._depot = Depot(directory / "files")
         self.uploads = UploadDesk(self._database, directory / "uploads")
         self._store = Store(self._database, self._depot, directory / "uploads")

@@ -60,7 +60,7 @@ class Pace:
         copies_per_cpu: most copies in progress on a host, per processor.
     """
 
-    next_rpc_delay_s: float = 1.0
+    next_rpc_delay_s: float = 0.5
     copies_per_rpc: int = 16
     copies_per_cpu: int = 4
 

@@ -1,6 +1,6 @@
 """Tables of the embedded engine (SQLAlchemy Core; SQLite now, MariaDB unchanged).
 
-`metadata` is exported so that the server's migrations include these tables. Times are
+The migrations' branch ``engine`` makes what `metadata` says. Times are
 whole seconds since 1970; enums are stored as their text. Secrets are stored hashed: the
 accounts' keys are derived from a file outside of the database (`accounts`).
 """

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import mysql
 
 revision = "0001"
 down_revision = None
-branch_labels = None
+branch_labels = ("server",)
 depends_on = None
 
 

@@ -1,0 +1,51 @@
+"""Which extra brings a package, so that a base install can name what it lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from stoilo.core.errors import UsageError
+
+__all__ = ["missing_extra", "require_extra"]
+
+# extra → the packages that it brings and our modules import (pyproject.toml).
+PACKAGES = {
+    "executor": (
+        "cryptography",
+        "numpy",
+        "pyseccomp",
+        "securesystemslib",
+        "tuf",
+        "urllib3",
+    ),
+    "server": (
+        "alembic",
+        "grpc_health",
+        "pymysql",
+        "sqlalchemy",
+        "starlette",
+        "uvicorn",
+    ),
+}
+
+
+def missing_extra(module: str) -> UsageError | None:
+    """Return the error ``STO-U002`` for a missing module, None when no extra has it."""
+    package = module.partition(".")[0]
+    for extra, packages in PACKAGES.items():
+        if package in packages:
+            return UsageError(
+                "STO-U002",
+                f"this command needs the {extra} extra ({package} is missing)",
+                hint=f"pip install 'stoilo[{extra}]'",
+            )
+    return None
+
+
+def require_extra(extra: str) -> None:
+    """Raise ``STO-U002`` unless every package of `extra` can be found."""
+    for package in PACKAGES[extra]:
+        if importlib.util.find_spec(package) is None:
+            error = missing_extra(package)
+            assert error is not None  # noqa: S101 - the table is ours
+            raise error

@@ -1,0 +1,174 @@
+"""`numpy.testing`: its assertions, without the test tools that it imports.
+
+The library's module loads unittest, subprocess, logging and e-mail parsers, which would
+make every cold start half as long again. These forms raise `AssertionError` in the same
+cases; their messages are shorter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stoilo.core.levels import Level
+
+__all__ = ["build"]
+
+
+def _fail(what: str, actual: Any, desired: Any, err_msg: str) -> None:  # noqa: ANN401
+    message = f"{what}: {np.asarray(actual)!r} and {np.asarray(desired)!r}"
+    raise AssertionError(f"{err_msg}\n{message}" if err_msg else message)
+
+
+def _compare(
+    holds: np.ufunc,
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    what: str,
+    err_msg: str,
+    strict: bool = False,
+) -> None:
+    """Fail unless `holds` is true everywhere; NaN equals NaN in the same place."""
+    left, right = np.asanyarray(actual), np.asanyarray(desired)
+    if strict and (left.shape, left.dtype) != (right.shape, right.dtype):
+        _fail("shapes or types differ", left, right, err_msg)
+    if left.shape != right.shape and left.ndim and right.ndim:
+        _fail("shapes differ", left, right, err_msg)
+    if not np.all(holds(left, right) | (_is_nan(left) & _is_nan(right))):
+        _fail(what, left, right, err_msg)
+
+
+def _is_nan(array: np.ndarray) -> Any:  # noqa: ANN401
+    """Return where `array` is not equal to itself: NaN and NaT, of any dtype."""
+    return np.not_equal(array, array)
+
+
+def assert_(val: Any, msg: str = "") -> None:  # noqa: ANN401
+    """``numpy.testing.assert_``."""
+    if not val:
+        raise AssertionError(msg() if callable(msg) else msg)
+
+
+def assert_allclose(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    rtol: float = 1e-07,
+    atol: float = 0,
+    equal_nan: bool = True,
+    err_msg: str = "",
+    verbose: bool = True,
+    *,
+    strict: bool = False,
+) -> None:
+    """``numpy.testing.assert_allclose``."""
+    del verbose
+    left, right = np.asanyarray(actual), np.asanyarray(desired)
+    if strict and (left.shape, left.dtype) != (right.shape, right.dtype):
+        _fail("shapes or types differ", left, right, err_msg)
+    if left.shape != right.shape and left.ndim and right.ndim:
+        _fail("shapes differ", left, right, err_msg)
+    if not np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=equal_nan).all():
+        _fail(f"not equal within rtol={rtol}, atol={atol}", left, right, err_msg)
+
+
+def assert_array_equal(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    err_msg: str = "",
+    verbose: bool = True,
+    *,
+    strict: bool = False,
+) -> None:
+    """``numpy.testing.assert_array_equal``."""
+    del verbose
+    _compare(np.equal, actual, desired, "not equal", err_msg, strict)
+
+
+def assert_array_less(
+    x: Any,  # noqa: ANN401
+    y: Any,  # noqa: ANN401
+    err_msg: str = "",
+    verbose: bool = True,
+    *,
+    strict: bool = False,
+) -> None:
+    """``numpy.testing.assert_array_less``."""
+    del verbose
+    _compare(np.less, x, y, "not less", err_msg, strict)
+
+
+def assert_array_almost_equal(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    decimal: int = 6,
+    err_msg: str = "",
+    verbose: bool = True,
+) -> None:
+    """``numpy.testing.assert_array_almost_equal``."""
+    del verbose
+    tolerance = 1.5 * 10.0**-decimal
+    assert_allclose(actual, desired, rtol=0, atol=tolerance, err_msg=err_msg)
+
+
+def assert_approx_equal(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    significant: int = 7,
+    err_msg: str = "",
+    verbose: bool = True,
+) -> None:
+    """``numpy.testing.assert_approx_equal``."""
+    del verbose
+    largest = max(abs(actual), abs(desired))
+    if not np.isfinite(largest) or largest == 0:
+        _compare(np.equal, actual, desired, "not equal", err_msg)
+        return
+    scale = 10.0 ** np.floor(np.log10(largest))
+    if abs(actual - desired) / scale >= 10.0 ** -(significant - 1):
+        _fail(f"not equal to {significant} digits", actual, desired, err_msg)
+
+
+def assert_equal(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    err_msg: str = "",
+    verbose: bool = True,
+    *,
+    strict: bool = False,
+) -> None:
+    """``numpy.testing.assert_equal``: lists, tuples and dicts item by item."""
+    if isinstance(desired, dict):
+        if not isinstance(actual, dict) or actual.keys() != desired.keys():
+            _fail("keys differ", list(actual), list(desired), err_msg)
+        for key in desired:
+            assert_equal(actual[key], desired[key], f"key {key!r} {err_msg}", verbose)
+    elif isinstance(desired, list | tuple) and isinstance(actual, list | tuple):
+        if len(actual) != len(desired):
+            _fail("lengths differ", len(actual), len(desired), err_msg)
+        for place, (left, right) in enumerate(zip(actual, desired, strict=True)):
+            assert_equal(left, right, f"item {place} {err_msg}", verbose)
+    else:
+        assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
+
+
+def assert_almost_equal(
+    actual: Any,  # noqa: ANN401
+    desired: Any,  # noqa: ANN401
+    decimal: int = 7,
+    err_msg: str = "",
+    verbose: bool = True,
+) -> None:
+    """``numpy.testing.assert_almost_equal``."""
+    assert_array_almost_equal(actual, desired, decimal, err_msg, verbose)
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    del level
+    functions = (
+        *(assert_, assert_allclose, assert_almost_equal, assert_approx_equal),
+        *(assert_array_almost_equal, assert_array_equal, assert_array_less),
+        assert_equal,
+    )
+    return {function.__name__: function for function in functions}

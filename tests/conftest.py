@@ -1,0 +1,90 @@
+"""For every test: whatever a session starts or puts into the temporary directory goes."""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+GRACE_S = 15.0  # for what dies with its parent: the kernel's signal takes a moment
+
+
+def read_stat(pid):
+    """Return state, parent and start time (clock ticks since boot), or None."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[1]), int(fields[19])
+
+
+def read_command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (OSError, UnicodeDecodeError):
+        return [""]
+
+
+def survivors(since):
+    """Return the commands of our descendants, and of our orphans begun after `since`."""
+    stats = {
+        int(path.name): stat
+        for path in Path("/proc").glob("[0-9]*")
+        if (stat := read_stat(path.name)) and stat[0] not in "ZX"
+    }
+
+    def is_ours(pid):
+        _, parent, start = stats[pid]
+        if parent == 1 and start >= since:
+            return read_command(pid)[0] == sys.executable
+        while parent in stats and parent != os.getpid():
+            parent = stats[parent][1]
+        return parent == os.getpid()
+
+    return {pid: " ".join(read_command(pid))[:300] for pid in stats if is_ours(pid)}
+
+
+@pytest.fixture(scope="session")
+def own_temporary_directory(tmp_path_factory):
+    """Give the session, and what it starts, a temporary directory of its own.
+
+    Its path is short, for unix sockets, and open, for tests that become another user.
+    """
+    tmp_path_factory.getbasetemp()  # pytest's own stays where it is
+    with pytest.MonkeyPatch.context() as patch:
+        folder = Path(tempfile.mkdtemp(prefix="st-"))
+        folder.chmod(0o755)
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(own_temporary_directory):
+    """Fail at the end when processes or temporary files of ours survive."""
+    since = read_stat(os.getpid())[2]
+    yield
+    end = time.monotonic() + GRACE_S
+    while (left := survivors(since)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert left == {}
+    assert list(own_temporary_directory.iterdir()) == []
+
+
+def poll_until(condition, seconds=60.0):
+    """Return the first true answer of `condition`; fail when none comes in `seconds`."""
+    end = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"after {seconds} s: {answer!r}"
+        time.sleep(0.01)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def wait_until():
+    return poll_until

@@ -1,0 +1,129 @@
+"""I4: nothing that a server sends, and nothing that it can write, widens the opt-in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.executor import volunteer
+from stoilo.executor.wire import SchedulerReply, parse_reply
+from stoilo.sandbox.supervisor import zygote_command, zygote_environment
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.wire import RawClient
+
+PLANTED = 'max_level = "gpu"\n'
+LONE = pb.RedundancyOptions(
+    min_quorum=1,
+    target_results=1,
+    max_error=1,
+    max_total=1,
+    max_success=1,
+    delay_bound_s=600,
+)
+ARRAYS = b"import numpy as np\ndef task(d):\n    return float(np.ones(3).sum())\n"
+HOSTILE_WORDS = """<scheduler_reply>
+<global_preferences><max_level>gpu</max_level><run_on_batteries/></global_preferences>
+<project_preferences><project_specific><max_level>gpu</max_level><root>x</root>
+<jail>off</jail></project_specific></project_preferences>
+<max_level>gpu</max_level><root>http://evil.example/root.json</root>
+<app_version><app_name>gpu</app_name><cmdline>--max-level gpu --no-jail</cmdline>
+<env>STOILO_MAX_LEVEL=gpu</env></app_version>
+<code_sign_key>0000</code_sign_key>
+</scheduler_reply>"""
+
+
+def planted_environment(home: Path) -> dict[str, str]:
+    """Return an environment that asks for everything, and files that do."""
+    for folder in (
+        home,
+        home / ".config" / "stoilo",
+        home / "project",
+        home / "executor",
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "optin.toml").write_text(PLANTED)
+        (folder / "init_data.xml").write_text(HOSTILE_WORDS)
+    wishes = dict.fromkeys(
+        ("STOILO_MAX_LEVEL", "STOILO_VOLUNTEER_MAX_LEVEL", "STOILO_LEVEL"), "gpu"
+    )
+    places = dict.fromkeys(
+        ("STOILO_OPTIN", "STOILO_OPT_IN", "STOILO_ROOT"), str(home / "optin.toml")
+    )
+    off = dict.fromkeys(("STOILO_NO_SANDBOX", "STOILO_JAIL", "STOILO_DEBUG"), "1")
+    homes = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+    return dict(os.environ) | wishes | places | off | homes
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A client of a project with one careful volunteer, and how to start a generous one."""
+    home = tmp_path_factory.mktemp("i4")
+    with Deployment(home / "data") as deployment:
+        assert deployment.line is not None
+        asked = planted_environment(home / "careful")
+        careful = deployment.attach(
+            "careful@example.org", home / "careful", max_level="", environ=asked
+        )
+        with RawClient(Path(deployment.line.connection)) as made:
+            yield made, lambda: deployment.attach("other@example.org", home / "other")
+        careful.terminate()
+        assert careful.wait() == 0
+        assert "Traceback" not in (home / "careful" / "volunteer.log").read_text()
+
+
+def first_refusal(client: RawClient, task_id: str) -> tuple[str, str]:
+    """Return outcome and code of the first copy that ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for copy in client.poll(task_id).copies:
+            if copy.outcome not in {"none", "success"}:
+                return copy.outcome, copy.code
+        time.sleep(0.1)
+    return "", ""
+
+
+def test_planted_files_and_variables_do_not_raise_the_opt_in(project):
+    client, start_generous = project
+    pure = client.submit(redundancy=LONE)
+    assert client.wait(pure).state == "succeeded"
+    arrays = client.submit(task_module=ARRAYS, redundancy=LONE)
+    assert first_refusal(client, arrays) == ("refused", "STO-A050")
+    process = start_generous()  # the negative control: the task itself is sound
+    answer = client.wait(client.submit(task_module=ARRAYS, redundancy=LONE))
+    process.terminate()
+    process.wait()
+    assert answer.state == "succeeded"
+
+
+def test_scheduler_reply_has_no_word_for_the_opt_in():
+    """Preferences, command lines and keys in a reply are not even read."""
+    assert parse_reply(HOSTILE_WORDS.encode(), "http://p/") == SchedulerReply()
+
+
+@pytest.mark.parametrize("flag", ["--root", "--max-level"])
+def test_frozen_executor_has_no_switch(monkeypatch, flag, capsys):
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    words = ["--project", "http://p/", "--key", "k", "--state", "s"]
+    with pytest.raises(SystemExit):
+        volunteer._parser().parse_args([*words, flag, "gpu"])
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_unfrozen_executor_has_them():
+    """The negative control of the test above."""
+    words = ["--project", "http://p/", "--key", "k", "--state", "s", "--root", "r"]
+    assert volunteer._parser().parse_args([*words, "--max-level", "pure"]).root
+
+
+def test_zygote_takes_no_word_from_arguments_or_environment(monkeypatch):
+    before = zygote_environment(), zygote_command()
+    for name in ("PYTHONPATH", "LD_PRELOAD", "PYTHONSTARTUP", "STOILO_NO_SANDBOX"):
+        monkeypatch.setenv(name, "/tmp/evil")
+    monkeypatch.setattr(sys, "argv", ["stoilo", "--no-jail"])
+    assert (zygote_environment(), zygote_command()) == before
+    assert not {"PYTHONPATH", "LD_PRELOAD"} & set(zygote_environment())
