@@ -19,29 +19,32 @@ __all__ = ["nodes_equal"]
 _NUMBERS = (bool, int, float, complex)
 
 
-def nodes_equal(left: Node, right: Node) -> bool:  # noqa: PLR0911 - one line a kind
-    """Return whether two decoded values are the same result."""
+def nodes_equal(left: Node, right: Node) -> bool:
+    """Return whether two decoded values are the same result; in time linear in them."""
     try:
-        if encode(left) == encode(right):
-            return True
+        return encode(left) == encode(right) or _same(left, right)
     except UsageError:
         return False
+
+
+def _same(left: Node, right: Node) -> bool:
+    """Compare part by part; only parts without parts are ever encoded again."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _numbers_equal(left, right)
     if type(left) is not type(right):
         return False
     if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(nodes_equal, left, right))
+        return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(
-            nodes_equal(value, right[key]) for key, value in left.items()
+            _same(value, right[key]) for key, value in left.items()
         )
     if isinstance(left, (str, bytes, set, frozenset, datetime)):
         return bool(left == right)
-    return False
+    return encode(left) == encode(right)
 
 
 def _numbers_equal(left: complex, right: complex) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return left == right or (math.isnan(left) and math.isnan(right))
-    return left == right
+    return left == right or encode(left) == encode(right)  # complex with NaN parts

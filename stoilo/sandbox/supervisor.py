@@ -24,6 +24,7 @@ from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import seccomp
+from stoilo.sandbox.arithmetic import pin_instructions
 from stoilo.sandbox.channel import Hello, Ready, receive, send
 from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailReport, JailStatus
@@ -54,6 +55,7 @@ def zygote_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         **{f"{name}_NUM_THREADS": "1" for name in threads},
+        **pin_instructions(),
     }
 
 

@@ -1,5 +1,7 @@
 """The default comparator."""
 
+import time
+
 import pytest
 from hypothesis import given
 
@@ -30,3 +32,15 @@ def test_values_python_calls_equal_are_equal(left, right):
 )  # fmt: skip
 def test_different_values_are_different(left, right):
     assert not nodes_equal(left, right)
+
+
+def test_deep_values_that_differ_at_the_bottom_are_compared_in_linear_time():
+    def build(last):
+        value = ["a"] * 20_000 + [last]
+        for _ in range(60):
+            value = [value, 1]
+        return value
+
+    before = time.process_time()
+    assert not nodes_equal(build("x"), build("y"))
+    assert time.process_time() - before < 2  # it took 4 s, and grew with the depth
