@@ -87,7 +87,7 @@ GUARDED_ATTRIBUTES = frozenset(
     {"bit_generator", "buffer_info", "cffi", "ctypes", "data_ptr", "dump", "dumps"}
     | {"format", "format_map", "fromfile", "gen", "mro", "obj", "resize", "set_"}
     | {"set_state", "setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
-    | {"attrname", "fields"}
+    | {"attrname", "capsule", "fields"}
 )
 """Names under which some library object gives away more than data."""
 
