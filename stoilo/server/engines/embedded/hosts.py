@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stoilo.server.engines.embedded import schema
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts import User
 
-__all__ = ["Host", "find_host"]
+__all__ = ["MAX_HOSTS", "Host", "find_host"]
+
+MAX_HOSTS = 500
+"""Hosts of one account; each is a row that nobody but its caller asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class Host:
 
 def find_host(
     connection: Connection, user: User, request: SchedulerRequest, now: int
-) -> Host:
-    """Return the calling host: known, known by its CPID, or new.
+) -> Host | None:
+    """Return the calling host: known, known by its CPID, or new; None past `MAX_HOSTS`.
 
     A host belongs to one user for ever. A sequence number below the stored one means
     that the client's state was copied: the caller becomes a host of its own. A client
@@ -57,9 +60,12 @@ def find_host(
 
 def _new_host(
     connection: Connection, user: User, cpid: str, seqno: int, now: int
-) -> Host:
-    """Insert a host."""
+) -> Host | None:
+    """Insert a host, unless the account has its number."""
     table = schema.hosts
+    query = select(func.count()).where(table.c.user_id == user.id)
+    if (connection.scalar(query) or 0) >= MAX_HOSTS:
+        return None
     made = connection.execute(
         insert(table).values(
             user_id=user.id, cpid=cpid, rpc_seqno=seqno, created_at=now, seen_at=now

@@ -98,6 +98,11 @@ class Scheduler:
                     bad_key=True,
                 )
             host = find_host(connection, user, request, now)
+            if host is None:
+                return SchedulerReply(
+                    messages=("This account has too many hosts [STO-E017].",),
+                    request_delay=BAD_KEY_DELAY_S,
+                )
             for report in request.results:
                 _take_report(connection, host, report, now)
             rows = self._lost(connection, host, request)
