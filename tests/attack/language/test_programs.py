@@ -20,6 +20,7 @@ from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 HEADER = re.compile(r"# expect: (\w+) ?(STO-G\d{3})?\n# level: (\w+)\n")
+SEEN = re.compile(r"^# seen in: ([\d.]+)$", re.MULTILINE)
 GOAL = "ESCAPED"
 
 
@@ -57,6 +58,12 @@ def run_plainly(path: Path) -> str:
     return done.stdout.strip() or done.stderr
 
 
+def first_open_in(path: Path) -> tuple[int, ...]:
+    """Return the version of the header ``# seen in:``, where older CPythons may differ."""
+    found = SEEN.search(path.read_text(encoding="utf-8"))
+    return tuple(map(int, found[1].split("."))) if found else (0,)
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_attack_is_stopped_with_its_code(runtimes, path) -> None:
     source = path.read_text(encoding="utf-8")
@@ -79,4 +86,7 @@ def test_attack_is_stopped_with_its_code(runtimes, path) -> None:
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_attack_works_in_plain_cpython(path) -> None:
-    assert run_plainly(path) == GOAL
+    answer = run_plainly(path)
+    if answer != GOAL and sys.version_info[:3] < first_open_in(path):
+        pytest.skip("this CPython is older than the one in which the hole was seen")
+    assert answer == GOAL

@@ -1,5 +1,6 @@
 # expect: refused STO-G106
 # level: pure
+# seen in: 3.11.7
 from dataclasses import dataclass
 from typing import TypedDict
 
