@@ -35,20 +35,27 @@ def read_command(pid):
 
 
 def survivors(since):
-    """Return the commands of our descendants, and of our orphans begun after `since`."""
+    """Return the commands of our descendants, and of our orphans begun after `since`.
+
+    An orphan goes to the nearest reaper above it, which is one of our own ancestors.
+    """
     stats = {
         int(path.name): stat
         for path in Path("/proc").glob("[0-9]*")
         if (stat := read_stat(path.name)) and stat[0] not in "ZX"
     }
 
+    def line_of(pid):
+        while pid in stats:
+            yield (pid := stats[pid][1])
+
+    above = set(line_of(os.getpid()))
+
     def is_ours(pid):
         _, parent, start = stats[pid]
-        if parent == 1 and start >= since:
+        if parent in above and start >= since and pid != os.getpid():
             return read_command(pid)[0] == sys.executable
-        while parent in stats and parent != os.getpid():
-            parent = stats[parent][1]
-        return parent == os.getpid()
+        return os.getpid() in line_of(pid)
 
     return {pid: " ".join(read_command(pid))[:300] for pid in stats if is_ours(pid)}
 
@@ -93,3 +100,8 @@ def poll_until(condition, seconds=60.0):
 @pytest.fixture(scope="session")
 def wait_until():
     return poll_until
+
+
+@pytest.fixture(scope="session")
+def find_survivors():
+    return survivors

@@ -16,11 +16,8 @@ the page cache may lie then; a full disk only refuses until there is space again
 
 from __future__ import annotations
 
-import errno
-import sqlite3
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from stoilo.audit.batching import AppendQueue, AppendRequest
@@ -29,6 +26,7 @@ from stoilo.audit.leaf import MAX_LEAF_BYTES
 from stoilo.audit.logdb import NewLeaf
 from stoilo.audit.merkle import inclusion_proof, leaf_hash
 from stoilo.audit.nodes import TileNodes
+from stoilo.audit.pacing import SequencerSettings, is_disk_full
 from stoilo.audit.policy import LogPolicy, render_policy
 from stoilo.audit.proof import Proof, render_proof
 from stoilo.audit.publisher import Published, Publisher
@@ -48,41 +46,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Sequencer", "SequencerSettings"]
+__all__ = ["Sequencer"]
 
 # What publishing cannot recover from: tiles, databases and memory disagree.
 _DISTRUST = frozenset({"STO-L047", "STO-L049"})
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-@dataclass(frozen=True, slots=True)
-class SequencerSettings:
-    """How the writer paces itself.
-
-    Attributes:
-        batch_leaves: most leaves in one transaction.
-        gather_s: how long a batch may wait for company while others are arriving, s.
-        publish_interval_s: least time between two checkpoints, s; the first after a
-            pause is never delayed.
-        busy_interval_s: the same after a checkpoint that took in a whole tile or more,
-            s: publishing flushes files, and competes with appending for the disk.
-        retry_s: pause after a failed publication, s.
-        close_s: how long `close` waits for the last publication, s.
-    """
-
-    batch_leaves: int = 1000
-    gather_s: float = 0.002
-    publish_interval_s: float = 0.04
-    busy_interval_s: float = 0.2
-    retry_s: float = 0.5
-    close_s: float = 10.0
-
-
-def is_disk_full(error: Exception) -> bool:
-    """Return whether a failed write only lacked space and changed nothing."""
-    if isinstance(error, sqlite3.OperationalError):
-        return bool(error.sqlite_errorcode == sqlite3.SQLITE_FULL)
-    return isinstance(error, OSError) and error.errno in _DISK_FULL
 
 
 class Sequencer:

@@ -8,13 +8,10 @@ again with growing pauses.
 from __future__ import annotations
 
 import logging
-import random
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -27,20 +24,26 @@ from stoilo.core.errors import (
     TrustError,
     UnreachableError,
 )
+from stoilo.executor.assignments import (
+    identity_after,
+    is_over,
+    records_of,
+    report_of,
+)
 from stoilo.executor.execute import Executor, Work
-from stoilo.executor.ledger import CopyRecord, FileRecord, Ledger, Phase, touch
-from stoilo.executor.result import Disposition, parse_result_header
-from stoilo.executor.transfer import Refused, Transfer, matches
-from stoilo.executor.wire import (
+from stoilo.executor.ledger import CopyRecord, Ledger, Phase, touch
+from stoilo.executor.messages import (
     OtherResult,
-    ReportedResult,
     ResultState,
     SchedulerReply,
     SchedulerRequest,
 )
+from stoilo.executor.pace import Backoff, Settings
+from stoilo.executor.result import Disposition, parse_result_header
+from stoilo.executor.transfer import Refused, Transfer, matches
 from stoilo.executor.workdir import open_name_bound
 
-__all__ = ["Backoff", "Settings", "Volunteer"]
+__all__ = ["Volunteer"]
 
 log = logging.getLogger(__name__)
 
@@ -52,49 +55,6 @@ EXIT_UPLOAD = -161
 PREFETCHED = 2  # copies held per slot: one runs, one waits
 WAIT_S = 1.0  # how long an idle host lets the project hold its answer
 AGAIN_S = 0.02  # pause between calls whose answers are held
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How one volunteer works.
-
-    Attributes:
-        project: master URL with final slash.
-        key: account key. Secret.
-        slots: copies run at the same time.
-        cache_bytes: most that sticky inputs may take, bytes.
-        idle_s: longest pause between two calls when the project names none, s.
-        backoff_s: first and longest pause after a failed call, s.
-    """
-
-    project: str
-    key: str
-    slots: int = 1
-    cache_bytes: int = 2 * 1024**3
-    idle_s: float = 5.0
-    backoff_s: tuple[float, float] = (0.5, 60.0)
-
-
-class Backoff:
-    """Growing pauses with jitter after failures in a row."""
-
-    def __init__(
-        self, first_s: float, most_s: float, draw: Callable[[], float] = random.random
-    ) -> None:
-        self._first = first_s
-        self._most = most_s
-        self._draw = draw
-        self._failures = 0
-
-    def fail(self) -> float:
-        """Note one more failure; returns the pause, s."""
-        pause = min(self._most, self._first * 2.0 ** min(self._failures, 32))
-        self._failures += 1
-        return pause * (0.5 + self._draw() / 2)
-
-    def reset(self) -> None:
-        """Note a success."""
-        self._failures = 0
 
 
 class Volunteer:
@@ -337,7 +297,7 @@ class Volunteer:
         now = time.monotonic()
         if now < self._not_before:
             return False
-        reports = any(_is_over(copy) for copy in self._ledger.copies())
+        reports = any(is_over(copy) for copy in self._ledger.copies())
         return reports or now >= self._next_call
 
     def _call(self) -> None:
@@ -383,8 +343,8 @@ class Volunteer:
     def _request(self) -> SchedulerRequest:
         """Return the next request: what is done, what is not, what is wanted."""
         host, copies = self._ledger.host, self._ledger.copies()
-        over = [copy for copy in copies if _is_over(copy)]
-        unfinished = [copy for copy in copies if not _is_over(copy)]
+        over = [copy for copy in copies if is_over(copy)]
+        unfinished = [copy for copy in copies if not is_over(copy)]
         waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
         wanted = self._settings.slots * PREFETCHED - len(waiting)
         return SchedulerRequest(
@@ -395,14 +355,16 @@ class Volunteer:
             cpu_req_secs=float(max(0, wanted)),
             cpu_req_instances=float(max(0, wanted)),
             ncpus=self._settings.slots,
-            results=tuple(_report(copy) for copy in over),
+            results=tuple(report_of(copy) for copy in over),
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
             wait_s=0.0 if copies or self._stopping else WAIT_S,
         )
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
         """Write down a reply: who we are, what is acknowledged, dropped, assigned."""
-        self._take_identity(reply)
+        host = self._ledger.host
+        if (known := identity_after(host, reply)) != host:
+            self._ledger.save_host(known)
         reported = {result.name for result in request.results}
         for name in reply.acks:
             if name in reported:
@@ -413,24 +375,9 @@ class Volunteer:
                 self._executor.cancel(name)
             else:
                 self._forget(name)
-        for record in _records(reply):
+        for record in records_of(reply):
             self._ledger.add(record)
         self._ledger.trim_files(self._settings.cache_bytes)
-
-    def _take_identity(self, reply: SchedulerReply) -> None:
-        """Take the id that the project gave us.
-
-        A new id for a host that had one means that our state was copied: from now on
-        we are a host of our own, with an identity of our own.
-        """
-        host = self._ledger.host
-        if not reply.host_id or reply.host_id == host.host_id:
-            return
-        if host.host_id:
-            host = msgspec.structs.replace(
-                host, cpid=secrets.token_hex(16), rpc_seqno=0
-            )
-        self._ledger.save_host(msgspec.structs.replace(host, host_id=reply.host_id))
 
     def _pause(self) -> float:
         """Return how long nothing will be due, s."""
@@ -439,7 +386,7 @@ class Volunteer:
         for copy in self._ledger.copies():
             if copy.result in self._running:
                 continue
-            if _is_over(copy):
+            if is_over(copy):
                 times.append(self._not_before)
             elif copy.phase is Phase.FINISHED or self._has_room():
                 times.append(self._retry_at.get(copy.result, 0.0))
@@ -452,49 +399,3 @@ class Volunteer:
     def _new_backoff(self) -> Backoff:
         """Return fresh pauses by our settings."""
         return Backoff(*self._settings.backoff_s)
-
-
-def _is_over(copy: CopyRecord) -> bool:
-    """Say whether a copy only waits to be reported."""
-    return copy.phase in {Phase.UPLOADED, Phase.FAILED}
-
-
-def _report(copy: CopyRecord) -> ReportedResult:
-    """Return what is told about a copy that is over."""
-    if copy.phase is Phase.UPLOADED:
-        return ReportedResult(copy.result, ResultState.UPLOADED)
-    return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
-
-
-def _records(reply: SchedulerReply) -> list[CopyRecord]:
-    """Return the copies that a reply assigns, with everything they need."""
-    workunits = {item.name: item for item in reply.workunits}
-    uploads = {info.name: info for info in reply.uploads}
-    files = {info.name: info for info in reply.files}
-    records = []
-    for result in reply.results:
-        workunit, upload = workunits[result.workunit], uploads[result.upload]
-        inputs = tuple(
-            FileRecord(
-                open_name=ref.open_name,
-                name=ref.file_name,
-                url=files[ref.file_name].url,
-                nbytes=files[ref.file_name].nbytes,
-                md5=files[ref.file_name].md5,
-                sticky=files[ref.file_name].sticky,
-            )
-            for ref in workunit.files
-        )
-        records.append(
-            CopyRecord(
-                result=result.name,
-                workunit=result.workunit,
-                app=workunit.app,
-                deadline=result.deadline,
-                files=inputs,
-                upload_name=upload.name,
-                upload_url=upload.url,
-                upload_max=upload.max_nbytes,
-            )
-        )
-    return records

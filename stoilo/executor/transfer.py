@@ -15,11 +15,13 @@ import urllib3
 
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
 from stoilo.executor.ledger import CopyRecord, FileRecord, mark_sticky
-from stoilo.executor.wire import (
-    REPLY_BOUNDS,
+from stoilo.executor.messages import (
     SchedulerReply,
     SchedulerRequest,
     UploadInfo,
+)
+from stoilo.executor.wire import (
+    REPLY_BOUNDS,
     find_scheduler,
     parse_reply,
     parse_upload_reply,

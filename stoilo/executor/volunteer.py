@@ -22,7 +22,7 @@ from pathlib import Path
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.execute import Executor, VerifiedExecutor
-from stoilo.executor.host import Settings, Volunteer
+from stoilo.executor.host import Volunteer
 from stoilo.executor.ledger import Ledger
 from stoilo.executor.optin import (
     LEVEL_ORDER,
@@ -32,6 +32,7 @@ from stoilo.executor.optin import (
     load_opt_in,
     lower_by_server,
 )
+from stoilo.executor.pace import Settings
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.verifier import HostState
 

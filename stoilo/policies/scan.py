@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["Word", "find_deep_brackets", "find_words"]
 
 # Words as CPython's tokenizer takes them first: any non-ASCII character belongs to one.
+# No alternative can fail once it has begun, so none is ever tried backwards. Possessive
+# quantifiers would say the same, but match wrongly before Python 3.11.5 (gh-106052).
 _LEXEME = re.compile(
     r"""
     (?P<skip>
-        \#[^\n]*+
-      | '{3}(?:[^\\']|\\.|'(?!''))*+(?:'{3}|\Z)
-      | "{3}(?:[^\\"]|\\.|"(?!""))*+(?:"{3}|\Z)
-      | '(?:[^\\'\n]|\\.)*+'?
-      | "(?:[^\\"\n]|\\.)*+"?
+        \#[^\n]*
+      | '{3}[^\\']*(?:(?:\\.|'(?!''))[^\\']*)*(?:'{3})?
+      | "{3}[^\\"]*(?:(?:\\.|"(?!""))[^\\"]*)*(?:"{3})?
+      | '[^\\'\n]*(?:\\.[^\\'\n]*)*'?
+      | "[^\\"\n]*(?:\\.[^\\"\n]*)*"?
     )
-  | (?P<word>(?:[A-Za-z_]|[^\x00-\x7f])(?:[A-Za-z0-9_]|[^\x00-\x7f])*+)
+  | (?P<word>[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)
   | (?P<open>[(\[{])
   | (?P<close>[)\]}])
     """,

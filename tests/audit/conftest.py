@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.sequencer import Sequencer, SequencerSettings
+from stoilo.audit.pacing import SequencerSettings
+from stoilo.audit.sequencer import Sequencer
 
 ORIGIN = "log.test/t"
 

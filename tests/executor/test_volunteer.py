@@ -16,9 +16,10 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.types import Redundancy
-from stoilo.executor.host import Backoff, Settings, Volunteer
+from stoilo.executor.host import Volunteer
 from stoilo.executor.ledger import Ledger
 from stoilo.executor.optin import LEVEL_ORDER
+from stoilo.executor.pace import Backoff, Settings
 from stoilo.executor.result import Disposition, parse_result, render_result
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.volunteer import choose_opt_in, main
@@ -342,7 +343,8 @@ import sys, threading
 from pathlib import Path
 from stoilo.executor.ledger import Ledger
 from stoilo.executor.transfer import Transfer
-from stoilo.executor.host import Settings, Volunteer
+from stoilo.executor.host import Volunteer
+from stoilo.executor.pace import Settings
 from stoilo.testing.engine import EchoExecutor
 url, key, state = sys.argv[1:]
 settings = Settings(url, key, backoff_s=(0.05, 0.3))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.executor.wire import (
+from stoilo.executor.messages import (
     FileInfo,
     FileRef,
     OtherResult,
@@ -17,6 +17,8 @@ from stoilo.executor.wire import (
     SchedulerRequest,
     UploadInfo,
     WorkunitInfo,
+)
+from stoilo.executor.wire import (
     check_name,
     find_scheduler,
     parse_reply,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +22,12 @@ from stoilo.testing.wire import BoincPeer, RawClient
 START = 1_700_000_000
 VOLUNTEERS = 2
 COUNT = "select count(*) from "
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """Yield every file below `folder`, where folders come and go meanwhile."""
+    for place, _, names in os.walk(folder):  # Path.rglob raises for one that goes
+        yield from (Path(place, name) for name in names)
 
 
 @dataclass(frozen=True)
@@ -66,11 +74,12 @@ class Target:
 
     def blob_files(self) -> set[Path]:
         """Return every file under the blob directory."""
-        return {path for path in (self.data / "blobs").rglob("*") if path.is_file()}
+        return set(walk(self.data / "blobs"))
 
     def logs(self) -> str:
         """Return the text of every log of every process."""
-        paths = [*self.data.rglob("*.log"), *self.data.parent.glob("*.log")]
+        below = [path for path in walk(self.data) if path.suffix == ".log"]
+        paths = [*below, *self.data.parent.glob("*.log")]
         return "".join(path.read_text(errors="replace") for path in paths)
 
     def tracebacks(self) -> int:
@@ -121,6 +130,9 @@ def harmless(target: Target, honest_tasks: list[str]) -> Iterator[None]:
     """After the attack: no row, no blob file, no traceback more; the server takes tasks."""
     rows, files, traces = target.rows(), target.blob_files(), target.tracebacks()
     yield
+    deadline = time.monotonic() + 5  # an upload that hung up is cleared soon after
+    while target.blob_files() != files and time.monotonic() < deadline:
+        time.sleep(0.05)
     left = (target.rows(), target.blob_files(), target.tracebacks())
     assert left == (rows, files, traces)
     honest_tasks.append(target.client.submit())

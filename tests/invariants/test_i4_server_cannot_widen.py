@@ -11,7 +11,8 @@ import pytest
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor import volunteer
-from stoilo.executor.wire import SchedulerReply, parse_reply
+from stoilo.executor.messages import SchedulerReply
+from stoilo.executor.wire import parse_reply
 from stoilo.sandbox.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient

@@ -2,7 +2,7 @@ import ast
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoilo.policies.scan import find_deep_brackets, find_words
@@ -36,6 +36,8 @@ def test_hostile_text_is_scanned_in_linear_time(unit: str) -> None:
     assert time.process_time() - started < 2
 
 
+@example(["f'''é{é:{é}}{{é}}'''", "'é'"])
+@example(["f'{é}'", "'é'"])
 @given(
     st.lists(
         st.sampled_from(

@@ -182,7 +182,8 @@ def test_nothing_is_opened_and_sys_modules_does_not_grow_in_the_jail(
     first, second = calls_in_the_jail(trace)
     opens = [c for c in first if c.startswith(("open", "stat", "newfstatat", "access"))]
     assert opens == []
-    assert any("/etc/hosts" in call for call in second)  # the control
+    # The control. strace shows the path only to root: the child is not dumpable.
+    assert any(call.startswith("open") for call in second)
 
 
 TASKS = {

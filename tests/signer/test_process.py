@@ -202,7 +202,8 @@ def test_signer_ends_with_its_server(gate: GateBench, tmp_path: Path) -> None:
 
 def test_signers_memory_is_closed_to_its_own_user(signer: SignerProcess) -> None:
     status = Path(f"/proc/{signer.pid}")
-    assert status.stat().st_uid == 0  # not dumpable: /proc belongs to root
+    assert (status / "mem").stat().st_uid == 0  # not dumpable: it belongs to root
+    assert Path("/proc/self/mem").stat().st_uid == os.geteuid()  # the control
     limits = (status / "limits").read_text()
     assert "Max core file size        0" in limits
 

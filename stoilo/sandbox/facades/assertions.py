@@ -120,11 +120,11 @@ def assert_approx_equal(
 ) -> None:
     """``numpy.testing.assert_approx_equal``."""
     del verbose
-    largest = max(abs(actual), abs(desired))
-    if not np.isfinite(largest) or largest == 0:
+    middle = 0.5 * (abs(actual) + abs(desired))
+    if not np.isfinite(middle) or middle == 0:
         _compare(np.equal, actual, desired, "not equal", err_msg)
         return
-    scale = 10.0 ** np.floor(np.log10(largest))
+    scale = 10.0 ** np.floor(np.log10(middle))
     if abs(actual - desired) / scale >= 10.0 ** -(significant - 1):
         _fail(f"not equal to {significant} digits", actual, desired, err_msg)
 
@@ -149,6 +149,9 @@ def assert_equal(
         for place, (left, right) in enumerate(zip(actual, desired, strict=True)):
             assert_equal(left, right, f"item {place} {err_msg}", verbose)
     else:
+        arrays = isinstance(actual, np.ndarray) or isinstance(desired, np.ndarray)
+        if not arrays and np.isscalar(actual) != np.isscalar(desired):
+            _fail("not equal", actual, desired, err_msg)
         assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
 
 

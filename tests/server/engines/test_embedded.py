@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from contract import EngineContract
+from engine_bench import EmbeddedBench
 
-from bench import EmbeddedBench
 from stoilo.server.engines.interface import Engine
 
 

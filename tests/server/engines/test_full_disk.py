@@ -6,8 +6,8 @@ import resource
 from contextlib import contextmanager
 
 import pytest
+from engine_bench import EmbeddedBench
 
-from bench import EmbeddedBench
 from stoilo.core.errors import InternalError
 from stoilo.testing.engine import make_spec
 

@@ -8,10 +8,10 @@ import time
 
 import pytest
 import urllib3
+from engine_bench import EmbeddedBench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench import EmbeddedBench
 from stoilo.executor.wire import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.http import HttpOptions, RateLimit
 from stoilo.testing.engine import ProjectServer, make_spec

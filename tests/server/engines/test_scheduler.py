@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from bench import BASE, EmbeddedBench
-from stoilo.executor.wire import ReportedResult, ResultState, SchedulerRequest
-from stoilo.server.engines.embedded import schema
+from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
+from stoilo.server.engines.embedded import hosts, schema
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 from stoilo.testing.engine import make_spec
 
@@ -73,6 +73,15 @@ def test_copied_state_becomes_a_host_of_its_own(bench):
     assert clone not in {0, host_id}
     after = bench.request(1, host_id=clone, cpid="f" * 32, rpc_seqno=1)
     assert after.host_id in (0, clone)
+
+
+def test_account_past_its_number_of_hosts_gets_no_more(bench, monkeypatch):
+    monkeypatch.setattr(hosts, "MAX_HOSTS", 1)
+    known = bench.request(1).host_id
+    refused = bench.request(1, cpid="a" * 32)
+    assert refused.host_id == 0
+    assert "STO-E017" in refused.messages[0]
+    assert bench.request(1, host_id=known).messages == ()
 
 
 def test_lost_copy_is_sent_again_unchanged(bench):

@@ -47,7 +47,7 @@ from stoilo.server.engines.embedded.xml import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from stoilo.executor.wire import SchedulerReply, SchedulerRequest
+    from stoilo.executor.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.uploads import Incoming
 

@@ -9,23 +9,22 @@ leaves, and a report is durable before its acknowledgement does.
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import exists, select, update
 
-from stoilo.executor.wire import (
+from stoilo.executor.messages import (
     FileInfo,
-    FileRef,
     ResultInfo,
     ResultState,
     SchedulerReply,
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.hosts import find_host
+from stoilo.server.engines.embedded.inputs import file_refs
 from stoilo.server.engines.embedded.transitioner import (
     can_receive,
     deadline_of,
@@ -39,11 +38,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from stoilo.executor.wire import ReportedResult, SchedulerRequest
+    from stoilo.executor.messages import ReportedResult, SchedulerRequest
     from stoilo.server.engines.embedded.accounts import Accounts, User
     from stoilo.server.engines.embedded.database import Database
+    from stoilo.server.engines.embedded.hosts import Host
 
-__all__ = ["Host", "Pace", "Scheduler"]
+__all__ = ["Pace", "Scheduler"]
 
 CANDIDATES_PER_COPY = 8
 SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
@@ -63,15 +63,6 @@ class Pace:
     next_rpc_delay_s: float = 0.5
     copies_per_rpc: int = 16
     copies_per_cpu: int = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The host that calls; `new` when its id has to be told to it."""
-
-    id: int
-    key: str
-    new: bool
 
 
 class Scheduler:
@@ -106,7 +97,12 @@ class Scheduler:
                     request_delay=BAD_KEY_DELAY_S,
                     bad_key=True,
                 )
-            host = _find_host(connection, user, request, now)
+            host = find_host(connection, user, request, now)
+            if host is None:
+                return SchedulerReply(
+                    messages=("This account has too many hosts [STO-E017].",),
+                    request_delay=BAD_KEY_DELAY_S,
+                )
             for report in request.results:
                 _take_report(connection, host, report, now)
             rows = self._lost(connection, host, request)
@@ -194,7 +190,7 @@ class Scheduler:
         workunits: dict[int, WorkunitInfo] = {}
         for row in rows:
             if row.workunit_id not in workunits:
-                refs = _file_refs(connection, row.workunit_id, base_url, files)
+                refs = file_refs(connection, row.workunit_id, base_url, files)
                 workunits[row.workunit_id] = WorkunitInfo(
                     row.workunit, row.app, row.fpops_est, row.fpops_bound, refs
                 )
@@ -218,48 +214,6 @@ class Scheduler:
             ),
             next_rpc_delay=self._pace.next_rpc_delay_s,
         )
-
-
-def _find_host(
-    connection: Connection, user: User, request: SchedulerRequest, now: int
-) -> Host:
-    """Return the calling host: known, known by its CPID, or new.
-
-    A host belongs to one user for ever. A sequence number below the stored one means
-    that the client's state was copied: the caller becomes a host of its own. A client
-    that was told a new id makes itself a new CPID, so a known id may change its CPID.
-    """
-    table = schema.hosts
-    mine = select(table).where(table.c.user_id == user.id)
-    same = connection.execute(mine.where(table.c.cpid == request.cpid)).first()
-    row = connection.execute(mine.where(table.c.id == request.host_id)).first() or same
-    if row is None:
-        return _new_host(connection, user, request.cpid, request.rpc_seqno, now)
-    if request.rpc_seqno < row.rpc_seqno:
-        copied = secrets.token_hex(16)
-        return _new_host(connection, user, copied, 0, now)
-    cpid = request.cpid if same is None else row.cpid
-    connection.execute(
-        update(table)
-        .where(table.c.id == row.id)
-        .values(rpc_seqno=request.rpc_seqno, seen_at=now, cpid=cpid)
-    )
-    return Host(row.id, cpid, row.id != request.host_id)
-
-
-def _new_host(
-    connection: Connection, user: User, cpid: str, seqno: int, now: int
-) -> Host:
-    """Insert a host."""
-    table = schema.hosts
-    made = connection.execute(
-        insert(table).values(
-            user_id=user.id, cpid=cpid, rpc_seqno=seqno, created_at=now, seen_at=now
-        )
-    )
-    key = made.inserted_primary_key
-    assert key is not None  # noqa: S101 - an insert of one row has a key
-    return Host(key[0], cpid, new=True)
 
 
 def _take_report(
@@ -386,38 +340,3 @@ def _copy_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
         table.c.fpops_bound,
         table.c.result_max_bytes,
     ).join(table, table.c.id == schema.copies.c.workunit_id)
-
-
-def _file_refs(
-    connection: Connection,
-    workunit_id: int,
-    base_url: str,
-    files: dict[str, FileInfo],
-) -> tuple[FileRef, ...]:
-    """Return a workunit's files, today's release among them; adds them to `files`."""
-    needs, table = schema.workunit_files, schema.files
-    rows = connection.execute(
-        select(needs.c.open_name, needs.c.sticky, table)
-        .join(table, table.c.digest == needs.c.digest)
-        .where(needs.c.workunit_id == workunit_id)
-        .order_by(needs.c.open_name)
-    ).all()
-    refs = [FileRef(row.digest, row.open_name) for row in rows]
-    for row in rows:
-        files[row.digest] = _file_info(row, base_url, sticky=bool(row.sticky))
-    if all(ref.open_name != RELEASE for ref in refs):
-        release = connection.execute(
-            select(table)
-            .join(schema.settings, schema.settings.c.value == table.c.digest)
-            .where(schema.settings.c.name == "release-0")
-        ).first()
-        if release is not None:
-            files[release.digest] = _file_info(release, base_url, sticky=True)
-            refs.append(FileRef(release.digest, RELEASE))
-    return tuple(refs)
-
-
-def _file_info(row: Row, base_url: str, *, sticky: bool) -> FileInfo:  # type: ignore[type-arg]  # a row of `files`
-    """Return one input file as the reply names it."""
-    url = f"{base_url}download/{row.token}"
-    return FileInfo(row.digest, url, row.size, row.md5, sticky)

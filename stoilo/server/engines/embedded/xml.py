@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.wire import (
+from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
     SchedulerReply,
     SchedulerRequest,
-    check_name,
 )
+from stoilo.executor.wire import check_name
 from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
 
 if TYPE_CHECKING:
-    from stoilo.executor.wire import FileInfo, ResultInfo, UploadInfo, WorkunitInfo
+    from stoilo.executor.messages import (
+        FileInfo,
+        ResultInfo,
+        UploadInfo,
+        WorkunitInfo,
+    )
 
 __all__ = [
     "UPLOAD_HEAD_BYTES",

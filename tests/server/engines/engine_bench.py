@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from stoilo.executor.wire import (
+from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
