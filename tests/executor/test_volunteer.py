@@ -394,3 +394,30 @@ def test_volunteer_killed_many_times_loses_no_copy(world, tmp_path):
     assert done == 25
     assert set(kinds) == {OutcomeKind.CANONICAL}
     assert all(len(world.engine.status(name).copies) == 1 for name in names)
+
+
+def interrupt_while_waiting(stop, wait, rounds):
+    """Run `wait` again and again while signals call `stop` here; returns the signals."""
+    signals = []
+    before = signal.signal(signal.SIGALRM, lambda *_: (signals.append(1), stop()))
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+    try:
+        for _ in range(rounds):
+            wait()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return len(signals)
+
+
+@pytest.mark.timeout(60)
+def test_stop_from_a_signal_handler_never_blocks(world):
+    volunteer = world.build("ann")
+
+    def wait():
+        volunteer._stopping = False
+        volunteer._forget_wakes()
+        volunteer._wait(0.0005)
+
+    assert interrupt_while_waiting(volunteer.stop, wait, rounds=3000) > 100
+    volunteer.close()
