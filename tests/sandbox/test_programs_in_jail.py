@@ -1,11 +1,14 @@
 """The same research programs through both layers: nothing must be missing in the jail."""
 
+import dataclasses
+import struct
 import warnings
 from pathlib import Path
 
 import pytest
 
 from stoilo.core import skeleton
+from stoilo.core.nodes import Ndarray, NumpyScalar
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.task import run_call
@@ -23,6 +26,33 @@ def jails(shipped_levels):
         yield {"pure": first, "numeric": second}
 
 
+def is_close(one, other):
+    """Whether two nodes are the same but for the last bits of floats.
+
+    This process is no zygote: where its arrays lie, and so the order in which vector
+    instructions add, depends on what ran before. Equal jails are test_determinism's.
+    """
+    if isinstance(one, float):
+        return one == pytest.approx(other, rel=1e-9, abs=1e-12, nan_ok=True)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(is_close, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            is_close(one[key], other[key]) for key in one
+        )
+    if isinstance(one, Ndarray | NumpyScalar) and one.dtype == "float64":
+        alike = dataclasses.replace(one, data=b"") == dataclasses.replace(
+            other, data=b""
+        )
+        return alike and is_close(unpack(one), unpack(other))
+    return one == other
+
+
+def unpack(node):
+    data = bytes(node.data)
+    return list(struct.unpack(f"<{len(data) // 8}d", data))
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_program_gives_the_same_in_the_jail(jails, runtimes, path):
     source = path.read_text(encoding="utf-8")
@@ -35,5 +65,8 @@ def test_program_gives_the_same_in_the_jail(jails, runtimes, path):
         warnings.simplefilter("ignore")
         buffer = TextBuffer()
         frame = run_call(runtimes[level], request.encode(), buffer)
-    assert outcome.value == frame["value"]
+    if level == "pure":
+        assert outcome.value == frame["value"]
+    mine, theirs = skeleton.decode(outcome.value), skeleton.decode(frame["value"])
+    assert is_close(mine, theirs), (mine, theirs)
     assert outcome.output == buffer.text
