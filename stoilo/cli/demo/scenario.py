@@ -224,9 +224,7 @@ class Scenario:
         )
 
     def _jail(self) -> None:
-        self.say(
-            "(f) a hostile program in the jail, as if the language layer were broken"
-        )
+        self.say("    the hostile program, as if the language layer were broken")
         outcome = self.parts.probe_program(self.parts.read_program(JAIL_PROGRAM))
         killed = (outcome["status"], outcome["layer"]) == ("killed", "kernel")
         self.book.check(
