@@ -53,6 +53,11 @@ class PublicKey:
         return Ed25519PublicKey.from_public_bytes(self.raw)
 
     @property
+    def crypto(self) -> Ed25519PublicKey:
+        """The key as the `cryptography` package has it."""
+        return self._key
+
+    @property
     def identity(self) -> bytes:
         """What makes two keys the same key: the 32 bytes."""
         return self.raw

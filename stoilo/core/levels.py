@@ -6,13 +6,22 @@ typing error in it would widen or close a jail without anyone noticing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
 
-__all__ = ["Level", "LevelLimits", "ModuleRule", "SyscallRules", "parse_level"]
+__all__ = [
+    "Level",
+    "LevelLimits",
+    "ModuleRule",
+    "SyscallRules",
+    "parse_level",
+    "parse_levels",
+]
 
 
 class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,9 +48,9 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
     """
 
-    allow: tuple[str, ...]
-    guarded: tuple[str, ...]
-    errno: dict[str, tuple[str, ...]]
+    allow: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    errno: dict[str, tuple[str, ...]] = {}
 
 
 class LevelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,18 +74,24 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             state form (empty for levels without any).
         syscalls: the filter.
         limits: defaults and maxima.
-        digest: domain-separated digest of the file's bytes; set by `parse_level`.
+        members: public names that instances of a library class keep, by dotted class;
+            its other public names are closed in the zygote.
+        extends: the next narrower level; this one's tables are added to its.
+        digest: domain-separated digest of the file's bytes and of what it extends; set
+            by `parse_level`.
     """
 
     name: str
     order: int
     summary: str
-    preload: tuple[str, ...]
-    modules: dict[str, ModuleRule]
-    builtins: tuple[str, ...]
-    syscalls: SyscallRules
     limits: LevelLimits
+    preload: tuple[str, ...] = ()
+    modules: dict[str, ModuleRule] = {}
+    builtins: tuple[str, ...] = ()
+    syscalls: SyscallRules = SyscallRules()
     travelling_types: dict[str, str] = {}
+    members: dict[str, tuple[str, ...]] = {}
+    extends: str = ""
     digest: str = ""
 
     def default_limits(self) -> RunLimits:
@@ -88,13 +103,88 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return RunLimits(**self.limits.max)
 
 
-def parse_level(data: bytes) -> Level:
-    """Parse one level file (TOML, trusted) or raise ``STO-P001``."""
+def _merge_rule(base: ModuleRule, own: ModuleRule) -> ModuleRule:
+    """Return a module's names at both levels; the wider level's facade builds them."""
+    added = tuple(name for name in own.names if name not in base.names)
+    return ModuleRule(base.names + added, own.facade or base.facade)
+
+
+def _merge_syscalls(base: SyscallRules, own: SyscallRules) -> SyscallRules:
+    """Return both tables; what a level lets through no longer fails politely."""
+    through = {*base.allow, *own.allow, *base.guarded, *own.guarded}
+    errno = {
+        name: tuple(
+            call
+            for call in (*base.errno.get(name, ()), *own.errno.get(name, ()))
+            if call not in through
+        )
+        for name in dict.fromkeys((*base.errno, *own.errno))
+    }
+    return SyscallRules(base.allow + own.allow, base.guarded + own.guarded, errno)
+
+
+def _widen(base: Level, own: Level) -> Level:
+    """Return `own` with everything that `base` hands out: it can only add (design §4)."""
+    modules = dict(base.modules)
+    for dotted, rule in own.modules.items():
+        modules[dotted] = _merge_rule(modules.get(dotted, ModuleRule()), rule)
+    return msgspec.structs.replace(
+        own,
+        preload=base.preload + own.preload,
+        modules=modules,
+        builtins=base.builtins + own.builtins,
+        syscalls=_merge_syscalls(base.syscalls, own.syscalls),
+        travelling_types=base.travelling_types | own.travelling_types,
+        members=base.members | own.members,
+    )
+
+
+def parse_level(data: bytes, base: Level | None = None) -> Level:
+    """Parse one level file (TOML, trusted).
+
+    Args:
+        data: the file.
+        base: the level that it ``extends``, None where it extends none.
+
+    Raises:
+        InternalError: ``STO-P001``, the file is broken or extends another level.
+    """
+    return _place(_decode(data), data, base)
+
+
+def parse_levels(files: Iterable[bytes]) -> tuple[Level, ...]:
+    """Parse the files of all levels (trusted); returns them narrowest first.
+
+    Raises:
+        InternalError: ``STO-P001``, one is broken, or what one extends is not narrower.
+    """
+    parsed: dict[str, Level] = {}
+    decoded = [(_decode(data), data) for data in files]  # once: it takes its time
+    for own, data in sorted(decoded, key=lambda one: one[0].order):
+        level = _place(own, data, parsed.get(own.extends))
+        if level.order in {one.order for one in parsed.values()}:
+            raise InternalError("STO-P001", "two level files have the same order")
+        parsed[level.name] = level
+    return tuple(parsed.values())
+
+
+def _decode(data: bytes) -> Level:
+    """Return what one file says by itself."""
     try:
         level = msgspec.toml.decode(data, type=Level)
         level.default_limits()
         level.max_limits()
     except (msgspec.MsgspecError, TypeError) as error:
         raise InternalError("STO-P001", f"level file is broken: {error}") from error
+    return level
+
+
+def _place(level: Level, data: bytes, base: Level | None) -> Level:
+    """Return a level with what it extends, and its digest."""
+    if level.extends != (base.name if base else ""):
+        raise InternalError("STO-P001", f"level {level.name} needs {level.extends!r}")
     digest: Digest = domain_digest(Domain.LEVEL, data)
+    if base is not None:
+        level = _widen(base, level)
+        digest = domain_digest(Domain.LEVEL, data, base.digest.encode())
     return msgspec.structs.replace(level, digest=digest)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 __all__ = ["BOUNDS", "Bounds", "RunLimits", "lowest_limits"]
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """Sizes and counts accepted from another party (bytes unless said otherwise)."""
 
     source_bytes: int = 256 * KIB  # one module's text
@@ -27,10 +28,12 @@ class Bounds:
     blobs_per_task: int = 64
     statement_bytes: int = 64 * KIB
     envelope_bytes: int = 128 * KIB
-    proof_bytes: int = 16 * KIB
+    proof_bytes: int = 144 * KIB
     metadata_bytes: int = 512 * KIB  # one TUF file
     scheduler_request_bytes: int = 4 * MIB
-    result_header_bytes: int = 4 * KIB
+    result_header_bytes: int = 12 * KIB  # with the checkpoint in it
+    seen_checkpoint_bytes: int = 4 * KIB  # the note that an executor sends back
+    review_bytes: int = 4 * KIB
     rpc_message_bytes: int = 4 * MIB
     token_chars: int = 256
     map_items: int = 10_000  # items in one chunked workunit

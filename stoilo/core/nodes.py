@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
@@ -53,12 +54,11 @@ _FIXED_BYTES = {
     "complex64": 8,
     "complex128": 16,
 }
-_SIZED = re.compile(r"(?P<kind>[SU])(?P<chars>[1-9][0-9]{0,5})")
-_DATED = re.compile(r"(datetime64|timedelta64)\[(Y|M|W|D|h|m|s|ms|us|ns)\]")
+_SIZED = r"(?P<kind>[SU])(?P<chars>[1-9][0-9]{0,5})"
+_DATED = r"(datetime64|timedelta64)\[(Y|M|W|D|h|m|s|ms|us|ns)\]"
 
 
-@dataclass(frozen=True, slots=True)
-class Ndarray:
+class Ndarray(msgspec.Struct, frozen=True):
     """A numpy array: little-endian, C order.
 
     Attributes:
@@ -72,16 +72,14 @@ class Ndarray:
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class NumpyScalar:
+class NumpyScalar(msgspec.Struct, frozen=True):
     """A numpy scalar: one little-endian item of `dtype`."""
 
     dtype: str
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(msgspec.Struct, frozen=True):
     """A torch tensor on the CPU: little-endian, contiguous."""
 
     dtype: str
@@ -89,22 +87,19 @@ class Tensor:
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRef:
+class FunctionRef(msgspec.Struct, frozen=True):
     """A function of the task module, by (dotted) name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRef:
+class ClassRef(msgspec.Struct, frozen=True):
     """A class of the task module, by (dotted) name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True):
     """An instance of a class of the task module: its name and attribute state.
 
     Attributes:
@@ -114,12 +109,11 @@ class Instance:
     """
 
     class_name: str
-    state: dict[str, Node] = field(default_factory=dict)
+    state: dict[str, Node] = msgspec.field(default_factory=dict)
     base: Node = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlobRef:
+class BlobRef(msgspec.Struct, frozen=True):
     """The value in the index-th blob of the statement, itself an encoded skeleton."""
 
     index: int
@@ -129,9 +123,9 @@ def item_bytes(dtype: str) -> int:
     """Return the size of one item of `dtype`, B; unknown dtypes raise ``STO-D003``."""
     if dtype in _FIXED_BYTES:
         return _FIXED_BYTES[dtype]
-    if match := _SIZED.fullmatch(dtype):
+    if match := re.fullmatch(_SIZED, dtype):
         return int(match["chars"]) * (4 if match["kind"] == "U" else 1)
-    if _DATED.fullmatch(dtype):
+    if re.fullmatch(_DATED, dtype):
         return 8
     raise TrustError("STO-D003", f"arrays of dtype {dtype[:32]!r} do not travel")
 

@@ -29,10 +29,22 @@ from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.nodes import Node
 from stoilo.core.skeleton_reader import Reader
-from stoilo.core.skeleton_wire import DEFAULT_BOUNDS, MAGIC, SkeletonBounds
+from stoilo.core.skeleton_wire import (
+    DATA_BOUNDS,
+    DEFAULT_BOUNDS,
+    MAGIC,
+    SkeletonBounds,
+)
 from stoilo.core.skeleton_writer import Writer
 
-__all__ = ["MAGIC", "SkeletonBounds", "decode", "encode", "encode_chunks"]
+__all__ = [
+    "DATA_BOUNDS",
+    "MAGIC",
+    "SkeletonBounds",
+    "decode",
+    "encode",
+    "encode_chunks",
+]
 
 
 def encode(node: Node, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> bytes:
@@ -54,7 +66,8 @@ def decode(data: Buffer, bounds: SkeletonBounds = DEFAULT_BOUNDS) -> Node:
 
     Raises:
         TrustError: ``STO-D002`` malformed, ``STO-D003`` arrays, ``STO-D004`` too deep,
-            ``STO-D005`` too large, ``STO-D006`` not canonical, ``STO-D007`` names.
+            ``STO-D005`` too large, ``STO-D006`` not canonical, ``STO-D007`` names,
+            ``STO-D008`` a reference where `bounds` allow data only.
     """
     if len(data) > bounds.size:
         raise TrustError("STO-D005", f"an encoded value is over {bounds.size} bytes")

@@ -64,6 +64,7 @@ class Reader:
         self.at = len(MAGIC)
         self.left = bounds.nodes
         self.depth = bounds.depth
+        self.readers = _READERS if bounds.references else _DATA_READERS
 
     def _take(self, size: int) -> memoryview:
         end = self.at + size
@@ -95,7 +96,7 @@ class Reader:
             raise TrustError("STO-D005", "an encoded value has too many elements")
         if depth > self.depth:
             raise TrustError("STO-D004", "an encoded value is nested too deep")
-        read = _READERS.get(self._take(1)[0])
+        read = self.readers.get(self._take(1)[0])
         if read is None:
             raise TrustError("STO-D002", "an encoded value holds an unknown tag")
         return read(self, depth)
@@ -282,3 +283,10 @@ _READERS: dict[int, Callable[[Reader, int], Node]] = {
     ord("O"): Reader._read_instance,
     ord("B"): Reader._read_blob,
 }
+
+
+def _refuse_reference(_: Reader, __: int) -> Node:
+    raise TrustError("STO-D008", "a reference stands where only data may")
+
+
+_DATA_READERS = _READERS | dict.fromkeys(b"RCOB", _refuse_reference)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import Node
 
-__all__ = ["DEFAULT_BOUNDS", "MAGIC", "SkeletonBounds"]
+__all__ = ["DATA_BOUNDS", "DEFAULT_BOUNDS", "MAGIC", "SkeletonBounds"]
 
 MAGIC = b"STO\x01"
 ALIGNMENT = 16
@@ -27,16 +28,22 @@ SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _HASHABLE = SCALARS | {complex, datetime}
 
 
-@dataclass(frozen=True, slots=True)
-class SkeletonBounds:
-    """How much one value may hold: nesting, elements, encoded bytes."""
+class SkeletonBounds(msgspec.Struct, frozen=True):
+    """How much one value may hold: nesting, elements, encoded bytes; what may stand in it.
+
+    Attributes:
+        references: whether it may name functions, classes and blobs, as arguments do.
+    """
 
     depth: int = BOUNDS.value_depth
     nodes: int = BOUNDS.value_nodes
     size: int = BOUNDS.value_bytes
+    references: bool = True
 
 
 DEFAULT_BOUNDS = SkeletonBounds()
+DATA_BOUNDS = SkeletonBounds(references=False)
+"""For results: data, and nothing that the receiver would have to look up."""
 
 
 def is_float_list(items: list[Node]) -> bool:

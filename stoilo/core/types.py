@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import UsageError
+from stoilo.core.finding import Finding, Severity
 
 __all__ = [
     "Finding",
@@ -24,30 +26,6 @@ __all__ = [
 MAX_COPIES = 100
 
 
-class Severity(StrEnum):
-    """How bad a finding is; any error refuses."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing the gate has to say about a place in the source.
-
-    Lines and columns count from 1; the end is exclusive in columns.
-    """
-
-    code: str
-    severity: Severity
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    message: str
-    hint: str
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The gate's answer for one source under one policy."""
@@ -59,25 +37,6 @@ class Verdict:
     source_digest: str
     findings: tuple[Finding, ...] = ()
     engine_digest: str = ""  # of gate, language layer, levels and Python minor
-
-
-class RunStatus(StrEnum):
-    """How one run ended (design §7, outcomes of `sandbox`)."""
-
-    OK = "ok"
-    REFUSED = "refused"
-    USER_ERROR = "user_error"
-    KILLED = "killed"
-
-
-class RunLayer(StrEnum):
-    """Which layer decided the outcome."""
-
-    GATE = "gate"
-    LANGUAGE = "language"
-    KERNEL = "kernel"
-    LIMITS = "limits"
-    RESULT = "result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +79,7 @@ class TaskState(StrEnum):
     """Where a task is; the last five are final and exclusive (I6)."""
 
     ADMITTING = "admitting"
+    WAITING_REVIEW = "waiting_review"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     USER_ERROR = "user_error"
@@ -130,7 +90,12 @@ class TaskState(StrEnum):
     @property
     def final(self) -> bool:
         """Whether nothing can change any more."""
-        return self not in {TaskState.ADMITTING, TaskState.RUNNING}
+        return self not in _OPEN_STATES
+
+
+_OPEN_STATES = frozenset(
+    {TaskState.ADMITTING, TaskState.WAITING_REVIEW, TaskState.RUNNING}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,18 @@
 """Between Python values and nodes: what the client sends, what the jail binds.
 
-`to_node` takes exact builtin types, numpy arrays and scalars and CPU torch tensors;
-everything else goes through `refs`, or is refused. `from_node` needs numpy or torch only
-when a node does. Neither looks at attributes of, nor calls anything on, foreign objects.
+`to_node` takes exact builtin types, numpy arrays and scalars and dense torch tensors;
+everything else goes through `refs`, or is refused. Without `refs` (results) an
+``OrderedDict`` becomes a dict, a ``torch.Size`` a tuple, a tensor that requires gradients
+its data: what libraries return as a matter of course. `from_node` needs numpy or torch
+only when a node does. Neither looks at attributes of, nor calls anything on, foreign
+objects.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
@@ -46,13 +51,20 @@ class _NoReferences:
 
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
         del convert
-        raise UsageError(
-            "STO-D001", f"values of type {type(value).__name__} do not travel"
-        )
+        message = f"values of type {type(value).__name__} do not travel"
+        raise UsageError("STO-D001", message, hint=_advice_for(value))
 
     def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
         del convert
         raise TrustError("STO-D008", f"a {type(node).__name__} cannot be resolved here")
+
+
+def _advice_for(value: object) -> str:
+    """Return what to return instead of a module or an optimiser."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+        return ""
+    return "return its state_dict(), and load_state_dict() that at home"
 
 
 def to_node(value: object, refs: References | None = None) -> Node:
@@ -61,6 +73,7 @@ def to_node(value: object, refs: References | None = None) -> Node:
     Raises:
         UsageError: ``STO-D001`` for a type that does not travel, ``STO-D004`` too deep.
     """
+    plain = refs is None
     refs = refs or _NoReferences()
 
     def convert(item: object, depth: int) -> Node:
@@ -73,8 +86,10 @@ def to_node(value: object, refs: References | None = None) -> Node:
             return item
         if kind in _CONTAINERS:
             return _CONTAINERS[kind](item, lambda inner: convert(inner, depth + 1))
-        if (node := _library_node(item)) is not None:
+        if (node := _library_node(item, plain=plain)) is not None:
             return node
+        if plain and kind is OrderedDict:
+            return _convert_dict(item, lambda inner: convert(inner, depth + 1))
         return refs.to_ref(item, lambda inner: convert(inner, depth + 1))
 
     return convert(value, 0)
@@ -110,10 +125,11 @@ _CONTAINERS: dict[type, Callable[[Any, Callable[[Any], Any]], Any]] = {
 }
 
 
-def _library_node(value: object) -> Node | None:
+def _library_node(value: object, *, plain: bool) -> Node | None:
     """Return the node of a numpy or torch value; None when it is neither.
 
     A value can only be one of them when its library is loaded, so nothing is imported.
+    Unless `plain`, what is more than its data (a parameter, a shape) is left to `refs`.
     """
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -122,9 +138,17 @@ def _library_node(value: object) -> Node | None:
         if isinstance(value, numpy.generic):
             return _numpy_scalar(value, numpy)
     torch = sys.modules.get("torch")
-    if torch is not None and type(value) in {torch.Tensor, torch.nn.Parameter}:
-        return _torch_node(value, torch)
+    if torch is not None:
+        return _torch_value(value, torch, plain=plain)
     return None
+
+
+def _torch_value(value: Any, torch: Any, *, plain: bool) -> Node | None:  # noqa: ANN401
+    if type(value) is torch.Tensor and (plain or not value.requires_grad):
+        return _torch_node(value, torch)
+    if plain and type(value) is torch.nn.Parameter:
+        return _torch_node(value, torch)
+    return tuple(value) if plain and type(value) is torch.Size else None
 
 
 def _dtype_name(dtype: Any) -> str:  # noqa: ANN401
@@ -153,15 +177,34 @@ def _numpy_scalar(value: Any, numpy: Any) -> NumpyScalar:  # noqa: ANN401
 
 
 def _torch_node(value: Any, torch: Any) -> Tensor:  # noqa: ANN401
-    flat = value.detach().to("cpu").contiguous().reshape(-1)
     name = str(value.dtype).removeprefix("torch.")
+    if value.layout is not torch.strided or value.is_meta or value.is_quantized:
+        raise UsageError(
+            "STO-D003",
+            f"only dense tensors travel, and this one is {value.layout} "
+            f"on device {value.device}",
+            hint="send it as .to_dense(), or its indices and values",
+        )
+    dense = value.detach().to("cpu").resolve_conj().resolve_neg()
+    flat = dense.contiguous().reshape(-1)
     data = memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b""
     return Tensor(name, tuple(value.shape), data)
 
 
-def _from_ndarray(node: Ndarray) -> object:
-    import numpy as np  # noqa: PLC0415 - only values that need numpy import it
+def _library(name: str) -> Any:  # noqa: ANN401
+    """Import the library that a value needs, where it is installed (never in a jail)."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise TrustError(
+            "STO-D011",
+            f"an array needs {name}, which is not here",
+            hint=f"install {name}; a task: ask for a level that has it",
+        ) from None
 
+
+def _from_ndarray(node: Ndarray) -> object:
+    np = _library("numpy")
     flat = np.frombuffer(node.data, dtype=np.dtype(node.dtype).newbyteorder("<"))
     native = flat.astype(flat.dtype.newbyteorder("="), copy=True)
     return native.reshape(node.shape)
@@ -173,8 +216,7 @@ def _from_scalar(node: NumpyScalar) -> object:
 
 
 def _from_tensor(node: Tensor) -> object:
-    import torch  # noqa: PLC0415 - only values that need torch import it
-
+    torch = _library("torch")
     dtype = getattr(torch, node.dtype)
     if not len(node.data):
         return torch.empty(node.shape, dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stoilo.core.forms import FORMS, ORDERED, SHARED
 from stoilo.core.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
 
 __all__ = ["find_argument_types"]
@@ -11,6 +12,7 @@ _TYPES: dict[type, str] = {
     NumpyScalar: "numpy.generic",
     Tensor: "torch.Tensor",
 }
+_PLAIN_FORMS = frozenset({ORDERED, SHARED})
 
 
 def find_argument_types(node: Node) -> tuple[str, ...]:
@@ -27,6 +29,8 @@ def find_argument_types(node: Node) -> tuple[str, ...]:
         if name is not None:
             found.add(name)
         elif isinstance(one, Instance):
+            if one.class_name in FORMS - _PLAIN_FORMS:
+                found.add(one.class_name)
             stack += [*one.state.values(), one.base]
         elif isinstance(one, dict):
             stack += [*one.keys(), *one.values()]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.policies.findings import Lines, make_finding
+from stoilo.sandbox.rules import MAX_LITERAL_BITS, MAX_LITERAL_LENGTH
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
@@ -24,8 +25,8 @@ __all__ = ["CONSTANT_LIMITS", "ConstantLimits", "find_large_constants"]
 class ConstantLimits:
     """Largest constants."""
 
-    literal_int_bits: int = 16_384  # about the 4,300 digits that CPython reads
-    literal_length: int = 65_536  # characters or bytes of one literal
+    literal_int_bits: int = MAX_LITERAL_BITS
+    literal_length: int = MAX_LITERAL_LENGTH
     int_bits: int = 1 << 26  # of an integer computed from constants only
     length: int = 1 << 26  # elements of a sequence repeated by a constant
 

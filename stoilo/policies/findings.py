@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from stoilo.core.types import Finding, Severity
 
@@ -111,7 +113,9 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 def in_validators(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings marked as being about the validator module, not the task's."""
     return [
-        replace(finding, message=f"in the validators: {finding.message}")
+        msgspec.structs.replace(
+            finding, message=f"in the validators: {finding.message}"
+        )
         for finding in findings
     ]
 

@@ -102,7 +102,8 @@ def _admits(level: Level, need: Need) -> bool:
         return True  # an attribute of a value, or the import itself is refused
     if rule is not None and need.name in rule.names:
         return True
-    return f"{need.module}.{need.name}" in level.modules
+    dotted = f"{need.module}.{need.name}"
+    return any(f"{name}.".startswith(f"{dotted}.") for name in level.modules)
 
 
 def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> Finding:

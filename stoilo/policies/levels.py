@@ -8,26 +8,64 @@ from __future__ import annotations
 
 import functools
 from importlib import resources
+from typing import TYPE_CHECKING
 
-from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.levels import Level, parse_level
+from stoilo.core.errors import UsageError
+from stoilo.core.levels import Level, parse_levels
 
-__all__ = ["check_level_name", "level_names", "load_level", "load_levels"]
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = [
+    "check_level_name",
+    "level_files",
+    "level_names",
+    "load_level",
+    "load_levels",
+    "load_older_levels",
+]
 
 
 @functools.cache
 def load_levels() -> tuple[Level, ...]:
     """Return every shipped level, narrowest first, or raise ``STO-P001``."""
+    return parse_levels(level_files().values())
+
+
+def load_older_levels(folder: Traversable | None = None) -> tuple[Level, ...]:
+    """Return levels of earlier releases whose tasks may still be running.
+
+    ``levels/older/<release>/`` holds all the level files of one earlier release, as they
+    were; they stay for as long as admissions live (14 days), unless a change closed a hole.
+
+    Args:
+        folder: in place of ``levels/older``.
+
+    Raises:
+        InternalError: ``STO-P001``, a set is broken.
+    """
+    if folder is None:
+        folder = resources.files("stoilo.policies") / "levels" / "older"
+    if not folder.is_dir():
+        return ()
+    current = {level.digest for level in load_levels()}
+    found: dict[str, Level] = {}
+    for release in sorted(folder.iterdir(), key=lambda one: one.name, reverse=True):
+        names = [one for one in release.iterdir() if one.name.endswith(".toml")]
+        for level in parse_levels(one.read_bytes() for one in names):
+            if level.digest not in current:
+                found.setdefault(level.digest, level)
+    return tuple(found.values())
+
+
+def level_files() -> dict[str, bytes]:
+    """Return the shipped levels' own files by level name, as releases publish them."""
     folder = resources.files("stoilo.policies") / "levels"
-    levels = [
-        parse_level(entry.read_bytes())
+    return {
+        entry.name.removesuffix(".toml"): entry.read_bytes()
         for entry in folder.iterdir()
         if entry.name.endswith(".toml")
-    ]
-    levels.sort(key=lambda level: level.order)
-    if len({level.order for level in levels}) != len(levels):
-        raise InternalError("STO-P001", "two level files have the same order")
-    return tuple(levels)
+    }
 
 
 def level_names() -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
-from stoilo.sandbox.rules import MAX_FINALLY_DEPTH, MAX_TREE_DEPTH
+from stoilo.sandbox.emission import EmittedSize
+from stoilo.sandbox.rules import MAX_EMITTED_NODES, MAX_FINALLY_DEPTH, MAX_TREE_DEPTH
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
@@ -30,7 +31,7 @@ class TreeLimits:
     depth: int = BOUNDS.ast_depth  # as the text nests; a chain counts once
     chained_depth: int = MAX_TREE_DEPTH - 2  # as the tree nests: `a + b`, `elif`
     nested_finally: int = MAX_FINALLY_DEPTH
-    emitted_nodes: int = 150_000  # with finally bodies copied to each exit
+    emitted_nodes: int = MAX_EMITTED_NODES  # with finally bodies copied to each exit
 
 
 TREE_LIMITS = TreeLimits()
@@ -96,8 +97,8 @@ def find_finally_bombs(
     """
     if not any(isinstance(node, ast.Try) and node.finalbody for node in ast.walk(tree)):
         return []
-    counter = _EmittedSize(limits)
-    emitted = counter.measure_all(tree.body, ())
+    counter = EmittedSize(limits.nested_finally)
+    emitted = counter.measure_all(tree.body)
     findings = [
         make_finding(
             "STO-P027",
@@ -112,44 +113,3 @@ def find_finally_bombs(
         hint = "move the finally body into a function, or use fewer exits"
         findings.append(make_finding("STO-P027", FIRST_PLACE, message, hint))
     return findings
-
-
-class _EmittedSize:
-    """Counts nodes as the compiler emits them: a finally body once for each exit."""
-
-    def __init__(self, limits: TreeLimits) -> None:
-        self.too_nested: list[ast.AST] = []
-        self._limits = limits
-        self._nested = 0
-
-    def measure_all(self, nodes: list[ast.stmt], pending: tuple[int, ...]) -> int:
-        """Return the emitted size of statements inside `pending` finally bodies."""
-        return sum(self._measure(node, pending) for node in nodes)
-
-    def _measure(self, node: ast.AST, pending: tuple[int, ...]) -> int:
-        if isinstance(node, ast.Try | ast.TryStar) and node.finalbody:
-            return self._measure_finally(node, pending)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending = ()
-        size = 1
-        if isinstance(node, ast.Return | ast.Break | ast.Continue):
-            size += sum(pending)
-        for child in ast.iter_child_nodes(node):
-            if not isinstance(child, _SINGLETONS):
-                size += self._measure(child, pending)
-        return size
-
-    def _measure_finally(
-        self, node: ast.Try | ast.TryStar, pending: tuple[int, ...]
-    ) -> int:
-        if self._nested >= self._limits.nested_finally:
-            self.too_nested.append(node)
-            return 1
-        self._nested += 1
-        last = self.measure_all(node.finalbody, pending)
-        inner = (*pending, last)
-        size = 2 * last + self.measure_all(node.body, inner)
-        size += sum(self._measure(handler, inner) for handler in node.handlers)
-        size += self.measure_all(node.orelse, inner)
-        self._nested -= 1
-        return size

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.nodes import Instance, Ndarray
-from stoilo.core.skeleton import MAGIC, SkeletonBounds, decode, encode
+from stoilo.core.skeleton import (
+    DATA_BOUNDS,
+    MAGIC,
+    SkeletonBounds,
+    decode,
+    encode,
+)
 from stoilo.testing.strategies import nodes
 
 
@@ -178,3 +184,13 @@ def test_keys_built_to_collide_are_refused_and_honest_keys_are_not():
         decode(encode(hostile))
     honest = {(row, column): 0.5 for row in range(40) for column in range(40)}
     assert decode(encode(honest)) == honest
+
+
+@pytest.mark.parametrize(
+    "form", [b"R\x01f", b"C\x01C", b"O\x01CN\0\0\0\0", b"B\0\0\0\0"]
+)
+def test_reference_is_refused_where_only_data_may_stand(form):
+    data = MAGIC + b"l\x01\0\0\0" + form
+    decode(data)
+    with pytest.raises(TrustError, match="STO-D008"):
+        decode(data, DATA_BOUNDS)

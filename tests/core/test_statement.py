@@ -1,6 +1,7 @@
 import contextlib
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import (
     Statement,
+    _encode,
     make_nonce,
     parse_statement,
     render_statement,
@@ -166,6 +168,57 @@ def test_duplicate_key_is_refused() -> None:
 def test_a_statement_that_would_be_refused_cannot_be_rendered() -> None:
     with pytest.raises(TrustError, match="STO-A011"):
         render_statement(msgspec.structs.replace(PLAIN, attempt=0))
+
+
+ODD = st.one_of(
+    st.sampled_from([0, -1, 1, 2.0, 1.5, True, None, "", "a\\\\ud8", "é", (), (D[0],)]),
+    st.integers(-(2**65), 2**65),
+    st.text(max_size=5),
+)
+
+
+def accepted(parse: Callable[[], object]) -> bool:
+    try:
+        parse()
+    except TrustError:
+        return False
+    return True
+
+
+@given(st.sampled_from(Statement.__struct_fields__), ODD)
+def test_statement_is_rendered_exactly_when_it_would_be_read_back(
+    field: str, value: object
+) -> None:
+    changed = msgspec.structs.replace(PLAIN, **{field: value})
+    try:
+        data = _encode(changed)
+    except (UnicodeEncodeError, OverflowError, AttributeError, TypeError):
+        return  # no caller makes these: they are no statement's bytes
+    assert accepted(lambda: render_statement(changed)) == accepted(
+        lambda: parse_statement(data)
+    )
+
+
+@given(
+    st.sampled_from(["limits", "redundancy"]),
+    st.integers(0, 20),
+    st.sampled_from([0, -1, 1, 2.0, 2**53, 2**53 + 1, True, 10**30]),
+)
+def test_amount_is_rendered_exactly_when_it_would_be_read_back(
+    group: str, place: int, amount: float
+) -> None:
+    record = getattr(PLAIN, group)
+    names = [field.name for field in dataclasses.fields(record)]
+    name = names[place % len(names)]
+    other = dataclasses.replace(record, **{name: amount})
+    changed = msgspec.structs.replace(PLAIN, **{group: other})
+    try:
+        data = _encode(changed)
+    except OverflowError:
+        return
+    assert accepted(lambda: render_statement(changed)) == accepted(
+        lambda: parse_statement(data)
+    )
 
 
 @given(st.data())

@@ -1,5 +1,6 @@
 """Python values to nodes and back."""
 
+import sys
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.nodes import FunctionRef
+from stoilo.core.nodes import FunctionRef, Tensor
 from stoilo.core.skeleton import decode, encode
 from stoilo.core.values import from_node, to_node
 from stoilo.testing.strategies import plain_values
@@ -106,3 +107,45 @@ def test_cycle_is_refused_not_followed():
     loop["self"] = loop
     with pytest.raises(UsageError, match="STO-D004"):
         to_node(loop)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([True, False]),
+        torch.tensor([1 + 2j, 3j]).conj(),
+        torch.complex(torch.ones(2, dtype=torch.double), torch.zeros(2).double()),
+        torch.tensor([1.5, -2.0]).half(),
+        torch.arange(3, dtype=torch.uint8),
+        torch.arange(6.0).view(2, 3)[:, ::2],
+        torch.ones(2, requires_grad=True) * 3,
+    ],
+)
+def test_tensor_of_every_kind_travels_by_its_numbers(tensor):
+    back = travel(tensor)
+    assert torch.equal(back, tensor)
+    assert back.dtype == tensor.dtype
+
+
+def test_sparse_tensor_is_refused_with_advice():
+    with pytest.raises(UsageError, match="STO-D003") as error:
+        to_node(torch.eye(2).to_sparse())
+    assert "to_dense" in error.value.hint
+
+
+def test_what_libraries_return_becomes_plain_data():
+    state = torch.nn.Linear(2, 1).state_dict()
+    assert type(to_node(state)) is dict
+    assert to_node(torch.ones(2, 3).shape) == (2, 3)
+
+
+def test_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(TrustError, match="STO-D011"):
+        from_node(Tensor("float32", (0,), b""))
+
+
+def test_module_as_a_result_is_refused_with_advice():
+    with pytest.raises(UsageError, match="STO-D001") as error:
+        to_node([torch.nn.Linear(1, 1)])
+    assert "state_dict" in error.value.hint

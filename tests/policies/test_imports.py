@@ -30,6 +30,7 @@ WIDE = {
     **NARROW,
     "np": ("array",),
     "np.linalg": ("solve",),
+    "np.lib.tricks": ("slide",),
     "collections.abc": ("Set",),
 }
 LOW, HIGH = make_level("low", 0, NARROW), make_level("high", 1, WIDE)
@@ -94,6 +95,7 @@ def test_what_the_level_does_not_hand_out_is_refused(text: str) -> None:
         "import np\nnp.linalg.solve(np.array)",
         "import np.linalg as la\nla.solve",
         "from np import linalg",
+        "import np\nnp.lib.tricks.slide",
         "from collections import abc",
     ],
 )

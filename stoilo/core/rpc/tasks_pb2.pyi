@@ -39,7 +39,7 @@ class RunLimits(_message.Message):
     def __init__(self, cpu_s: _Optional[int] = ..., wall_s: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., result_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., threads: _Optional[int] = ...) -> None: ...
 
 class CreateTaskRequest(_message.Message):
-    __slots__ = ("idempotency_key", "task_module", "entry", "validator_module", "init_entry", "compare_entry", "arguments", "blobs", "level", "flavor", "redundancy", "limits", "label", "publish_source", "map_items")
+    __slots__ = ("idempotency_key", "task_module", "entry", "validator_module", "init_entry", "compare_entry", "arguments", "blobs", "level", "flavor", "redundancy", "limits", "label", "publish_source", "topics", "map_items")
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     TASK_MODULE_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class CreateTaskRequest(_message.Message):
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
     MAP_ITEMS_FIELD_NUMBER: _ClassVar[int]
     idempotency_key: str
     task_module: bytes
@@ -69,8 +70,9 @@ class CreateTaskRequest(_message.Message):
     limits: RunLimits
     label: str
     publish_source: bool
+    topics: _containers.RepeatedScalarFieldContainer[str]
     map_items: int
-    def __init__(self, idempotency_key: _Optional[str] = ..., task_module: _Optional[bytes] = ..., entry: _Optional[str] = ..., validator_module: _Optional[bytes] = ..., init_entry: _Optional[str] = ..., compare_entry: _Optional[str] = ..., arguments: _Optional[bytes] = ..., blobs: _Optional[_Iterable[str]] = ..., level: _Optional[str] = ..., flavor: _Optional[str] = ..., redundancy: _Optional[_Union[RedundancyOptions, _Mapping]] = ..., limits: _Optional[_Union[RunLimits, _Mapping]] = ..., label: _Optional[str] = ..., publish_source: _Optional[bool] = ..., map_items: _Optional[int] = ...) -> None: ...
+    def __init__(self, idempotency_key: _Optional[str] = ..., task_module: _Optional[bytes] = ..., entry: _Optional[str] = ..., validator_module: _Optional[bytes] = ..., init_entry: _Optional[str] = ..., compare_entry: _Optional[str] = ..., arguments: _Optional[bytes] = ..., blobs: _Optional[_Iterable[str]] = ..., level: _Optional[str] = ..., flavor: _Optional[str] = ..., redundancy: _Optional[_Union[RedundancyOptions, _Mapping]] = ..., limits: _Optional[_Union[RunLimits, _Mapping]] = ..., label: _Optional[str] = ..., publish_source: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ..., map_items: _Optional[int] = ...) -> None: ...
 
 class Finding(_message.Message):
     __slots__ = ("code", "severity", "line", "column", "end_line", "end_column", "message", "hint")
