@@ -1,19 +1,22 @@
-"""What the language layer costs: our guards, stock RestrictedPython's, plain CPython.
+"""What the language layer costs in one process: ours and the peers, over plain CPython.
 
-All three run in one process, interleaved; each number is the best of several rounds in
-processor time. Run alone with ``python -m bench guards``.
+Plain CPython, our guards and stock RestrictedPython's run the same text in one process,
+in turn; each number is the best of several rounds in processor time. asteval and
+smolagents interpret Python in Python: they run a smaller size in their own environment,
+each against plain CPython at that size (`bench.interpreters`).
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
 import operator
 import statistics
+import sys
 import time
 import types
+import warnings
 from collections.abc import Callable
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from RestrictedPython import compile_restricted, safe_builtins
@@ -24,15 +27,17 @@ from RestrictedPython.Guards import (
     safer_getattr,
 )
 
+from bench.corpus import KERNELS, Program
+from bench.interpreters import interpreted_ratios
 from bench.rows import Row
-from stoilo.core.levels import parse_level
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
-from stoilo.sandbox.loader import prepare_runtime
+from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.transformer import compile_source
 
-Loader = Callable[[str], Callable[[], Any]]
+Loader = Callable[[str], Callable[[int], Any]]
 TARGET = 1.05
-KERNELS = Path(__file__).parent / "kernels"
+STOCK_ROUNDS = 2
 IN_PLACE = {
     "+=": operator.iadd,
     "-=": operator.isub,
@@ -45,19 +50,24 @@ IN_PLACE = {
 }
 
 
-def load_plain(source: str) -> Callable[[], Any]:
+def load_plain(source: str) -> Callable[[int], Any]:
     """Return the kernel as CPython runs it."""
     module = types.ModuleType("bench_kernel")
+    sys.modules[module.__name__] = module  # dataclasses look it up
     exec(compile(source, "<plain>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - our own kernels
     return module.run
 
 
+@functools.cache
+def _prepared() -> LanguageRuntime:
+    return prepare_runtime(load_level("pure"))
+
+
 def load_ours() -> Loader:
     """Return how our language layer loads a kernel."""
-    data = (resources.files("stoilo.policies") / "levels" / "numeric.toml").read_bytes()
-    runtime = prepare_runtime(parse_level(data))
+    runtime = _prepared()
 
-    def load(source: str) -> Callable[[], Any]:
+    def load(source: str) -> Callable[[int], Any]:
         code = compile_source(source, runtime.level)
         return runtime.load(code, TaskPrinter(TextBuffer())).run
 
@@ -80,9 +90,9 @@ class StockWrite:
         del self._target[key]
 
 
-def load_stock(source: str) -> Callable[[], Any]:
+def load_stock(source: str) -> Callable[[int], Any]:
     """Stock guards, with the hooks its documentation asks for; may refuse a kernel."""
-    names = "dict list sum min max enumerate map filter all any set range sorted zip"
+    names = "dict list sum min max enumerate map filter all any set range sorted zip frozenset"
     extra = {name: getattr(builtins, name) for name in (*names.split(), "__import__")}
     space = {
         "__builtins__": {**safe_builtins, **extra},
@@ -108,47 +118,61 @@ def cpu_seconds(run: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def measure_kernel(source: str, load: dict[str, Loader], rounds: int) -> list[float]:
-    """Return the best time of plain CPython, ours and stock, in this order, s."""
-    runs = [loader(source) for loader in load.values()]
-    answers = [run() for run in runs]
-    assert all(answer == answers[0] for answer in answers)
-    times = [[cpu_seconds(run) for run in runs] for _ in range(rounds)]
-    return [min(column) for column in zip(*times, strict=True)]
+def measure_kernel(
+    program: Program, load: dict[str, Loader], rounds: int
+) -> dict[str, float]:
+    """Return the best time of each side, s; stock guards run fewer rounds."""
+    sides = {name: loader(program.source) for name, loader in load.items()}
+    answers = [run(program.size) for run in sides.values()]
+    assert all(answer == answers[0] for answer in answers), program.name
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        for name, run in sides.items():
+            if name != "stock" or turn < STOCK_ROUNDS:
+                times[name].append(cpu_seconds(lambda run=run: run(program.size)))
+    return {name: min(column) for name, column in times.items()}
 
 
-def measure(rounds: int = 7) -> list[Row]:
-    """Return a row a kernel and one for the geometric mean."""
-    load = {"plain": load_plain, "ours": load_ours(), "stock": load_stock}
-    rows, ours_ratios, stock_ratios = [], [], []
-    for path in sorted(KERNELS.glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        plain, ours, stock = measure_kernel(source, load, rounds)
-        ours_ratios.append(ours / plain)
-        stock_ratios.append(stock / plain)
-        rows.append(
-            Row(
-                name=f"guards: {path.stem} (stock guards {stock / plain:.2f}x)",
-                ours=ours * 1e3,
-                unit="ms",
-                peer_name="plain CPython",
-                peer=plain * 1e3,
-                ratio=ours / plain,
-                ratio_of="of CPython",
-            )
-        )
-    mean, stock_mean = map(statistics.geometric_mean, (ours_ratios, stock_ratios))
-    return [
-        *rows,
-        Row(
-            name="guards: geometric mean",
-            ours=mean,
-            unit="x",
-            peer_name="stock RestrictedPython guards",
-            peer=stock_mean,
-            ratio=mean,
-            ratio_of="of CPython",
-            target=f"<= {TARGET}",
-            met=mean <= TARGET,
-        ),
-    ]
+def _can_load(program: Program, loader: Loader) -> bool:
+    """Whether a peer takes the program at all."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            loader(program.source)(program.small)
+    except Exception:  # noqa: BLE001 - whatever a peer cannot do
+        return False
+    return True
+
+
+def compare(program: Program, rounds: int) -> Row:
+    """Return the row of one program."""
+    load: dict[str, Loader] = {"plain": load_plain, "ours": load_ours()}
+    if _can_load(program, load_stock):
+        load["stock"] = load_stock
+    best = measure_kernel(program, load, rounds)
+    stock = best["stock"] / best["plain"] if "stock" in best else None
+    return Row(
+        name=f"guards: {program.name}",
+        ours=best["ours"] * 1e3,
+        unit="ms",
+        peer_name="plain",
+        peer=best["plain"] * 1e3,
+        ratio=best["ours"] / best["plain"],
+        ratio_of="of plain",
+        others={
+            "stock guards": stock,
+            **interpreted_ratios(program.source, program.small),
+        },
+    )
+
+
+def _mean_of(rows: list[Row], peer: str) -> float | None:
+    ratios = [row.others[peer] for row in rows if row.others.get(peer) is not None]
+    return statistics.geometric_mean(filter(None, ratios)) if ratios else None
+
+
+def measure(rounds: int = 5, programs: tuple[Program, ...] = KERNELS) -> list[Row]:
+    """Return a row for each kernel and one for the geometric mean."""
+    rows = [compare(program, rounds) for program in programs]
+    mean = statistics.geometric_mean([row.ratio for row in rows if row.ratio])
+    others = {peer: _mean_of(rows, peer) for peer in rows[0].others}
+    return [*rows, Row.of_mean("guards: geometric mean", mean, TARGET, others)]

@@ -33,9 +33,10 @@ from stoilo.server import auth, schema
 from stoilo.server.assembly import TaskServer
 from stoilo.server.config import ServerConfig
 from stoilo.server.datadir import claim_directory
+from stoilo.server.release import start_project
 from stoilo.server.states import AttemptState
 from stoilo.server.store import Store
-from stoilo.server.up import assemble, start_project
+from stoilo.server.up import assemble
 from stoilo.testing.deployment import Deployment
 
 SOURCE = "def task(kwargs):\n    return kwargs['x'] + {number}\n"
@@ -74,7 +75,7 @@ class Sizes:
     """
 
     cached: int = 3000
-    uncached: int = 600
+    uncached: int = 1500
     peer: int = 20
     alone: int = 7
     together: int = 60
@@ -128,7 +129,7 @@ async def admission_rates(data: Path, sizes: Sizes) -> tuple[float, float]:
         store = Store.open(config.database_url)
         stack.callback(store.close)
         project = start_project(config, home, stack, policy, store)
-        server, _ = assemble(config, home, stack, policy, project, store)
+        server, *_ = assemble(config, home, stack, policy, project, store)
         with server.store.write() as connection:
             token = auth.issue_token(
                 connection, "bench", auth.Role.RESEARCHER, int(time.time())

@@ -22,10 +22,10 @@ class Spring:
         return -self.k * particle.x
 
 
-def run():
+def run(n):
     spring = Spring(1.5)
     particles = [Particle(0.1 * i, 0.0) for i in range(20)]
-    for _ in range(1500):
+    for _ in range(n):
         for particle in particles:
             particle.push(spring.force(particle), 0.01)
     return sum([particle.energy() for particle in particles])

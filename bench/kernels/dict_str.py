@@ -1,7 +1,7 @@
-def run():
+def run(n):
     words = ["alpha", "beta", "gamma", "delta", "epsilon"] * 40
     total = 0
-    for turn in range(60):
+    for turn in range(n):
         counts = {}
         for word in words:
             key = word.upper()[:3] + str(turn % 7)

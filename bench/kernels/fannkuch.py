@@ -1,5 +1,4 @@
-def run():
-    n = 8
+def run(n):
     count = list(range(1, n + 1))
     best = checksum = sign = 0
     r = n

@@ -12,8 +12,8 @@ def times_transposed(v):
     return [sum([entry(j, i) * v[j] for j in range(n)]) for i in range(n)]
 
 
-def run():
-    u = [1.0] * 90
+def run(n):
+    u = [1.0] * n
     for _ in range(5):
         v = times_transposed(times(u))
         u = times_transposed(times(v))

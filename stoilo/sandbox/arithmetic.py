@@ -1,7 +1,7 @@
 """One set of vector instructions for every host, so that sums and exp() agree (I7).
 
-numpy and OpenBLAS choose code by processor at start: with AVX-512 the last digits of
-``exp``, ``log``, ``tanh``, ``power``, ``@`` and ``inv`` differ from those with AVX2.
+numpy, torch, OpenBLAS and MKL choose code by processor at start: with AVX-512 the last
+digits of ``exp``, ``log``, ``tanh``, ``power``, ``@`` and ``inv`` differ from those with AVX2.
 Every x86-64 host since 2013 to 2015 has AVX2 and FMA, so that is what all of them use.
 """
 
@@ -17,6 +17,8 @@ _NEEDED = frozenset({"avx2", "fma", "bmi1", "bmi2"})
 _PINNED = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
     "OPENBLAS_CORETYPE": "Haswell",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "AVX2",
 }
 
 

@@ -2,26 +2,26 @@
 
 References are looked up in the task module under the guards' name rule. Instances are
 made without running any of their code: no ``__init__``, ``__setstate__``, ``__reduce__``,
-property or ``__setattr__`` is called on what came from the wire.
+property or ``__setattr__`` is called on what came from the wire. Modules and optimisers
+of torch are `stoilo.sandbox.models`'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import MemberDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from stoilo.core import skeleton
 from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.forms import FORMS
 from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
 from stoilo.core.values import from_node, to_node
-from stoilo.sandbox.guards import Guards, class_dict, class_mro, is_own_class
-from stoilo.sandbox.rules import (
-    DEFINABLE_DUNDERS,
-    NameKind,
-    attribute_kind,
-    is_variable_name,
-)
+from stoilo.sandbox.loader import LanguageRuntime
+from stoilo.sandbox.models import Models
+from stoilo.sandbox.ownership import is_own_class
+from stoilo.sandbox.rules import is_variable_name
+from stoilo.sandbox.state import set_state
 
 __all__ = ["TaskReferences", "bind_arguments", "encode_result"]
 
@@ -32,10 +32,13 @@ class TaskReferences:
     """Resolves what arguments name in a loaded task module (see `core.values`)."""
 
     def __init__(
-        self, module: ModuleType, guards: Guards, blobs: Sequence[bytes] = ()
+        self, module: ModuleType, runtime: LanguageRuntime, blobs: Sequence[bytes] = ()
     ) -> None:
         self._module = module
-        self._guards = guards
+        self._guards = runtime.guards
+        self._models = Models(
+            runtime.facades.modules, runtime.guards, self._look_up_own_class
+        )
         self._blobs = blobs
         self._inside_blob = False
 
@@ -58,6 +61,10 @@ class TaskReferences:
                 return self._look_up(name, callable, "function")
             case ClassRef(name=name):
                 return self._look_up(name, _is_class, "class")
+            case Instance(base=Instance()):
+                return self._models.make(node, convert)
+            case Instance(class_name=name) if name in FORMS:
+                return self._models.make(node, convert)
             case Instance():
                 return self._make_instance(node, convert)
             case BlobRef(index=index):
@@ -85,15 +92,21 @@ class TaskReferences:
     def _make_instance(
         self, node: Instance, convert: Callable[[Node], object]
     ) -> object:
-        cls = self._look_up(node.class_name, _is_class, "class")
-        if not is_own_class(cls):
-            raise TrustError(
-                "STO-G111", f"{node.class_name!r} is no class of the source"
-            )
+        cls = self._look_up_own_class(node.class_name)
         instance = _new_instance(cls, convert(node.base))
         for name, value in node.state.items():
-            _set_state(instance, name, convert(value))
+            set_state(instance, name, convert(value))
         return instance
+
+    def _look_up_own_class(self, name: str) -> type:
+        cls: type = self._look_up(name, _is_class, "class")
+        if not is_own_class(cls):
+            raise TrustError("STO-G111", f"{name[:64]!r} is no class of the source")
+        return cls
+
+    def start_call(self) -> None:
+        """Forget which objects earlier arguments shared."""
+        self._models.start_call()
 
     def _read_blob(self, index: int) -> object:
         if self._inside_blob or not 0 <= index < len(self._blobs):
@@ -137,34 +150,33 @@ def _new_with_base(cls: type, kind: Any, base: Any) -> Any:  # noqa: ANN401
     return make(cls, base)
 
 
-def _set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401
-    if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
-        raise TrustError("STO-G111", f"the attribute name {name[:64]!r} is reserved")
-    for cls in class_mro(type(instance)):
-        member = class_dict(cls).get(name)
-        if isinstance(member, MemberDescriptorType):
-            if not is_own_class(cls):
-                raise TrustError(
-                    "STO-G111", f"{name[:64]!r} belongs to a library class"
-                )
-            member.__set__(instance, value)
-            return
-    try:
-        attributes = object.__getattribute__(instance, "__dict__")
-    except AttributeError:
-        raise TrustError("STO-G111", f"there is no attribute {name[:64]!r}") from None
-    attributes[name] = value
-
-
 def bind_arguments(
-    data: bytes, module: ModuleType, guards: Guards, blobs: Sequence[bytes] = ()
+    data: bytes,
+    module: ModuleType,
+    runtime: LanguageRuntime,
+    blobs: Sequence[bytes] = (),
+    *,
+    items: int = 0,
 ) -> Any:  # noqa: ANN401
     """Return the call's argument from its encoding (untrusted), bound to `module`.
 
+    With `items` the encoding is a list of that many arguments, which share nothing.
+
     Raises:
-        TrustError: ``STO-D…`` malformed, ``STO-G11x`` names nothing of the source.
+        TrustError: ``STO-D…`` malformed, ``STO-G11x`` names nothing of the source,
+            ``STO-G121`` there are not `items` arguments.
     """
-    return from_node(skeleton.decode(data), TaskReferences(module, guards, blobs))
+    references = TaskReferences(module, runtime, blobs)
+    node = skeleton.decode(data)
+    if not items:
+        return from_node(node, references)
+    if type(node) is not list or len(node) != items:
+        raise TrustError("STO-G121", f"there are not {items} items to call with")
+    arguments = []
+    for item in node:
+        references.start_call()
+        arguments.append(from_node(item, references))
+    return arguments
 
 
 def encode_result(value: object) -> bytes:

@@ -1,4 +1,4 @@
-"""Threads of the linear algebra library, set inside the jail for runs that may have some.
+"""Threads of the linear algebra libraries, set inside the jail for runs that may have some.
 
 The zygote starts it with one thread (a pool does not survive a fork), finds the setter
 while files can still be opened, and the child calls it once the filter is closed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 
 __all__ = ["find_thread_setters", "mapped_files"]
@@ -36,7 +37,7 @@ def mapped_files(maps: bytes) -> frozenset[str]:
 
 
 def find_thread_setters() -> tuple[Callable[[int], object], ...]:
-    """Return the functions that set the thread count of each loaded OpenBLAS."""
+    """Return what sets the thread count of each loaded OpenBLAS, and of torch."""
     with open("/proc/self/maps", "rb") as lines:  # noqa: PTH123 - pathlib would cost every cold start 3 ms
         mapped = mapped_files(lines.read())
     setters: list[Callable[[int], object]] = []
@@ -47,4 +48,5 @@ def find_thread_setters() -> tuple[Callable[[int], object], ...]:
         setters += [
             getattr(library, name) for name in _NAMES if hasattr(library, name)
         ][:1]
-    return tuple(setters)
+    torch = sys.modules.get("torch")
+    return (*setters, torch.set_num_threads) if torch else tuple(setters)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import sys
+from typing import Any, Protocol
 
-__all__ = ["OutputSink", "TaskPrinter", "TextBuffer"]
+__all__ = [
+    "OutputSink",
+    "TaskPrinter",
+    "TextBuffer",
+    "redirect_output",
+    "restore_output",
+]
 
 CUT_NOTE = "\n[output cut here]\n"
 
@@ -26,6 +33,21 @@ class TextBuffer:
         """Append `text`."""
         self.text += text
         return len(text)
+
+
+_redirected: list[tuple[Any, Any]] = []  # where the task prints to, and did before
+
+
+def redirect_output(target: Any) -> None:  # noqa: ANN401
+    """Let the task, and what prints for it, print to `target`, an object with ``write``."""
+    _redirected.append((target, sys.stdout))
+    sys.stdout = target
+
+
+def restore_output() -> None:
+    """Undo the last `redirect_output`."""
+    if _redirected:
+        _, sys.stdout = _redirected.pop()
 
 
 class TaskPrinter:
@@ -69,6 +91,8 @@ class TaskPrinter:
                 )
         line = str.join(" " if sep is None else sep, map(str, values))
         line = "".join((line, "\n" if end is None else end))  # exact text in any case
+        if file is None and _redirected:
+            file = _redirected[-1][0]
         if file is None:
             self.write(line)
         else:

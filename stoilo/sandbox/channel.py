@@ -8,15 +8,14 @@ frame; both are untrusted.
 
 from __future__ import annotations
 
-import array
 import os
-import socket
 from enum import IntEnum
 from typing import TypeVar
 
 import msgspec
 
 from stoilo.core.levels import Level
+from stoilo.sandbox import sockets
 
 __all__ = [
     "FD",
@@ -124,19 +123,14 @@ _LIFELINE_MESSAGE = Started | Ended
 
 
 def send(
-    channel: socket.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()
+    channel: sockets.socket, message: msgspec.Struct, descriptors: tuple[int, ...] = ()
 ) -> None:
     """Send one message with descriptors; raises OSError when the other side is gone."""
     data = msgspec.msgpack.encode(message)
-    ancillary = (
-        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        if descriptors
-        else []
-    )
-    channel.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+    sockets.send_with_descriptors(channel, data, descriptors)
 
 
-def receive_lifeline(lifeline: socket.socket) -> Started | Ended | None:
+def receive_lifeline(lifeline: sockets.socket) -> Started | Ended | None:
     """Return the next message about a run, None when the zygote has gone."""
     data = lifeline.recv(_LIFELINE_BYTES)
     if not data:
@@ -145,7 +139,7 @@ def receive_lifeline(lifeline: socket.socket) -> Started | Ended | None:
     return message
 
 
-def receive(channel: socket.socket, kind: type[_M]) -> tuple[_M, list[int]] | None:
+def receive(channel: sockets.socket, kind: type[_M]) -> tuple[_M, list[int]] | None:
     """Return the next message and its descriptors, None at the end of the channel.
 
     Raises:
@@ -153,9 +147,7 @@ def receive(channel: socket.socket, kind: type[_M]) -> tuple[_M, list[int]] | No
         msgspec.MsgspecError: not a message of `kind`.
     """
     most = _HELLO_BYTES if issubclass(kind, Hello) else _MESSAGE_BYTES
-    data, descriptors, _, _ = socket.recv_fds(
-        channel, most, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-    )
+    data, descriptors = sockets.receive_with_descriptors(channel, most, _DESCRIPTORS)
     if not data:
         for descriptor in descriptors:
             os.close(descriptor)

@@ -8,16 +8,15 @@ sent to the zygote; nothing weaker is ever tried instead.
 from __future__ import annotations
 
 import os
-import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import FileIO
 from typing import NoReturn, Protocol
 
+import msgspec
+
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox import identity, landlock, libc, rlimits, seccomp
+from stoilo.sandbox import identity, landlock, libc, rlimits, seccomp, sockets
 from stoilo.sandbox.channel import (
     EXIT_JOB_FAILED,
     EXIT_MEMORY,
@@ -28,9 +27,18 @@ from stoilo.sandbox.channel import (
 )
 from stoilo.sandbox.mechanisms import Mechanism, MechanismError
 
-__all__ = ["ChildPlan", "Job", "run_child"]
+__all__ = [
+    "STEPS",
+    "ChildPlan",
+    "Job",
+    "Step",
+    "applying",
+    "close_jail",
+    "run_child",
+    "seal",
+]
 
-_SHARED_DESCRIPTORS = 1 << 16
+_SHARED_DESCRIPTORS, _ROOM_FOR_RUNS = 1 << 16, 256
 
 
 class Job(Protocol):
@@ -41,8 +49,7 @@ class Job(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ChildPlan:
+class ChildPlan(msgspec.Struct, frozen=True):
     """All that the zygote decided before the fork.
 
     Attributes:
@@ -55,6 +62,8 @@ class ChildPlan:
         request_bytes: length of the request.
         descriptors: request, output, result and transfer ends, all above the fixed ones.
         thread_setters: what tells libraries how many threads the run may have.
+        counts_alone: whether RLIMIT_NPROC sees nothing but the zygote and its runs where
+            the uid is an ordinary user's.
     """
 
     limits: RunLimits
@@ -66,10 +75,11 @@ class ChildPlan:
     request_bytes: int
     descriptors: tuple[int, int, int, int]
     thread_setters: tuple[Callable[[int], object], ...] = ()
+    counts_alone: bool = False
 
 
 @contextmanager
-def _applying(mechanism: Mechanism) -> Iterator[None]:
+def applying(mechanism: Mechanism) -> Iterator[None]:
     """Turn a failure of the block into the name of the mechanism."""
     try:
         yield
@@ -77,26 +87,39 @@ def _applying(mechanism: Mechanism) -> Iterator[None]:
         raise MechanismError(mechanism.value) from error
 
 
-def _die_with_parent(zygote: int) -> None:
-    with _applying(Mechanism.PARENT_DEATH):
-        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != zygote:  # it died before the signal was armed
+def _die_with_parent(plan: ChildPlan) -> None:
+    libc.kill_with_parent()
+    if os.getppid() != plan.zygote:  # it died before the signal was armed
         os._exit(EXIT_SETUP)
+
+
+def _begin_session(plan: ChildPlan) -> None:
+    """Leave the zygote's session and group: no terminal, and a group to kill."""
+    del plan
+    os.setsid()
+
+
+def _refuse_privileges(plan: ChildPlan) -> None:
+    del plan
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _enter_landlock(plan: ChildPlan) -> None:
+    landlock.restrict_self(plan.ruleset)
 
 
 def _arrange_descriptors(plan: ChildPlan) -> None:
     """Put the four pipes on their fixed numbers and close all the rest."""
     request, output, result, transfer = plan.descriptors
-    with _applying(Mechanism.DESCRIPTORS):
-        for source, target in (
-            (transfer, FD.TRANSFER),
-            (output, FD.OUTPUT),
-            (output, FD.ERRORS),
-            (request, FD.REQUEST),
-            (result, FD.RESULT),
-        ):
-            os.dup2(source, target)
-        os.closerange(FD.LISTENER, 1 << 20)
+    for source, target in (
+        (transfer, FD.TRANSFER),
+        (output, FD.OUTPUT),
+        (output, FD.ERRORS),
+        (request, FD.REQUEST),
+        (result, FD.RESULT),
+    ):
+        os.dup2(source, target)
+    os.closerange(FD.LISTENER, 1 << 20)
 
 
 def _count_processes(plan: ChildPlan) -> int | None:
@@ -104,9 +127,12 @@ def _count_processes(plan: ChildPlan) -> int | None:
     threads = plan.limits.threads
     if threads == 1:
         return 0
-    if plan.uid is None:  # the uid is shared with everything else that its user runs
-        return None
-    return threads + len(plan.thread_setters) * (threads - 1)
+    own = threads + len(plan.thread_setters) * (threads - 1)
+    if plan.uid is not None:
+        return own
+    # The uid is shared: with all that its user runs, or in a user namespace of the zygote's
+    # own with the other runs, for which there must be room.
+    return _ROOM_FOR_RUNS + own if plan.counts_alone else None
 
 
 def _count_descriptors(plan: ChildPlan) -> int:
@@ -120,43 +146,65 @@ def _count_descriptors(plan: ChildPlan) -> int:
 
 
 def _lower_limits(plan: ChildPlan) -> None:
-    with _applying(Mechanism.RLIMITS):
-        rlimits.apply_limits(
-            plan.limits,
-            base_bytes=plan.base_bytes,
-            descriptors=_count_descriptors(plan),
-            processes=_count_processes(plan),
-        )
+    rlimits.apply_limits(
+        plan.limits,
+        base_bytes=plan.base_bytes,
+        descriptors=_count_descriptors(plan),
+        processes=_count_processes(plan),
+    )
 
 
-def _close_jail(plan: ChildPlan) -> None:
-    """Apply every mechanism but the filter."""
-    _die_with_parent(plan.zygote)
-    with _applying(Mechanism.SESSION):
-        os.setsid()
-    with _applying(Mechanism.NO_NEW_PRIVS):
-        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-    with _applying(Mechanism.LANDLOCK):
-        landlock.restrict_self(plan.ruleset)
-    _arrange_descriptors(plan)
-    _lower_limits(plan)
-    with _applying(Mechanism.IDENTITY):
-        identity.drop_identity(plan.uid)
-    with _applying(Mechanism.UNDUMPABLE):
-        identity.become_undumpable()
-    _die_with_parent(plan.zygote)  # setresuid cleared the signal
+def _drop_identity(plan: ChildPlan) -> None:
+    identity.drop_identity(plan.uid)
 
 
-def _seal(transfer: socket.socket, program: bytes) -> None:
+def _become_undumpable(plan: ChildPlan) -> None:
+    del plan
+    identity.become_undumpable()
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One mechanism and what applies it to the calling process."""
+
+    mechanism: Mechanism
+    apply: Callable[[ChildPlan], None]
+
+
+STEPS = (
+    Step(Mechanism.PARENT_DEATH, _die_with_parent),
+    Step(Mechanism.SESSION, _begin_session),
+    Step(Mechanism.NO_NEW_PRIVS, _refuse_privileges),
+    Step(Mechanism.LANDLOCK, _enter_landlock),
+    Step(Mechanism.DESCRIPTORS, _arrange_descriptors),
+    Step(Mechanism.RLIMITS, _lower_limits),
+    Step(Mechanism.IDENTITY, _drop_identity),
+    Step(Mechanism.UNDUMPABLE, _become_undumpable),
+    Step(Mechanism.PARENT_DEATH, _die_with_parent),  # setresuid cleared the signal
+)
+"""All but the filter, in order. The self-test applies them one by one."""
+
+
+def close_jail(plan: ChildPlan) -> None:
+    """Apply every mechanism but the filter.
+
+    Raises:
+        MechanismError: one could not be applied.
+    """
+    for step in STEPS:
+        with applying(step.mechanism):
+            step.apply(plan)
+
+
+def seal(transfer: sockets.socket, program: bytes) -> None:
     """Load the filter and hand its listener to the zygote; nothing is open afterwards.
 
     The listener closes in any case: a denied call would wait for ever for the answer of a
     listener that only this process holds.
     """
-    with _applying(Mechanism.SECCOMP):
+    with applying(Mechanism.SECCOMP):
         listener = seccomp.load_filter(program)
         try:
-            socket.send_fds(transfer, [b"+"], [listener])
+            sockets.send_with_descriptors(transfer, b"+", (listener,))
         finally:
             os.close(listener)
     transfer.close()
@@ -208,12 +256,10 @@ def _report_refusal(plan: ChildPlan, mechanism: str) -> None:
 def run_child(plan: ChildPlan, job: Job) -> NoReturn:
     """Become the jailed child and run `job`; never returns."""
     try:
-        _close_jail(plan)
-        transfer = socket.socket(
-            socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, int(FD.TRANSFER)
-        )
+        close_jail(plan)
+        transfer = sockets.adopt(int(FD.TRANSFER))
         source = FileIO(int(FD.REQUEST))
-        _seal(transfer, plan.program)
+        seal(transfer, plan.program)
     except MechanismError as error:
         _report_refusal(plan, str(error.args[0]))
         os._exit(EXIT_SETUP)

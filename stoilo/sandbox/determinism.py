@@ -7,9 +7,9 @@ from here, and nothing that they hand out asks the operating system.
 
 from __future__ import annotations
 
-import random
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from stoilo.core.digests import Domain, domain_digest
 
@@ -18,8 +18,7 @@ __all__ = ["RUN", "RunState", "start_item"]
 _TICK_S = 1e-6
 
 
-@dataclass
-class RunState:
+class RunState(msgspec.Struct):
     """Seed and clock of the run in this process.
 
     Attributes:
@@ -57,13 +56,14 @@ RUN = RunState()
 
 
 def start_item(seed: bytes, index: int, now: int) -> None:
-    """Seed every generator for item `index`; numpy's and torch's if they are loaded."""
+    """Seed every generator for item `index`, each if its library is loaded."""
     RUN.seed, RUN.index, RUN.now = seed, index, now
     RUN.drawn = RUN.ticks = 0
-    random.seed(RUN.next_seed())
-    number = RUN.next_seed()
+    first, number = RUN.next_seed(), RUN.next_seed()
+    if (random := sys.modules.get("random")) is not None:
+        random.seed(first)
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         words = [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
         numpy_random.seed(words)
     if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(number & 0x7FFFFFFFFFFFFFFF)
+        torch.default_generator.manual_seed(number & 0x7FFFFFFFFFFFFFFF)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
+
+from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.types import RunLayer, RunStatus
 
 __all__ = ["Failure", "describe_exception", "scrub_paths"]
 
 TEXT_CHARS = 2000
 TYPE_CHARS = 128
-_GUARD_CODE = re.compile(r"STO-G1[0-9]{2}")
-_PATH = re.compile(
-    r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s'\"]+)"
-)
+_GUARD_CODE = r"STO-G1[0-9]{2}"
+_PATH = r"(?<![\w./:])(?:/(?:[\w.+@~-]+/)+[\w.+@~-]*|[A-Za-z]:\\[^\s'\"]+|~/[^\s'\"]+)"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Why a run gave no value, in the terms of design §7.
 
     Attributes:
@@ -43,7 +41,7 @@ def scrub_paths(text: str) -> str:
     def keep_name(match: re.Match[str]) -> str:
         return re.split(r"[/\\]", match[0].rstrip("/"))[-1] or "…"
 
-    return _PATH.sub(keep_name, text)
+    return re.sub(_PATH, keep_name, text)
 
 
 def _type_name(error: BaseException) -> str:
@@ -62,7 +60,7 @@ def _text_of(error: BaseException) -> str:
 def _guard_code(error: PolicyRefusal) -> str:
     """Return the guard's code; a task may have caught, changed and raised the error."""
     code = error.args[0] if error.args else None
-    if type(code) is str and _GUARD_CODE.fullmatch(code):
+    if type(code) is str and re.fullmatch(_GUARD_CODE, code):
         return code
     return "STO-G101"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
-from stoilo.core.types import Finding, Severity
+import msgspec
+
+from stoilo.core.finding import Finding, Severity
 
 __all__ = ["Rule", "finding_at"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One reason to refuse: code and what to do instead."""
 
     code: str
@@ -23,6 +23,7 @@ SYNTAX = Rule(
 )
 TOO_LARGE = Rule("STO-G002", "split long expressions and deeply nested blocks")
 FINALLY = Rule("STO-G003", "move the inner try/finally into a function of its own")
+LITERAL = Rule("STO-G004", "send large data as an argument")
 NAME = Rule("STO-G010", "choose a name without two leading underscores")
 ATTRIBUTE = Rule("STO-G011", "use the public interface of the object")
 DUNDER = Rule("STO-G012", "define a plain method and call it by name")

@@ -1,9 +1,7 @@
 """Decisions on objects, where a name alone does not decide (reference sandbox §1.4).
 
-The task's *own* classes and functions are those whose module is the task's: no source can
-set ``__module__``. A guarded name is readable on an own object unless a library class
-among its bases defines that name; whether a class is own is never asked of its
-instances alone, since a task may extend library classes.
+A guarded name is readable on an own object (`stoilo.sandbox.ownership`) unless a library
+class among its bases defines that name.
 """
 
 from __future__ import annotations
@@ -11,16 +9,30 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable
-from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
-from typing import Any, NamedTuple, TypedDict
+from types import ModuleType, resolve_bases
+from typing import Any
 
-from stoilo.core.errors import PolicyRefusal
+from stoilo.sandbox.families import may_assign
+from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
+from stoilo.sandbox.guarded_type import make_type_class
+from stoilo.sandbox.ownership import (
+    PLAIN_TYPES,
+    allowed_bases,
+    class_dict,
+    class_mro,
+    is_guarded_name,
+    is_own_class,
+    is_own_function,
+    is_own_method,
+    is_task_code,
+    keeps,
+    kept_names,
+)
+from stoilo.sandbox.refusals import GuardError, kind_name, refuse_read, refuse_write
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
-    GUARDED_ATTRIBUTES,
     READABLE_DUNDERS,
-    TASK_MODULE,
     NameKind,
     attribute_kind,
 )
@@ -28,119 +40,29 @@ from stoilo.sandbox.rules import (
 __all__ = [
     "GuardError",
     "Guards",
+    "check_fields",
+    "class_dict",
+    "class_mro",
+    "import_loaded",
     "is_own_class",
     "is_own_function",
+    "is_own_method",
 ]
 
-class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
-class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
-_PLAIN_TYPES = frozenset(
-    {object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set}
-    | {frozenset}
-)
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
-_MEMBER_STATE = frozenset(
-    {"_name_", "_value_"}
-)  # documented: an enum's __new__ sets them
-_WRAPPED = ("__func__", "fget", "fset", "fdel", "func")
 _TEXT_METHODS = frozenset({"format", "format_map"})
+_super_target: Callable[[super], object] = vars(super)["__self__"].__get__
 _WRITABLE = {
     "decimal.Context": None,
     "numpy.flagsobj": frozenset({"writeable"}),
     "numpy._core.multiarray.flagsobj": frozenset({"writeable"}),
-    "numpy.ndarray": frozenset({"dtype", "flat", "imag", "real", "shape"}),
+    "numpy.ndarray": frozenset({"flat", "imag", "real", "shape"}),
     "types.SimpleNamespace": None,
 }
-"""Library types whose instances take assignment to (plain, or only these) attributes."""
+"""Library types whose instances take assignment to (plain, or only these) attributes.
 
-
-class GuardError(PolicyRefusal):
-    """A guard said no while the task ran."""
-
-
-def is_own_class(cls: type) -> bool:
-    """Whether the task's source defined `cls`."""
-    return bool(class_dict(cls).get("__module__") == TASK_MODULE)
-
-
-def is_own_function(value: object) -> bool:
-    """Whether the task's source defined the function `value`."""
-    return type(value) is FunctionType and value.__module__ == TASK_MODULE
-
-
-def is_guarded_name(name: str) -> bool:
-    """Whether a library class that defines `name` keeps it to itself."""
-    private = name.startswith("_") and not name.startswith(("__", "_abc_"))
-    return private or name in GUARDED_ATTRIBUTES
-
-
-@functools.cache
-def kept_names(cls: type) -> frozenset[str]:
-    """Return the guarded names that the library class `cls` keeps to itself.
-
-    Those of its dictionary, and those that its methods use on an instance: what a
-    library's ``__init__`` stores is as much its own as what its class holds.
-    """
-    used = {
-        name
-        for member in class_dict(cls).values()
-        for function in _functions_of(member)
-        for name in _names_in(function.__code__)
-    }
-    kept = used - _MEMBER_STATE | set(class_dict(cls))
-    return frozenset(filter(is_guarded_name, kept))
-
-
-def keeps(cls: type, name: str) -> bool:
-    """Whether the library class `cls` keeps `name` to itself."""
-    return is_guarded_name(name) and name in kept_names(cls)
-
-
-def _functions_of(member: object) -> list[FunctionType]:
-    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
-    return [part for part in parts if type(part) is FunctionType]
-
-
-def _names_in(code: CodeType) -> set[str]:
-    inner = (part for part in code.co_consts if isinstance(part, CodeType))
-    spelled = {part for part in code.co_consts if isinstance(part, str)}
-    return spelled.union(code.co_names, *map(_names_in, inner))
-
-
-def _kind_name(value: object) -> str:
-    cls = value if isinstance(value, type) else type(value)
-    return str.__str__(cls.__name__)[:64]
-
-
-def _refuse_read(value: object, name: str) -> GuardError:
-    return GuardError(
-        "STO-G101",
-        f"the attribute {str(name)[:64]!r} of a {_kind_name(value)} is out of reach",
-        hint="a task sees the public interface of library objects only",
-    )
-
-
-def _refuse_write(value: object, name: str) -> GuardError:
-    return GuardError(
-        "STO-G102",
-        f"the attribute {str(name)[:64]!r} of a {_kind_name(value)} cannot be changed",
-        hint="a task changes its own objects, not modules or library classes",
-    )
-
-
-class _GuardedTypeMeta(type):
-    """Lets ``isinstance(x, type)`` and ``issubclass`` mean what they mean."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, type)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, type)
-
-    def __repr__(cls) -> str:
-        return "<class 'type'>"
+Not an array's ``dtype``: its iterators go on in the old steps with the new size."""
 
 
 class Guards:
@@ -158,15 +80,17 @@ class Guards:
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
         hide_memo: Callable[[Any], object] = lambda method: method,
+        hide_class: Callable[[type], type] = lambda cls: cls,
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
         self._hide_memo = hide_memo
+        self._hide_class = hide_class
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
-        self.stand_ins = stand_ins
-        self.bases = _allowed_bases(facades)
-        self.type_class = self._make_type_class()
+        self.stand_ins = dict(stand_ins)
+        self.bases = allowed_bases(facades)
+        self.type_class = make_type_class(self.type_of)
 
     # Classes
 
@@ -175,24 +99,22 @@ class Guards:
         cls = type(value)
         if issubclass(cls, type):
             return self.type_class
-        return self.stand_ins.get(cls, cls)
+        if cls not in self.stand_ins:
+            self.stand_ins[cls] = cls if self._may_call(cls) else self._hide_class(cls)
+        return self.stand_ins[cls]
 
-    def _make_type_class(self) -> type:
-        type_of = self.type_of
+    def _may_call(self, cls: type) -> bool:
+        """Whether a task may call `cls`: not what no façade hands out.
 
-        class GuardedType(metaclass=_GuardedTypeMeta):
-            """``type`` with one argument."""
-
-            def __new__(cls, *values: object) -> Any:  # noqa: ANN401
-                if len(values) != 1:
-                    raise GuardError("STO-G104", "type() builds no classes in a task")
-                return type_of(values[0])
-
-            def __class_getitem__(cls, item: object) -> object:
-                return GenericAlias(cls, item)  # a real one's call would build classes
-
-        GuardedType.__name__ = GuardedType.__qualname__ = "type"
-        return GuardedType
+        Constructors of inner classes trust their callers: ``type(numpy.sum)()`` crashes.
+        """
+        plain = cls.__module__ == "builtins" and cls is not ModuleType
+        return (
+            plain
+            or is_own_class(cls)
+            or cls in self.bases
+            or issubclass(cls, BaseException)
+        )
 
     def build_class(
         self, body: Callable[..., object], name: str, *bases: object, **keywords: object
@@ -202,10 +124,12 @@ class Guards:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or base in self.bases):
-                raise GuardError("STO-G105", f"a task cannot extend {_kind_name(base)}")
+                raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
         made = builtins.__build_class__(body, name, *bases, **keywords)
-        if isinstance(made, type) and "__deepcopy__" in class_dict(made):
-            self._guard_deepcopy(made)
+        if isinstance(made, type) and is_own_class(made):
+            check_fields(made)
+            if "__deepcopy__" in class_dict(made):
+                self._guard_deepcopy(made)
         return made
 
     def _guard_deepcopy(self, made: type) -> None:
@@ -213,6 +137,26 @@ class Guards:
         if not is_own_function(method):
             raise GuardError("STO-G105", "__deepcopy__ must be written as a method")
         type.__setattr__(made, "__deepcopy__", self._hide_memo(method))
+
+    def remember_in(
+        self, namespace: dict[str, Any]
+    ) -> Callable[[str], Callable[[Any], Any]]:
+        """Return ``_stoilo_known``: what makes the innermost decorator of a class.
+
+        It binds the class to a private name of the module when direct access to its
+        instances is safe; methods compare ``type(self)`` with that name first.
+        """
+
+        def known(name: str) -> Callable[[Any], Any]:
+            def remember(made: Any) -> Any:  # noqa: ANN401
+                own = isinstance(made, type) and is_own_class(made)
+                if own and self._is_clean(made):
+                    namespace[name] = made
+                return made
+
+            return remember
+
+        return known
 
     def _is_clean(self, cls: type) -> bool:
         return all(
@@ -225,6 +169,16 @@ class Guards:
             for base in mro
         )
 
+    def _collides_below(self, value: object, name: str) -> bool:
+        """Whether `value`, or a class that inherits from it, gets the name from a library."""
+        if not isinstance(value, type):
+            return self._collides(class_mro(type(value)), name)
+        below: list[type] = type.__subclasses__(value)
+        mro = class_mro(value) + class_mro(type(value))
+        return self._collides(mro, name) or any(
+            self._collides_below(cls, name) for cls in below
+        )
+
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
 
@@ -235,14 +189,14 @@ class Guards:
         if (cls, names) in self._checked:
             return
         if not is_own_class(cls) or isinstance(value, type):
-            refuse = _refuse_read if names else _refuse_write
+            refuse = refuse_read if names else refuse_write
             raise refuse(value, names[0] if names else "")
         if self._is_clean(cls):
             self.own_types.add(cls)
             return
         for name in names:
             if self._collides(class_mro(cls), name):
-                raise _refuse_read(value, name)
+                raise refuse_read(value, name)
         self._checked.add((cls, names))
 
     # Reading
@@ -255,7 +209,7 @@ class Guards:
             return self._read_format(value, name)
         if self._may_read(value, name):
             return getattr(value, name)
-        raise _refuse_read(value, name)
+        raise refuse_read(value, name)
 
     def _may_read(self, value: object, name: str) -> bool:
         if type(value) is ModuleType:
@@ -272,16 +226,22 @@ class Guards:
             return issubclass(cls, tuple) and "_fields" in class_dict(cls)
         if name == "obj":
             return not isinstance(value, BaseException | memoryview)
+        if name == "base":  # releasing it would free what an array stands on
+            return not isinstance(getattr(value, name, None), memoryview)
         return is_own_function(value)
 
     def _read_dunder(self, value: object, name: str) -> object:
+        if type(value) is super:
+            return _read_super(value, name)
         cls = value if isinstance(value, type) else type(value)
-        if cls in _PLAIN_TYPES or is_own_class(cls) or issubclass(cls, BaseException):
+        if isinstance(value, type) and is_own_class(value):
+            return _bind_to_class(value, name)
+        if cls in PLAIN_TYPES or is_own_class(cls) or issubclass(cls, BaseException):
             return getattr(value, name)
         builtin = cls.__module__ == "builtins" and not issubclass(cls, ModuleType)
         if builtin and name not in _CONSTRUCTORS:
             return getattr(value, name)
-        raise _refuse_read(value, name)
+        raise refuse_read(value, name)
 
     def _read_format(self, value: object, name: str) -> object:
         cls = value if isinstance(value, type) else type(value)
@@ -289,7 +249,7 @@ class Guards:
             return guarded_format(value, name)
         found = getattr(value, name)
         if callable(found) and not self._may_read(value, name):
-            raise _refuse_read(value, name)
+            raise refuse_read(value, name)
         return found
 
     def getattr(self, value: object, name: object, *default: object) -> object:
@@ -320,7 +280,7 @@ class Guards:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
         if name != "__class__" and attribute_kind(name) is NameKind.REFUSED:
-            raise _refuse_read(value, name)
+            raise refuse_read(value, name)
         return name
 
     # Writing
@@ -328,7 +288,7 @@ class Guards:
     def write(self, value: Any, name: str) -> Any:  # noqa: ANN401
         """Return `value` if the task may assign or delete its attribute `name`."""
         if not self._may_write(value, name):
-            raise _refuse_write(value, name)
+            raise refuse_write(value, name)
         return value
 
     def _may_write(self, value: object, name: str) -> bool:
@@ -337,7 +297,9 @@ class Guards:
             own = isinstance(value, type) and is_own_class(value)
             return own or is_own_function(value)
         if is_own_class(cls):
-            return not is_guarded_name(name) or not self._collides(class_mro(cls), name)
+            if not isinstance(value, type) and self._is_clean(cls):
+                self.own_types.add(cls)
+            return not is_guarded_name(name) or not self._collides_below(value, name)
         if is_own_function(value):
             return True
         if isinstance(value, type | ModuleType) or is_guarded_name(name):
@@ -358,39 +320,63 @@ class Guards:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
         if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
-            raise _refuse_write(value, name)
+            raise refuse_write(value, name)
         return name
+
+
+def check_fields(made: type) -> None:
+    """Refuse (``STO-G106``) an own class that lets libraries read what is not its own."""
+    if name := find_bad_field(made):
+        raise GuardError("STO-G106", f"a dataclass cannot have the field {name!r:.64}")
+    narrow_match_args(made)
+
+
+def _bind_to_class(owner: type, name: str) -> object:
+    """Return ``owner.name``; what a library wrote works on instances of `owner` only.
+
+    Otherwise a library's ``__init__``, inherited by an own class, would assign
+    attributes of modules and library classes. So would what a library writes into an
+    own class: the methods of a dataclass.
+    """
+    found = getattr(owner, name)
+    definer = next(
+        (base for base in class_mro(owner) if name in class_dict(base)), owner
+    )
+    if is_own_class(definer) and is_task_code(class_dict(definer)[name]):
+        return found
+    if definer in PLAIN_TYPES or not callable(found):
+        return found
+    return _for_instances(owner, name, found)
+
+
+def _read_super(value: super, name: str) -> object:
+    """Return ``super().name``; bound to a class it works on that class's instances only."""
+    found = getattr(value, name)
+    target = _super_target(value)
+    if target is None or not callable(found):
+        raise refuse_read(value, name)
+    if isinstance(target, type):
+        return _for_instances(target, name, found)
+    return _for_instances(type(target), name, found) if name == "__new__" else found
+
+
+def _for_instances(owner: type, name: str, found: Callable[..., object]) -> object:
+    """Return the unbound method `found`, refused for all but instances of `owner`."""
+
+    @functools.wraps(found, updated=())
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        cls = self if name == "__new__" and isinstance(self, type) else type(self)
+        if owner not in class_mro(cls):
+            raise refuse_write(self, name)
+        return found(self, *args, **kwargs)
+
+    return method
 
 
 def _is_open(cls: type, name: str) -> bool:
     """Whether instances of the library class `cls` take assignment to `name`."""
     allowed = _WRITABLE.get(f"{cls.__module__}.{cls.__name__}", frozenset())
-    return allowed is None or name in allowed
-
-
-def is_own_method(cls: type, name: str) -> bool:
-    """Whether a class of the task overrides `name` before any library class has it."""
-    for base in class_mro(cls):
-        if name in class_dict(base):
-            return is_own_class(base)
-    return False
-
-
-def _allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
-    handed_out = {
-        value
-        for facade in facades
-        for value in vars(facade).values()
-        if isinstance(value, type)
-    }
-    plain = set(_PLAIN_TYPES) | {property, staticmethod, classmethod}
-    exceptions = {
-        value
-        for value in vars(builtins).values()
-        if isinstance(value, type) and issubclass(value, BaseException)
-    }
-    typed = set(resolve_bases((NamedTuple, TypedDict)))
-    return frozenset(handed_out | plain | exceptions | typed)
+    return allowed is None or name in allowed or may_assign(class_mro(cls), name)
 
 
 def import_loaded(name: str, *_ignored: object) -> None:

@@ -16,6 +16,8 @@ __all__ = [
     "choose_uid",
     "drop_bounding_set",
     "drop_identity",
+    "is_lonely_root",
+    "is_root_outside",
     "keep_zygote_capabilities",
 ]
 
@@ -24,6 +26,46 @@ CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
 _PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 4, 23, 24
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITIES = 64  # an upper bound; the kernel says EINVAL past its last
+
+
+def _read_uid_map() -> tuple[tuple[int, int, int], ...]:
+    """Return this user namespace's ranges: first id inside, outside, count.
+
+    The file holds at most 340 lines of three numbers; nothing where there is no /proc.
+    Source: user_namespaces(7).
+    """
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as lines:  # noqa: PTH123 - pathlib would cost every cold start 3 ms
+            words = [line.split() for line in lines]
+    except OSError:
+        return ()
+    return tuple((int(inside), int(out), int(count)) for inside, out, count in words)
+
+
+def _is_mapped(uid: int) -> bool:
+    return any(first <= uid < first + count for first, _, count in _read_uid_map())
+
+
+def is_lonely_root() -> bool:
+    """Whether the caller is root of a user namespace that has no other user to become.
+
+    Rootless containers and ``unshare -r`` map an ordinary user to 0, often it alone.
+    """
+    return os.geteuid() == 0 and not (_is_mapped(FIRST_UID) or _is_mapped(NOBODY))
+
+
+def is_root_outside() -> bool:
+    """Whether the caller is the machine's root under another name, and must stay it.
+
+    Root may appear as any id of a user namespace; its files then stay its own, and limits
+    on processes do not bind it. The kernel makes root the owner of its settings, whatever
+    namespace /proc was mounted in, so they show who root is here.
+    """
+    try:
+        root = os.stat("/proc/sys/kernel").st_uid  # noqa: PTH116 - as above
+    except OSError:
+        return False
+    return os.geteuid() == root and (root != 0 or is_lonely_root())
 
 
 def choose_uid(run: int) -> int | None:

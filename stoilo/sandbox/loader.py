@@ -16,8 +16,10 @@ from stoilo.sandbox.capture_print import TaskPrinter
 from stoilo.sandbox.facades import FacadeTree, build_facades
 from stoilo.sandbox.facades.copies import hide_memo
 from stoilo.sandbox.guards import Guards, import_loaded
+from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.masked import call_masked
 from stoilo.sandbox.rules import TASK_MODULE
+from stoilo.sandbox.stand_in import hide_class
 
 __all__ = ["LanguageRuntime", "prepare_runtime"]
 
@@ -35,7 +37,10 @@ class LanguageRuntime:
         self.level = level
         self.facades = facades
         self.guards = Guards(
-            tuple(facades.modules.values()), facades.stand_ins, hide_memo
+            tuple(facades.modules.values()),
+            facades.stand_ins,
+            hide_memo,
+            hide_class,
         )
         self._builtins = self._make_builtins()
 
@@ -56,7 +61,7 @@ class LanguageRuntime:
             names[name] = special.get(name, getattr(builtins, name))
         return names | {
             "__build_class__": guards.build_class,
-            "__import__": import_loaded,
+            "__import__": LATE_IMPORTS.noting(import_loaded),
             "_stoilo_type": type,
             "_stoilo_type_of": guards.type_of,
             "_stoilo_own_types": guards.own_types,
@@ -75,7 +80,10 @@ class LanguageRuntime:
         the source raises.
         """
         module = ModuleType(TASK_MODULE)
-        module.__dict__["__builtins__"] = self._builtins | {"print": printer.print}
+        module.__dict__["__builtins__"] = self._builtins | {
+            "print": printer.print,
+            "_stoilo_known": self.guards.remember_in(module.__dict__),
+        }
         sys.modules[TASK_MODULE] = module
         exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail
         return module

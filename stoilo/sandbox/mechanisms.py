@@ -50,7 +50,12 @@ class KernelHost:
         """Ask the kernel; what cannot be asked is found out when it is applied."""
         if not sys.platform.startswith("linux"):
             return False
-        from stoilo.sandbox import landlock, libc, seccomp  # noqa: PLC0415 - Linux only
+        from stoilo.sandbox import (  # noqa: PLC0415 - Linux only
+            identity,
+            landlock,
+            libc,
+            seccomp,
+        )
 
         ask: Callable[[], bool] | None = {
             Mechanism.SECCOMP: seccomp.is_available,
@@ -58,6 +63,7 @@ class KernelHost:
             Mechanism.NO_NEW_PRIVS: lambda: libc.answers_prctl(
                 libc.PR_GET_NO_NEW_PRIVS
             ),
+            Mechanism.IDENTITY: lambda: not identity.is_root_outside(),
             Mechanism.RLIMITS: lambda: hasattr(resource, "RLIMIT_AS"),
             Mechanism.DESCRIPTORS: lambda: hasattr(os, "pidfd_open"),
         }.get(mechanism)

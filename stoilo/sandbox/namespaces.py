@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 
+from stoilo.sandbox.identity import NOBODY, is_lonely_root
 from stoilo.sandbox.libc import mount, unshare
 
-__all__ = ["empty_root", "enter_namespaces"]
+__all__ = ["counts_processes", "empty_root", "enter_namespaces", "enter_user"]
 
 _USER, _PID = 0x10000000, 0x20000000
 _OTHERS = {
@@ -32,17 +33,31 @@ def _write_own(name: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _enter_user() -> bool:
-    """Enter a user namespace that maps the caller's own ids to themselves."""
+def enter_user() -> bool:
+    """Enter a user namespace that maps the caller's own ids, root's to nobody's."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         unshare(_USER)
         _write_own("setgroups", "deny")
-        _write_own("uid_map", f"{uid} {uid} 1")
-        _write_own("gid_map", f"{gid} {gid} 1")
+        _write_own("uid_map", f"{uid or NOBODY} {uid} 1")
+        _write_own("gid_map", f"{gid or NOBODY} {gid} 1")
     except OSError:
         return False
     return True
+
+
+_COUNTS_SINCE = (5, 14)
+
+
+def counts_processes() -> bool:
+    """Whether this kernel counts a user's processes in each user namespace apart.
+
+    Source: getrlimit(2), RLIMIT_NPROC, and the kernel's ucounts since 5.14.
+    """
+    words = os.uname().release.split(".")[:2]
+    return all(word.isdigit() for word in words) and (
+        tuple(map(int, words)) >= _COUNTS_SINCE
+    )
 
 
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
@@ -72,7 +87,7 @@ def enter_namespaces() -> tuple[str, ...]:
     After ``pid`` the *next* fork of the caller is the init of the new namespace.
     """
     entered = []
-    if os.geteuid() != 0 and _enter_user():
+    if (os.geteuid() != 0 or is_lonely_root()) and enter_user():
         entered.append("user")
     for name, flag in (*_OTHERS.items(), ("pid", _PID)):
         try:

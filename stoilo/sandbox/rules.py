@@ -18,7 +18,10 @@ __all__ = [
     "DEFINABLE_DUNDERS",
     "LANGUAGE_DIGEST",
     "LANGUAGE_VERSION",
+    "MAX_EMITTED_NODES",
     "MAX_FINALLY_DEPTH",
+    "MAX_LITERAL_BITS",
+    "MAX_LITERAL_LENGTH",
     "MAX_TREE_DEPTH",
     "PRIVATE_PREFIX",
     "READABLE_DUNDERS",
@@ -31,7 +34,7 @@ __all__ = [
     "mangled",
 ]
 
-LANGUAGE_VERSION = "1"
+LANGUAGE_VERSION = "2"
 """Raised whenever a program could mean or be allowed something else than before."""
 
 TASK_MODULE = "stoilo_task"
@@ -42,6 +45,9 @@ PRIVATE_PREFIX = "_stoilo_"
 """Names that the transformer injects; no source can spell or bind one."""
 
 MAX_FINALLY_DEPTH = 4  # each level doubles the code that the compiler emits
+MAX_EMITTED_NODES = 150_000  # with finally bodies copied to each exit
+MAX_LITERAL_BITS = 16_384  # about the 4,300 digits that CPython reads
+MAX_LITERAL_LENGTH = 65_536  # characters or bytes of one literal
 MAX_TREE_DEPTH = 120  # nodes; the transformer recurses four frames a node
 
 
@@ -80,14 +86,16 @@ __prepare__ __instancecheck__``: libraries trust what these return.
 """
 
 READABLE_DUNDERS = frozenset(
-    {"__name__", "__qualname__", "__doc__", "__cause__", "__context__"}
+    {"__name__", "__qualname__", "__doc__", "__cause__", "__context__", "__version__"}
 )
+"""Text, or exceptions; modules have no text but what their façade lists."""
 
 GUARDED_ATTRIBUTES = frozenset(
     {"bit_generator", "buffer_info", "cffi", "ctypes", "data_ptr", "dump", "dumps"}
     | {"format", "format_map", "fromfile", "gen", "mro", "obj", "resize", "set_"}
     | {"set_state", "setflags", "share_memory_", "storage", "tofile", "untyped_storage"}
-    | {"attrname", "capsule", "fields"}
+    | {"attrname", "base", "capsule", "fields", "keywords"}
+    | {"extra_dict_ref", "hooks_dict_ref"}
 )
 """Names under which some library object gives away more than data."""
 

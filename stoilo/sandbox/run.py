@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,10 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.core.nodes import Node
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.seccomp import Denied
+from stoilo.sandbox.selection import narrow_level
 from stoilo.sandbox.supervisor import Jail
 
 __all__ = [
@@ -36,11 +41,19 @@ __all__ = [
     "run_task",
 ]
 
-TASK_JOB = "stoilo.sandbox.jobs.task"
-PROBE_JOB = "stoilo.sandbox.jobs.probe"
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
 _HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
+_TOLD_BY_CHILD = frozenset(
+    {
+        (RunStatus.USER_ERROR, RunLayer.LANGUAGE),
+        (RunStatus.USER_ERROR, RunLayer.RESULT),
+        (RunStatus.REFUSED, RunLayer.GATE),
+        (RunStatus.REFUSED, RunLayer.LANGUAGE),
+    }
+)
+"""Endings that a child may report of itself; limits and kills are the supervisor's to tell."""
+_CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
 _CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
 
 
@@ -144,7 +157,7 @@ def _read_value(fields: dict[Any, Any]) -> bytes:
     value = fields.get("value")
     if not isinstance(value, bytes | memoryview):
         raise TrustError("STO-D002", "a result without a value")
-    skeleton.decode(value)
+    skeleton.decode(value, skeleton.DATA_BOUNDS)
     return bytes(value)
 
 
@@ -162,6 +175,8 @@ def _read_fields(fields: Node) -> RunOutcome:
     except (ValueError, TrustError) as error:
         return _malformed(str(error)[:_TEXT_CHARS])
     code = _text(fields, "code")
+    if (status, layer) not in _TOLD_BY_CHILD or not _CHILD_CODE.fullmatch(code):
+        return _malformed("it tells of an ending that only the supervisor sees")
     return RunOutcome(status=status, error=_describe(fields), code=code, layer=layer)
 
 
@@ -205,6 +220,20 @@ def run_task(
     return read_outcome(jail.run(request.encode(), limits, wall_s))
 
 
+def _run_alone(
+    level: Level, request: TaskRequest, limits: RunLimits, wall_s: float | None
+) -> tuple[RunOutcome, bool]:
+    """Run in a jail of its own; also say whether a library missed a module there."""
+    jail = Jail(level, TASK_JOB)
+    try:
+        report = jail.run(request.encode(), limits, wall_s)
+    finally:  # the answer does not wait until the kernel has taken all of it down
+        threading.Thread(target=jail.close).start()
+    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
+    missed = isinstance(frame, dict) and frame.get("late_imports") is True
+    return read_outcome(report), missed
+
+
 def run_source(
     source: str,
     entry: str | None,
@@ -233,8 +262,10 @@ def run_source(
     """
     request = TaskRequest(source, entry or "", skeleton.encode(kwargs), now=now)
     limits = limits or choose_limits(level, wall_s)
-    with Jail(level, TASK_JOB) as jail:
-        outcome = run_task(jail, request, limits, wall_s)
+    narrow = narrow_level(level, source, request.arguments, limits.threads)
+    outcome, missed = _run_alone(narrow, request, limits, wall_s)
+    if missed and narrow is not level:
+        outcome, _ = _run_alone(level, request, limits, wall_s)
     if outcome.code == NO_ENTRY:
         raise UsageError(NO_ENTRY, outcome.error or "there is no function to run")
     return outcome
@@ -285,6 +316,7 @@ def probe_source(
     preload: tuple[str, ...] = (),
     limits: RunLimits | None = None,
     wall_s: float | None = None,
+    denied: Denied = Denied.KILL,
 ) -> RunOutcome:
     """Run a plain program through the kernel layer alone.
 
@@ -294,6 +326,8 @@ def probe_source(
         preload: modules imported before the jail closes; the level's list is not used.
         limits: None for the level's defaults.
         wall_s: elapsed time, s.
+        denied: whether a call outside the level ends the program, or fails with EPERM so
+            that it goes on to its next one.
 
     Raises:
         UsageError: ``STO-S030`` a module to preload cannot be imported.
@@ -301,6 +335,6 @@ def probe_source(
     """
     bare = msgspec.structs.replace(level, preload=())
     request = encode_probe(source, preload)
-    with Jail(bare, PROBE_JOB, preload=preload) as jail:
+    with Jail(bare, PROBE_JOB, preload=preload, denied=denied) as jail:
         report = jail.run(request, limits or choose_limits(level, wall_s), wall_s)
     return read_probe(report)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 __all__ = ["Scope", "arguments_of", "bound_names", "method_owner"]
 
@@ -13,8 +14,7 @@ _NOT_METHODS = frozenset({"staticmethod", "classmethod"})
 _CLASS_FIRST = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 
 
-@dataclass
-class Scope:
+class Scope(msgspec.Struct):
     """One lexical scope while its body is transformed.
 
     Attributes:
@@ -24,14 +24,16 @@ class Scope:
         owner: first parameter of a method when nothing ever rebinds it, else None.
         checked: guarded attribute names used on `owner`; what the prelude must check.
         needs_check: whether `owner` is written to or `checked` is not empty.
+        reference: private name of a class that its methods compare types with.
     """
 
     kind: str
     class_name: str | None = None
     parameters: frozenset[str] = frozenset()
     owner: str | None = None
-    checked: set[str] = field(default_factory=set)
+    checked: set[str] = msgspec.field(default_factory=set)
     needs_check: bool = False
+    reference: str = ""
 
 
 def arguments_of(node: _Function) -> list[ast.arg]:

@@ -14,20 +14,16 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stoilo.sandbox.channel import FD
 from stoilo.sandbox.libc import raw_syscall
 
 if TYPE_CHECKING:
-    from pyseccomp import SyscallFilter
-
     from stoilo.core.levels import SyscallRules
 
 __all__ = [
-    "GUARDS",
+    "Denied",
     "build_filter",
     "is_available",
     "load_filter",
@@ -35,97 +31,40 @@ __all__ = [
     "read_notification",
 ]
 
-THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes to clone(2)
-_PROT_EXEC = 0x4
-_MADVICE = (4, 8, 14, 15, 25)  # DONTNEED FREE HUGEPAGE NOHUGEPAGE COLLAPSE
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _GET_ACTION_AVAIL, _NEW_LISTENER = 1, 2, 8
 _NOTIF_RECV = 0xC0502100  # _IOWR('!', 0, struct seccomp_notif)
 _NOTIF = struct.Struct("=QIIiIQ6Q")
 _ACTIONS = (0x80000000, 0x7FC00000, 0x00050000)  # KILL_PROCESS, USER_NOTIF, ERRNO
 
-
-@dataclass(frozen=True, slots=True)
-class GuardContext:
-    """What an argument filter needs to know: the filter so far, and whether threads."""
-
-    rules: SyscallFilter
-    threads: bool
+_PROBE_ERRNO = "EPERM"
 
 
-def _allow_equal(
-    context: GuardContext, call: str, argument: int, values: tuple[int, ...]
-) -> None:
-    """Let `call` through when one argument has one of `values`."""
-    import pyseccomp as bpf  # noqa: PLC0415 - libseccomp is needed by the supervisor only
+class Denied(StrEnum):
+    """What happens to a call that no rule lets through.
 
-    for value in values:
-        context.rules.add_rule(bpf.ALLOW, call, bpf.Arg(argument, bpf.EQ, value))
+    ``KILL`` is what every task gets. ``ERRNO`` answers EPERM instead, so that a probe goes
+    on to its next call; the jail refuses it for every job but the probe.
+    """
 
-
-def _guard_protection(context: GuardContext, call: str) -> None:
-    """Allow memory that is not executable; EACCES otherwise (W^X for JITs)."""
-    import pyseccomp as bpf  # noqa: PLC0415
-
-    for wanted, action in ((0, bpf.ALLOW), (_PROT_EXEC, bpf.ERRNO(errno.EACCES))):
-        context.rules.add_rule(
-            action, call, bpf.Arg(2, bpf.MASKED_EQ, _PROT_EXEC, wanted)
-        )
+    KILL = "kill"
+    ERRNO = "errno"
 
 
-def _guard_madvise(context: GuardContext, call: str) -> None:
-    _allow_equal(context, call, 2, _MADVICE)
+def _answers_by_default(name: str, denied: Denied) -> bool:
+    """Whether an errno is what the default action answers; libseccomp refuses such rules."""
+    return denied is Denied.ERRNO and name == _PROBE_ERRNO
 
 
-def _guard_read(context: GuardContext, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
-
-
-def _guard_write(context: GuardContext, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
-
-
-def _guard_close(context: GuardContext, call: str) -> None:
-    """Let the child's own go; EBADF for the rest, which finalizers may still try."""
-    import pyseccomp as bpf  # noqa: PLC0415
-
-    _allow_equal(context, call, 0, tuple(FD))
-    beyond = bpf.Arg(0, bpf.GT, max(FD))
-    context.rules.add_rule(bpf.ERRNO(errno.EBADF), call, beyond)
-
-
-def _guard_sendmsg(context: GuardContext, call: str) -> None:
-    """Only to the descriptor that hands over the listener, closed right afterwards."""
-    _allow_equal(context, call, 0, (FD.TRANSFER,))
-
-
-def _guard_clone(context: GuardContext, call: str) -> None:
-    """Let threads through where the level has them; EAGAIN where it has not."""
-    import pyseccomp as bpf  # noqa: PLC0415
-
-    action = bpf.ALLOW if context.threads else bpf.ERRNO(errno.EAGAIN)
-    context.rules.add_rule(action, call, bpf.Arg(0, bpf.EQ, THREAD_FLAGS))
-
-
-GUARDS: dict[str, Callable[[GuardContext, str], None]] = {
-    "mmap": _guard_protection,
-    "mprotect": _guard_protection,
-    "madvise": _guard_madvise,
-    "read": _guard_read,
-    "write": _guard_write,
-    "close": _guard_close,
-    "sendmsg": _guard_sendmsg,
-    "clone": _guard_clone,
-}
-"""Argument filters by system call; what they do not let through is killed and named."""
-
-
-def build_filter(rules: SyscallRules, *, threads: bool) -> bytes:
+def build_filter(
+    rules: SyscallRules, *, threads: bool, denied: Denied = Denied.KILL
+) -> bytes:
     """Return the BPF program of a level.
 
     Args:
         rules: the level's table (trusted).
         threads: whether clone(2) with thread flags is let through.
+        denied: what a call gets that no rule lets through.
 
     Raises:
         OSError: libseccomp does not know a name or refuses a rule.
@@ -133,16 +72,22 @@ def build_filter(rules: SyscallRules, *, threads: bool) -> bytes:
     """
     import tempfile  # noqa: PLC0415 - likewise
 
-    import pyseccomp as bpf  # noqa: PLC0415
+    from stoilo.sandbox.argument_filters import (  # noqa: PLC0415 - the supervisor's
+        ARGUMENT_FILTERS,
+        Context,
+    )
+    from stoilo.sandbox.libseccomp import load_binding  # noqa: PLC0415 - likewise
 
-    table = bpf.SyscallFilter(bpf.NOTIFY)
+    bpf = load_binding()
+    polite = bpf.ERRNO(getattr(errno, _PROBE_ERRNO))
+    table = bpf.SyscallFilter(bpf.NOTIFY if denied is Denied.KILL else polite)
     table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
     for call in rules.allow:
         table.add_rule(bpf.ALLOW, call)
     for call in (*rules.guarded, "sendmsg"):
-        GUARDS[call](GuardContext(table, threads), call)
+        ARGUMENT_FILTERS[call].add(Context(table, threads), call)
     for name, calls in rules.errno.items():
-        for call in calls:
+        for call in () if _answers_by_default(name, denied) else calls:
             table.add_rule(bpf.ERRNO(getattr(errno, name)), call)
     with tempfile.TemporaryFile() as file:
         table.export_bpf(file)
@@ -201,8 +146,9 @@ def read_notification(listener: int) -> int | None:
 
 def name_syscall(number: int) -> str:
     """Return the name of a call on this machine, or its number when unknown."""
-    import pyseccomp as bpf  # noqa: PLC0415
+    from stoilo.sandbox.libseccomp import load_binding  # noqa: PLC0415 - likewise
 
+    bpf = load_binding()
     try:
         name: bytes = bpf.resolve_syscall(bpf.system_arch(), number)
     except (OSError, ValueError):

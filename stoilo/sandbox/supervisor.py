@@ -1,13 +1,12 @@
 """The supervisor's side of the jail: starts the zygote, feeds a child, believes little.
 
-`Jail.run` may be called from many threads at once (each call polls its own descriptors) and
-from asyncio by `Jail.run_async`. It reads at most the allowed bytes within the allowed
+`Jail.run` may be called from many threads at once (each call polls its own descriptors), and
+from asyncio by `stoilo.sandbox.awaiting`. It reads at most the allowed bytes within the allowed
 time, then has the child killed; what the child wrote is returned as untrusted bytes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import socket
@@ -27,27 +26,42 @@ from stoilo.sandbox import seccomp
 from stoilo.sandbox.arithmetic import pin_instructions
 from stoilo.sandbox.channel import Hello, Ready, receive, send
 from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.folders import library_folders
+from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.seccomp import Denied
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
 
 # Without runpy, which would cost 3 ms; collecting while importing would cost a tenth, and
 # the zygote collects again once it has frozen its heap.
-_ENTRY = "import gc; gc.disable(); from stoilo.sandbox.zygote import main; main()"
+# msgspec would import typing_extensions for what this CPython has itself: 2 ms.
+_ENTRY = """
+import gc, sys
+gc.disable()
+sys.path += {folders!r}
+sys.modules["typing_extensions"] = None
+import msgspec
+del sys.modules["typing_extensions"]
+from stoilo.sandbox.zygote import main
+main()
+"""
 START_S = 120.0
 """How long a zygote may take to import its preload list, s."""
 
 
 def zygote_command() -> list[str]:
     """Return the argument list that starts a zygote; nothing in it is a choice."""
-    return [sys.executable, "-s", "-P", "-c", _ENTRY]
+    entry = _ENTRY.format(folders=list(library_folders()))
+    return [sys.executable, "-S", "-s", "-P", "-c", entry]
 
 
 def zygote_environment() -> dict[str, str]:
     """Return the whole environment of a zygote: fixed words, for equal results (I7).
 
     The interpreter's ``-I`` would ignore the hash seed, so the command uses its other two
-    parts (``-s -P``) and the environment holds no other variable that Python reads.
+    parts (``-s -P``, and ``-S``: see `stoilo.sandbox.folders`) and the environment holds no
+    other variable that Python reads.
     """
     threads = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB", "BLIS")
     return {
@@ -56,21 +70,24 @@ def zygote_environment() -> dict[str, str]:
         "TZ": "UTC",
         **{f"{name}_NUM_THREADS": "1" for name in threads},
         **pin_instructions(),
+        "FBGEMM_NO_ASMJIT": "1",
     }
 
 
 @functools.lru_cache(maxsize=32)
-def _build_programs(level_digest: str, level: _Hashable) -> tuple[bytes, bytes]:
+def _build_programs(
+    level_digest: str, level: _Hashable, denied: Denied
+) -> tuple[bytes, bytes]:
     del level_digest
     rules = level.level.syscalls
     return (
-        seccomp.build_filter(rules, threads=False),
-        seccomp.build_filter(rules, threads=True),
+        seccomp.build_filter(rules, threads=False, denied=denied),
+        seccomp.build_filter(rules, threads=True, denied=denied),
     )
 
 
 class _Hashable:
-    """A level as a cache key: levels of one name and digest are the same."""
+    """A level as a cache key: levels of one name, digest and filter are the same."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -79,7 +96,9 @@ class _Hashable:
         return hash((self.level.name, self.level.digest))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashable) and self.level == other.level
+        return (
+            isinstance(other, _Hashable) and self.level.syscalls == other.level.syscalls
+        )
 
 
 class ZygoteProcess:
@@ -139,12 +158,14 @@ class Jail:
         job: dotted name of the job module (trusted; see `stoilo.sandbox.jobs`).
         preload: modules imported besides the level's list.
         command: how to start the zygote; tests alone pass another.
+        denied: what a call outside the level gets; ``ERRNO`` for the probe job only.
 
     Raises:
         PolicyRefusal: ``STO-S002`` names the mandatory mechanism that this host lacks,
             ``STO-S001`` that it is not Linux.
         UsageError: ``STO-S030`` a module to preload cannot be imported.
-        InternalError: ``STO-S003`` the zygote did not start, ``STO-S004`` libseccomp.
+        InternalError: ``STO-S003`` the zygote did not start, ``STO-S004`` libseccomp,
+            ``STO-S006`` errno mode was asked for another job than the probe.
     """
 
     def __init__(
@@ -154,8 +175,11 @@ class Jail:
         *,
         preload: tuple[str, ...] = (),
         command: Callable[[], Sequence[str]] = zygote_command,
+        denied: Denied = Denied.KILL,
     ) -> None:
+        _check_denied(denied, job)
         self._level = level
+        self._denied = denied
         self._job = job
         self._preload = preload
         self._command = command
@@ -189,7 +213,7 @@ class Jail:
 
     def _start(self) -> ZygoteProcess:
         _check_platform()
-        program, threaded = _load_programs(self._level)
+        program, threaded = _load_programs(self._level, self._denied)
         hello = Hello(
             level=self._level,
             job=self._job,
@@ -265,20 +289,6 @@ class Jail:
             self._discard(zygote)
         return exchange, report
 
-    async def run_async(
-        self, request: bytes, limits: RunLimits, wall_s: float | None = None
-    ) -> JailReport:
-        """Do as `run` does, in a thread, for asyncio; cancelling kills the child."""
-        running: list[Exchange] = []
-        try:
-            return await asyncio.to_thread(
-                self.run, request, limits, wall_s, watch=running.append
-            )
-        except asyncio.CancelledError:
-            for exchange in running:
-                exchange.cancel()
-            raise
-
     def _discard(self, zygote: ZygoteProcess) -> None:
         """Kill a zygote that no longer answers; its children die with it."""
         with self._lock:
@@ -308,9 +318,15 @@ def _check_platform() -> None:
         )
 
 
-def _load_programs(level: Level) -> tuple[bytes, bytes]:
+def _check_denied(denied: Denied, job: str) -> None:
+    """Refuse errno mode for whatever is not the probe: a task is killed, and named."""
+    if denied is not Denied.KILL and job != PROBE_JOB:
+        raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
+
+
+def _load_programs(level: Level, denied: Denied) -> tuple[bytes, bytes]:
     try:
-        return _build_programs(level.digest, _Hashable(level))
+        return _build_programs(level.digest, _Hashable(level), denied)
     except (ImportError, RuntimeError, OSError) as error:
         raise InternalError(
             "STO-S004",

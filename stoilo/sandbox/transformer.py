@@ -7,12 +7,41 @@ What is left, and where:
 
     a.__class__           → _stoilo_type_of(a)
     a._x, a.format …      → _stoilo_getattr(a, "_x"), or direct where the type is known
-    a.x = v               → _stoilo_write(a, "x").x = v, or direct on a checked ``self``
-    f(a, where=m)         → _stoilo_masked(f, a, where=m): no uninitialised memory
+    a.x = v               → _stoilo_write(a, "x").x = v, or direct where the type is known
+    f(where=m), f(**k)    → _stoilo_masked(f, …) where arrays are: no uninitialised memory
     import m, from m …    → m = _stoilo_import("m", …): façades, never sys.modules
 
 A method that uses ``self._x`` or assigns ``self.x`` starts with one test of ``type(self)``;
 inside it both forms are direct.
+
+Why each guard that is left out is not needed. *In reach* means: what a task can hold. By
+induction over the steps of a run it is data, the task's own objects, and what a façade
+hands out or one of these returns.
+
+- *Plain attribute names* (`rules.attribute_kind`). No object in reach gives more than that
+  under a plain name: the walks over every façade list what does
+  (``tests/sandbox/test_facades.py``, ``test_reachability.py``), and such names are guarded.
+- *Items, iteration, unpacking, ``with``, operators.* They call special methods, found on
+  the type and never by a name of the task's choice. On library types they yield data in
+  reach; on own types they run the task's own code, which has been transformed.
+- *Augmented assignment.* Read, operator, write: as these.
+- *Calls.* The callee is in reach, so its result is. Only masks of array functions, where
+  the result depends on free memory, go through `masked`.
+- *Names.* Reserved names can neither be spelled nor bound (`rules.is_variable_name`, asked
+  in every binding form), so a private function is what the loader put there. A name that is
+  neither bound nor a builtin of the level is a NameError, as in CPython.
+- *``self`` after the test.* `scopes.method_owner`: the parameter is bound nowhere else in
+  the function, nested scopes included, so that it holds the tested object throughout.
+  ``type(self)`` is exact and no class of the task can lie about it. A tested class is own
+  and none of its library bases keeps a guarded name (`ownership.kept_names`): such a name
+  on its instances is the task's own. Assignment to an own object changes the task only.
+- *Assignment where the type is known.* The variable is read twice with nothing between that
+  could bind it; an instance of an own class without a library's guarded names is one that
+  the guard lets through under any name but a special method's, which always goes there.
+- *Annotations of functions.* Erased: nobody reads them.
+
+``tests/sandbox/elision`` grows programs over all façades and sees every object that they
+reach; its controls take one guard away each and see the leak.
 """
 
 from __future__ import annotations
@@ -24,11 +53,12 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from stoilo.core.errors import PolicyRefusal
+from stoilo.core.finding import Finding
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.types import Finding
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
-from stoilo.sandbox.rules import LANGUAGE_DIGEST, MAX_TREE_DEPTH, TASK_FILENAME
+from stoilo.sandbox.bombs import find_bombs, find_oversize
+from stoilo.sandbox.rules import LANGUAGE_DIGEST, TASK_FILENAME
 from stoilo.sandbox.scopes import bound_names
 from stoilo.sandbox.visitor_definitions import TaskTransformer
 
@@ -52,24 +82,9 @@ def _copy_tree(node: _N) -> _N:
     return ast.copy_location(type(node)(**fields), node)
 
 
-def _tree_bounds(tree: ast.AST) -> Finding | None:
-    """Refuse a tree too large or too deep to visit; never recurses."""
-    count, layer = 0, list[ast.AST]([tree])
-    for _ in range(MAX_TREE_DEPTH):
-        count += len(layer)
-        if not layer or count > BOUNDS.ast_nodes:
-            break
-        layer = [child for node in layer for child in ast.iter_child_nodes(node)]
-    if count > BOUNDS.ast_nodes:
-        return F.finding_at(tree, F.TOO_LARGE, f"over {BOUNDS.ast_nodes} syntax nodes")
-    if layer:
-        return F.finding_at(layer[0], F.TOO_LARGE, "nested too deeply")
-    return None
-
-
 def restrict_tree(tree: ast.Module, level: Level) -> list[Finding]:
     """Rewrite `tree` in place for `level`; return what refuses it (then do not use it)."""
-    if (too_large := _tree_bounds(tree)) is not None:
+    if (too_large := find_oversize(tree)) is not None:
         return [too_large]
     transformer = TaskTransformer(level, _module_bindings(tree))
     try:
@@ -90,7 +105,7 @@ def check_tree(tree: ast.Module, level: Level) -> list[Finding]:
 
     Pure: `tree` is not changed and nothing of it is executed or compiled.
     """
-    if (too_large := _tree_bounds(tree)) is not None:
+    if (too_large := find_oversize(tree)) is not None:
         return [too_large]
     return restrict_tree(_copy_tree(tree), level)
 
@@ -104,8 +119,9 @@ def compile_source(source: str, level: Level) -> CodeType:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            _check_size(source)
             tree = ast.parse(source, TASK_FILENAME)
-            if refused := restrict_tree(tree, level):
+            if refused := restrict_tree(tree, level) or find_bombs(tree):
                 raise _refusal(refused)
             return compile(tree, TASK_FILENAME, "exec", dont_inherit=True, optimize=0)
     except SyntaxError as error:
@@ -120,6 +136,12 @@ def compile_source(source: str, level: Level) -> CodeType:
             f"the source cannot be parsed: {type(error).__name__}",
             hint=F.TOO_LARGE.hint,
         ) from None
+
+
+def _check_size(source: str) -> None:
+    if len(source) > BOUNDS.source_bytes:
+        message = f"the source has over {BOUNDS.source_bytes} characters"
+        raise PolicyRefusal(F.TOO_LARGE.code, message, hint=F.TOO_LARGE.hint)
 
 
 def _refusal(refused: Iterable[Finding]) -> PolicyRefusal:

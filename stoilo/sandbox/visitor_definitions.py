@@ -83,7 +83,7 @@ class TaskTransformer(SyntaxVisitor):
         owner = ast.Name(scope.owner, ast.Load())
         names = ast.Tuple([ast.Constant(name) for name in sorted(scope.checked)], LOAD)
         check = ast.Expr(private_call("_stoilo_check_self", owner, names))
-        test = ast.UnaryOp(ast.Not(), own_test(owner))
+        test = ast.UnaryOp(ast.Not(), own_test(owner, self._class_reference()))
         position = 1 if ast.get_docstring(node, clean=False) is not None else 0
         prelude = ast.If(test=test, body=[check], orelse=[])
         node.body.insert(position, ast.copy_location(prelude, node.body[0]))
@@ -100,7 +100,9 @@ class TaskTransformer(SyntaxVisitor):
         node.keywords = self._visit_all(node.keywords)
         self._scopes.append(Scope("class", node.name))
         node.body = self._visit_all(node.body) or [ast.Pass()]
-        self._scopes.pop()
+        if reference := self._scopes.pop().reference:
+            known = private_call("_stoilo_known", ast.Constant(reference))
+            node.decorator_list.append(ast.copy_location(known, node))
         return node
 
     def _check_type_parameters(self, node: ast.AST) -> None:
@@ -115,7 +117,19 @@ class TaskTransformer(SyntaxVisitor):
             for item in node.body
         )
         node.body = self._visit_all(node.body)
+        self._bind_references(node)
         return node
+
+    def _bind_references(self, node: ast.Module) -> None:
+        """Begin with every private class name bound, so that no method misses it."""
+        if not self._references:
+            return
+        targets: list[ast.expr] = [
+            ast.Name(name, ast.Store()) for name in self._references
+        ]
+        unbound = ast.Assign(targets=targets, value=ast.Constant(None))
+        position = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        node.body.insert(position, ast.copy_location(unbound, node.body[0]))
 
     # Imports
 

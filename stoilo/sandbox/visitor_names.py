@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from RestrictedPython.transformer import RestrictingNodeTransformer
 
+from stoilo.core.finding import Finding
 from stoilo.core.levels import Level
-from stoilo.core.types import Finding
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
+    PRIVATE_PREFIX,
     READABLE_DUNDERS,
     NameKind,
     attribute_kind,
@@ -47,9 +48,11 @@ class NameVisitor(RestrictingNodeTransformer):
         self._level = level
         self._bound = bound
         self._builtins = frozenset(level.builtins)
+        self._has_arrays = "numpy" in level.modules
         self._scopes = [Scope("module")]
         self._finally_depth = 0
         self._lazy_annotations = False
+        self._references: list[str] = []
 
     # How findings are recorded
 
@@ -142,7 +145,7 @@ class NameVisitor(RestrictingNodeTransformer):
         kind = attribute_kind(name)
         if kind is NameKind.REFUSED:
             self._refuse_attribute(node)
-        if kind is NameKind.PLAIN or is_super_dunder(node.value, name):
+        if kind is NameKind.PLAIN:
             return self.node_contents_visit(node)
         if self._is_checked_owner(node.value, name):
             return node
@@ -155,7 +158,8 @@ class NameVisitor(RestrictingNodeTransformer):
             return ast.copy_location(guarded, node)
         if name in DEFINABLE_DUNDERS:
             return ast.copy_location(guarded, node)
-        choice = ast.IfExp(test=own_test(value), body=node, orelse=guarded)
+        test = own_test(value, self._class_reference())
+        choice = ast.IfExp(test=test, body=node, orelse=guarded)
         return ast.copy_location(choice, node)
 
     def _write_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
@@ -168,6 +172,10 @@ class NameVisitor(RestrictingNodeTransformer):
                 return node
         value = self.visit(node.value)
         node.value = private_call("_stoilo_write", value, ast.Constant(name))
+        if isinstance(value, ast.Name) and name not in READABLE_DUNDERS:
+            test = own_test(value, self._class_reference())
+            direct = ast.Name(value.id, ast.Load())
+            node.value = ast.IfExp(test=test, body=direct, orelse=node.value)
         ast.copy_location(node.value, node)
         return node
 
@@ -190,6 +198,18 @@ class NameVisitor(RestrictingNodeTransformer):
                 return False
         return False
 
+    def _class_reference(self) -> str:
+        """Return the private name of the innermost class around, empty outside any."""
+        for scope in reversed(self._scopes):
+            if scope.kind == "class":
+                if not scope.reference:
+                    self._references.append(
+                        f"{PRIVATE_PREFIX}class_{len(self._references)}"
+                    )
+                    scope.reference = self._references[-1]
+                return scope.reference
+        return ""
+
     def _visit_all(self, nodes: Sequence[_N]) -> list[Any]:
         visited: list[Any] = []
         for node in nodes:
@@ -201,17 +221,19 @@ class NameVisitor(RestrictingNodeTransformer):
         return visited
 
 
-def own_test(value: ast.Name) -> ast.Compare:
-    """``type(value) in own_types``, cheap enough to stand inline."""
+def own_test(value: ast.Name, reference: str) -> ast.expr:
+    """``type(value) is reference or type(value) in own_types``, for use inline.
+
+    Both sides hold classes whose instances have no attribute under a guarded name but
+    the task's own; `reference` is empty where no class is around.
+    """
+    any_own = _test_type(value, ast.In(), "_stoilo_own_types")
+    if not reference:
+        return any_own
+    return ast.BoolOp(ast.Or(), [_test_type(value, ast.Is(), reference), any_own])
+
+
+def _test_type(value: ast.Name, operator: ast.cmpop, name: str) -> ast.Compare:
     kind = private_call("_stoilo_type", ast.Name(value.id, ast.Load()))
-    own = ast.Name("_stoilo_own_types", ast.Load())
-    return ast.Compare(left=kind, ops=[ast.In()], comparators=[own])
-
-
-def is_super_dunder(value: ast.expr, name: str) -> bool:
-    """Return whether ``value.name`` is ``super().__name__`` of a definable dunder."""
-    match value:
-        case ast.Call(func=ast.Name(id="super"), args=args, keywords=[]):
-            plain = all(isinstance(argument, ast.Name) for argument in args)
-            return plain and len(args) in {0, 2} and name in DEFINABLE_DUNDERS
-    return False
+    other = ast.Name(name, ast.Load())
+    return ast.Compare(left=kind, ops=[operator], comparators=[other])

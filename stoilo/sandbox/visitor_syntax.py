@@ -39,7 +39,7 @@ class SyntaxVisitor(NameVisitor):
             self._refuse(node, F.METACLASS, "type() builds no classes in a task")
         names = {keyword.arg for keyword in node.keywords}
         visited = self.node_contents_visit(node)
-        if "where" in names and "out" not in names:
+        if None in names or (self._has_arrays and "where" in names):
             node.args.insert(0, node.func)
             node.func = ast.copy_location(
                 ast.Name("_stoilo_masked", ast.Load()), node.func

@@ -13,18 +13,26 @@ import gc
 import importlib
 import os
 import select
-import signal
-import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NoReturn, Protocol, cast
 
 import msgspec
 
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.sandbox import blas, identity, landlock, libc, namespaces, rlimits, seccomp
+from stoilo.sandbox import (
+    blas,
+    cgroups,
+    identity,
+    landlock,
+    libc,
+    namespaces,
+    processor,
+    rlimits,
+    seccomp,
+    sockets,
+)
 from stoilo.sandbox.channel import (
     EXIT_SETUP,
     Ended,
@@ -53,21 +61,20 @@ class PreparingJob(Job, Protocol):
         ...
 
 
-@dataclass(eq=False, slots=True)
-class _Run:
+class _Run(msgspec.Struct, eq=False):
     """One child, from fork to report."""
 
     pid: int
     pidfd: int
-    lifeline: socket.socket
-    transfer: socket.socket
+    lifeline: sockets.socket
+    transfer: sockets.socket
     listener: int = -1
     syscall: int = -1
     refused: str = ""
-    descriptors: set[int] = field(default_factory=set)
+    descriptors: set[int] = msgspec.field(default_factory=set)
 
 
-def _take_control() -> socket.socket:
+def _take_control() -> sockets.socket:
     """Move the control socket away from 0 and fill the low descriptors with /dev/null."""
     os.closerange(3, 1 << 20)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -76,7 +83,7 @@ def _take_control() -> socket.socket:
     control = os.dup(0)
     for low in (0, 1, 2):
         os.dup2(null, low)
-    return socket.socket(fileno=control)
+    return sockets.adopt(control)
 
 
 def _leave_pid_namespace_parent() -> None:
@@ -87,7 +94,7 @@ def _leave_pid_namespace_parent() -> None:
         os.closerange(0, 1 << 20)
         _, status = os.waitpid(pid, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.kill_with_parent()
     if os.getppid() not in {0, parent}:
         os._exit(1)
 
@@ -108,7 +115,7 @@ class Zygote:
 
     def __init__(
         self,
-        control: socket.socket,
+        control: sockets.socket,
         supervisor: int,
         hello: Hello,
         job: Job,
@@ -124,6 +131,7 @@ class Zygote:
         self._started = int.from_bytes(os.urandom(2), "big")
         self._statm = statm
         self._thread_setters = thread_setters
+        self.counts_alone = False
         self._ruleset = landlock.create_empty_ruleset(landlock.detect_abi())
 
     def serve(self) -> NoReturn:
@@ -162,8 +170,8 @@ class Zygote:
     def _kill(self, run: _Run) -> None:
         """Kill the child and its whole group; it is reaped when its pidfd says so."""
         try:
-            signal.pidfd_send_signal(run.pidfd, signal.SIGKILL)
-            os.killpg(run.pid, signal.SIGKILL)
+            libc.kill_process(run.pidfd)
+            os.killpg(run.pid, libc.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass  # already dead, or not yet the leader of its own group
 
@@ -189,7 +197,7 @@ class Zygote:
 
     def _fork(self, order: StartRun, descriptors: list[int]) -> None:
         request, output, result, lifeline = descriptors
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = sockets.pair()
         self._started += 1
         plan = ChildPlan(
             limits=RunLimits(
@@ -207,8 +215,9 @@ class Zygote:
             request_bytes=order.request_bytes,
             descriptors=(request, output, result, theirs.fileno()),
             thread_setters=self._thread_setters,
+            counts_alone=self.counts_alone,
         )
-        far = socket.socket(fileno=lifeline)
+        far = sockets.adopt(lifeline)
         try:
             pid = os.fork()
         except OSError:
@@ -231,7 +240,9 @@ class Zygote:
     def _take_listener(self, run: _Run) -> None:
         """Receive the filter's listener, or the name of what could not be applied."""
         try:
-            data, received, _, _ = socket.recv_fds(run.transfer, _REFUSAL_BYTES, 1)
+            data, received = sockets.receive_with_descriptors(
+                run.transfer, _REFUSAL_BYTES, 1
+            )
         except OSError:
             data, received = b"", []
         self._forget(run, run.transfer.fileno())
@@ -270,7 +281,7 @@ class Zygote:
         run.lifeline.close()
 
 
-def _tell(lifeline: socket.socket, message: Started | Ended) -> None:
+def _tell(lifeline: sockets.socket, message: Started | Ended) -> None:
     """Send to a supervisor that may no longer care."""
     try:
         send(lifeline, message)
@@ -301,6 +312,12 @@ def _harden() -> None:
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 
 
+def _exec_without_quirks() -> None:
+    """Start over where the caller's execution domain would weaken what a run's memory is."""
+    if libc.clear_personality():
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - it asks for no shell
+
+
 def _describe_layers(spaces: tuple[str, ...]) -> tuple[str, ...]:
     mandatory = [m.value for m in Mechanism if m is not Mechanism.LINUX]
     return (
@@ -316,6 +333,7 @@ def main(host: Host | None = None) -> NoReturn:
     Args:
         host: how to find out what this machine has; tests pass one that lacks something.
     """
+    _exec_without_quirks()
     control = _take_control()
     message = receive(control, Hello)
     if message is None or sys.flags.hash_randomization:
@@ -326,24 +344,29 @@ def main(host: Host | None = None) -> NoReturn:
         send(control, Ready(missing=tuple(m.value for m in missing)))
         os._exit(0)
     supervisor = _watch_supervisor(hello.supervisor)
+    extras = cgroups.find_bounds()
     spaces = namespaces.enter_namespaces()
     if "pid" in spaces:
         _leave_pid_namespace_parent()
     try:
         job = _prepare(hello)
         statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        setters = blas.find_thread_setters()
+        threaded = hello.level.max_limits().threads > 1
+        setters = blas.find_thread_setters() if threaded else ()
         if "mount" in spaces and namespaces.empty_root():
             spaces = (*spaces, "root")
         _harden()
+        if processor.restrict_speculation():
+            extras = (*extras, processor.LAYER)
         zygote = Zygote(control, supervisor, hello, job, statm, setters)
+        zygote.counts_alone = "user" in spaces and namespaces.counts_processes()
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
         os._exit(0)
     except Exception as error:  # noqa: BLE001 - process edge: the supervisor is told
         send(control, Ready(error=f"{type(error).__name__}: {error}"))
         os._exit(0)
-    send(control, Ready(layers=_describe_layers(spaces)))
+    send(control, Ready(layers=(*_describe_layers(spaces), *extras)))
     zygote.serve()
 
 

@@ -2,22 +2,23 @@
 
 import dataclasses
 import enum
-from pathlib import Path
+import types
 
 import msgspec
 import pytest
 
 from stoilo.core import skeleton
-from stoilo.core.levels import parse_level
 from stoilo.core.limits import RunLimits
+from stoilo.core.values import from_node
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.binder import TaskReferences
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.task import run_call
 from stoilo.sandbox.jobs.validate import run_validator
 from stoilo.sandbox.loader import prepare_runtime
-from stoilo.sandbox.run import PROBE_JOB, encode_probe, read_probe
+from stoilo.sandbox.run import PROBE_JOB, TASK_JOB, encode_probe, read_probe
 from stoilo.sandbox.supervisor import Jail
 
-LEVELS = Path(__file__).parents[2] / "stoilo" / "policies" / "levels"
 LIMITS = RunLimits(
     cpu_s=5, wall_s=10, memory_bytes=256 << 20, result_bytes=1 << 20, output_bytes=8192
 )
@@ -25,8 +26,7 @@ LIMITS = RunLimits(
 
 def load(name, *, preload=()):
     """Return a shipped level with another preload list."""
-    level = parse_level((LEVELS / f"{name}.toml").read_bytes())
-    return msgspec.structs.replace(level, preload=preload)
+    return msgspec.structs.replace(load_level(name), preload=preload)
 
 
 class Prober:
@@ -78,8 +78,7 @@ def runtimes():
 @pytest.fixture(scope="session")
 def shipped_levels():
     """Both levels as shipped, with their preload lists."""
-    names = ("pure", "numeric")
-    return [parse_level((LEVELS / f"{name}.toml").read_bytes()) for name in names]
+    return [load_level(name) for name in ("pure", "numeric")]
 
 
 class LanguageLayer:
@@ -130,3 +129,34 @@ def language(runtimes):
 @pytest.fixture
 def numeric_language(runtimes):
     return LanguageLayer(runtimes["numeric"])
+
+
+@pytest.fixture(scope="module")
+def tensor_jail():
+    with Jail(load_level("tensor"), TASK_JOB) as jail:
+        yield jail
+
+
+@pytest.fixture(scope="module")
+def caches_of_torch(tmp_path_factory):
+    """The optimisers of this process bring a compiler, which makes a folder for itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("inductor"))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def binding(runtimes):
+    """A binder over real torch classes and a class of a task, in this process."""
+    import torch  # noqa: PLC0415 - most tests need no torch
+
+    nn = torch.nn
+    own = types.ModuleType("stoilo_task")
+    for name, base in (("Net", nn.Module), ("Plain", object)):
+        setattr(own, name, type(name, (base,), {"__module__": own.__name__}))
+    facades = {"torch.nn": nn, "torch.optim": torch.optim}
+    runtime = types.SimpleNamespace(
+        guards=runtimes["pure"].guards, facades=types.SimpleNamespace(modules=facades)
+    )
+    return lambda node: from_node(node, TaskReferences(own, runtime))

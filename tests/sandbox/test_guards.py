@@ -1,5 +1,7 @@
+import dataclasses
 import math
 import random
+import re
 from fractions import Fraction
 
 import pytest
@@ -117,3 +119,40 @@ def test_c_callers_get_no_module_and_only_loaded_ones():
     assert import_loaded("math", {}, {}, ["x"], 0) is None
     with pytest.raises(ModuleNotFoundError):
         import_loaded("stoilo_never_loaded")
+
+
+def test_inner_class_of_a_library_is_told_apart_and_not_called(guards):
+    match = re.match("a", "a").__class__
+    field = dataclasses.field()
+    shown = guards.type_of(field)
+    assert guards.type_of(re.match("a", "a")) is match
+    assert shown is guards.type_of(field)
+    assert isinstance(field, shown)
+    assert shown.__name__ == "Field"
+    for call in (shown, shown[int]):
+        with pytest.raises(GuardError) as caught:
+            call()
+        assert caught.value.code == "STO-G107"
+
+
+def test_type_of_a_facade_makes_no_modules(task, guards):
+    with pytest.raises(GuardError):
+        guards.type_of(task.math)("made")
+
+
+def test_method_that_a_library_made_works_on_instances_of_its_class_only(language):
+    source = """
+from dataclasses import dataclass
+
+@dataclass
+class Base:
+    x: int
+
+class Below(Base):
+    def __init__(self, x):
+        Base.__init__(self, x + 1)
+
+def run(kwargs):
+    return [Below(1).x, Base.__repr__(Below(2))]
+"""
+    assert language.value(source) == [2, "Below(x=3)"]

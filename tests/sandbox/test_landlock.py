@@ -1,9 +1,11 @@
 """Landlock alone, seccomp off: what it denies by itself."""
 
+import ctypes
 import errno
 import os
 import signal
 import socket
+import struct
 
 import pytest
 
@@ -68,3 +70,42 @@ def test_signal_to_the_parent_is_denied_and_works_outside():
 
 def test_this_kernel_has_landlock():
     assert landlock.detect_abi() >= 1
+
+
+def handled_by(abi):
+    """Return what a kernel of that ABI is asked to handle: words of the attribute."""
+    seen = []
+
+    def kernel(number, pointer, size, flags):
+        assert (number, flags) == (444, 0)
+        seen.append(struct.unpack(f"={size // 8}Q", ctypes.string_at(pointer, size)))
+        return 99
+
+    assert landlock.create_empty_ruleset(abi, kernel) == 99
+    return seen[0]
+
+
+ALL_13, ALL_14, ALL_15, ALL_16 = ((1 << bits) - 1 for bits in (13, 14, 15, 16))
+
+
+@pytest.mark.parametrize(
+    ("abi", "words"),
+    [
+        (1, (ALL_13,)),
+        (2, (ALL_14,)),
+        (3, (ALL_15,)),
+        (4, (ALL_15, 0b11)),
+        (5, (ALL_16, 0b11)),
+        (6, (ALL_16, 0b11, 0b11)),
+        (7, (ALL_16, 0b11, 0b11)),
+        (99, (ALL_16, 0b11, 0b11)),
+    ],
+)
+def test_each_abi_is_asked_for_all_that_it_knows_and_no_more(abi, words):
+    """A kernel answers E2BIG or EINVAL to what it does not know."""
+    assert handled_by(abi) == words
+
+
+def test_this_kernel_accepts_every_abi_up_to_its_own():
+    for abi in range(1, landlock.detect_abi() + 1):
+        os.close(landlock.create_empty_ruleset(abi))

@@ -1,45 +1,55 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parent / "programs" / "benign"
+CASES = Path(__file__).parents[1] / "attack" / "cases"
 SCRIPT = """
-import sys, warnings
-from importlib import resources
-from pathlib import Path
+import json, sys, warnings
 from stoilo.core import skeleton
-from stoilo.core.levels import parse_level
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.task import run_call
 from stoilo.sandbox.loader import prepare_runtime
 from stoilo.sandbox.run import TaskRequest
 warnings.simplefilter("ignore")
-data = (resources.files("stoilo.policies") / "levels" / "numeric.toml").read_bytes()
-runtime = prepare_runtime(parse_level(data))
+sources = json.load(sys.stdin)
+runtime = prepare_runtime(load_level(sys.argv[1]))
 opened = []
 before = set(sys.modules)
 sys.addaudithook(lambda name, args: opened.append(args[0]) if name == "open" else None)
-for path in sorted(SOURCES):
-    request = TaskRequest(SOURCES[path], "run", skeleton.encode({"parts": 3}))
+for path in sorted(sources):
+    request = TaskRequest(sources[path], "run", skeleton.encode({"parts": 3, "n": 3}))
     assert run_call(runtime, request.encode(), TextBuffer())["status"] == "ok", path
 print(sorted(set(sys.modules) - before), opened)
 """
 
 
-def run_programs(sources):
-    script = SCRIPT.replace(
-        "import sys, warnings", f"SOURCES = {sources!r}\nimport sys, warnings"
-    )
-    command = [sys.executable, "-c", script]
+def run_programs(sources, level="numeric"):
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SCRIPT, level],
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     return done.stdout.strip() or done.stderr
 
 
 def test_programs_load_no_module_and_open_no_file_after_preparing():
-    sources = {path.stem: path.read_text() for path in sorted(PROGRAMS.glob("*.py"))}
+    sources = {
+        path.stem: path.read_text()
+        for folder in ("benign", "benign_numeric")
+        for path in sorted(CASES.glob(f"{folder}/*.py"))
+    }
     assert run_programs(sources) == "[] []"
+
+
+def test_training_programs_load_no_module_and_open_no_file_after_preparing():
+    paths = sorted(CASES.glob("benign_tensor/*.py"))
+    sources = {path.stem: path.read_text() for path in paths}
+    assert run_programs(sources, "tensor") == "[] []"
 
 
 def test_the_check_sees_a_late_import():

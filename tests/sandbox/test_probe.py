@@ -56,6 +56,11 @@ def test_sys_os_time_errno_are_always_there(probe):
     assert outcome.output == "True\n"
 
 
+def test_names_of_another_alphabet_are_parsed_in_the_jail(probe):
+    assert probe("ﬁ = 3\nprint(ψ := fi)").output == "3\n"
+    assert probe("import unicodedata").code == "STO-S025"
+
+
 def test_preloaded_module_imports_and_its_neighbour_does_not(probe):
     assert probe("import resource", "resource").status is RunStatus.OK
     outcome = probe("import socket", "resource")

@@ -208,3 +208,21 @@ def test_cli_refuses_bad_usage_with_two(tmp_path, options):
 
 def test_cli_without_a_function_is_usage(tmp_path):
     assert run_cli(tmp_path, "x = 1\n") == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "layer", "code"),
+    [
+        ("killed", "kernel", "STO-S010"),
+        ("killed", "limits", "STO-S011"),
+        ("refused", "kernel", "STO-G101"),
+        ("user_error", "language", "STO-S005"),
+        ("user_error", "limits", "STO-G200"),
+    ],
+)
+def test_frame_that_tells_what_only_the_supervisor_sees_is_malformed(
+    status, layer, code
+):
+    frame = {"status": status, "layer": layer, "code": code}
+    report = JailReport(JailStatus.FINISHED, frame=skeleton.encode(frame))
+    assert read_outcome(report).code == "STO-S021"

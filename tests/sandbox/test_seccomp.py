@@ -2,7 +2,9 @@
 
 import ctypes
 import errno
+import mmap
 import os
+import platform
 import select
 import signal
 import socket
@@ -120,3 +122,28 @@ def test_unknown_number_is_shown_as_a_number():
 
 def test_this_kernel_has_the_actions():
     assert seccomp.is_available()
+
+
+ENTER_BY_INT_80 = bytes.fromhex("53 b814000000 cd80 5b c3")  # eax = 20, getpid of i386
+
+
+def make_i386_call():
+    """Return a function that enters the kernel by the 32-bit table."""
+    protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    page = mmap.mmap(-1, 4096, prot=protection)
+    page.write(ENTER_BY_INT_80)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    enter = ctypes.CFUNCTYPE(ctypes.c_int)(address)
+    enter.page = page  # its code goes when the page goes
+    return enter
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="another machine's code")
+def test_32_bit_entry_kills_even_where_the_code_is_already_there(program):
+    call = make_i386_call()
+    if call() != os.getpid():
+        pytest.skip("this kernel has no 32-bit table")
+    pid, listener = spawn_filtered(program, call)
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGSYS
+    os.close(listener)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.limits import BOUNDS
+from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
     LANGUAGE_DIGEST,
@@ -73,6 +74,28 @@ def test_method_tests_self_once_and_is_direct_inside(pure):
     assert "_stoilo_getattr" not in text
 
 
+def test_method_compares_with_its_class_which_is_bound_from_the_start(pure):
+    source = '"text"\nclass A:\n    def f(self):\n        self.x = 1'
+    text = rewritten(source, pure)
+    assert text.splitlines()[1] == "_stoilo_class_0 = None"
+    assert "@_stoilo_known('_stoilo_class_0')" in text
+    assert "_stoilo_type(self) is _stoilo_class_0 or" in text
+
+
+@pytest.mark.parametrize("base", ["random.Random", "Exception", "Decorated"])
+def test_private_class_name_is_bound_to_safe_classes_only(runtimes, base):
+    runtime = runtimes["pure"]
+    source = (
+        "import random\nclass Decorated: pass\n"
+        f"class A({base}):\n    def f(self):\n        return self._x"
+    )
+    module = runtime.load(
+        compile_source(source, runtime.level), TaskPrinter(TextBuffer())
+    )
+    bound = module.__dict__["_stoilo_class_0"]
+    assert bound is (None if base == "random.Random" else module.A)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -88,7 +111,7 @@ def test_method_tests_self_once_and_is_direct_inside(pure):
 )
 def test_rebound_self_is_not_trusted(pure, body):
     source = f"class A:\n    def f(self, d):\n        {body}\n        self.x = 1"
-    assert "_stoilo_write(self, 'x').x = 1" in rewritten(source, pure)
+    assert "else _stoilo_write(self, 'x')).x = 1" in rewritten(source, pure)
 
 
 def test_self_of_static_and_class_methods_is_not_trusted(pure):

@@ -248,10 +248,10 @@ import socket, sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 import msgspec
-from stoilo.core.levels import parse_level
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
 from stoilo.sandbox.supervisor import Jail
-level = parse_level(Path({level!r}).read_bytes())
+level = load_level("pure")
 level = msgspec.structs.replace(level, preload=())
 start = "import sys; sys.path[:0] = {paths!r}\\n"
 start += "from stoilo.sandbox.zygote import main; main()"
@@ -289,9 +289,7 @@ def as_ordinary_user():
 
 def test_jail_works_for_an_ordinary_user_with_descriptors_on_the_way():
     paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
-    source = ORDINARY.format(
-        paths=paths, level=str(ROOT / "stoilo/policies/levels/pure.toml")
-    )
+    source = ORDINARY.format(paths=paths)
     done = subprocess.run(
         [*as_ordinary_user(), "-c", source],
         capture_output=True,
@@ -430,3 +428,26 @@ def test_empty_root_holds_nothing():
         [sys.executable, "-c", ROOT_PROGRAM], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["before True", "after []"]
+
+
+ADDR_NO_RANDOMIZE = 0x0040000
+
+
+def read_personality(pid):
+    return int(Path(f"/proc/{pid}/personality").read_text(), 16)
+
+
+@pytest.mark.skipif(shutil.which("setarch") is None, reason="needs setarch")
+def test_execution_domain_of_the_caller_does_not_reach_the_zygote(pure):
+    """It can switch address randomisation off, or make readable memory executable."""
+    quirky = ["setarch", "--addr-no-randomize"]
+    shown = (
+        "from pathlib import Path; print(Path('/proc/self/personality').read_text())"
+    )
+    plain = subprocess.run(
+        [*quirky, sys.executable, "-c", shown], capture_output=True, check=True
+    )
+    assert int(plain.stdout, 16) & ADDR_NO_RANDOMIZE  # the control
+    with Jail(pure, PROBE_JOB, command=lambda: [*quirky, *zygote_command()]) as jail:
+        pids = {jail.zygote_pid, *children(jail.zygote_pid)}
+        assert {read_personality(pid) for pid in pids} == {0}

@@ -9,25 +9,18 @@ rule's facade module builds.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from types import ModuleType
+
+import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
+from stoilo.sandbox.facades.members import close_members
 
 __all__ = ["FacadeTree", "build_facades"]
 
-ALWAYS_LOADED = (
-    *("_strptime", "unicodedata", "encodings.ascii", "encodings.latin_1"),
-    *("encodings.utf_16", "encodings.utf_16_le", "encodings.utf_16_be"),
-    *("encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be"),
-    *("encodings.utf_8_sig", "encodings.cp1252", "encodings.unicode_escape"),
-)
-"""Modules that CPython imports when a task first needs them, too late in a jail."""
 
-
-@dataclass(frozen=True, slots=True)
-class FacadeTree:
+class FacadeTree(msgspec.Struct, frozen=True):
     """Every façade of a level.
 
     Attributes:
@@ -58,7 +51,7 @@ def build_facades(level: Level) -> FacadeTree:
     Raises:
         InternalError: ``STO-G130`` when the level's data do not fit the library.
     """
-    for name in ALWAYS_LOADED:
+    for name in level.preload:
         importlib.import_module(name)
     modules: dict[str, ModuleType] = {}
     stand_ins: dict[type, type] = {}
@@ -67,6 +60,7 @@ def build_facades(level: Level) -> FacadeTree:
         facade.__dict__.update(_contents(dotted, rule, level))
         modules[dotted] = facade
         stand_ins.update(_stand_ins(facade))
+    close_members(level)
     _link(modules)
     return FacadeTree(modules, stand_ins)
 

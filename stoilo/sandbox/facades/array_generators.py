@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.random import bit_generator
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.facades.stand_in import StandIn
+from stoilo.sandbox.stand_in import StandIn
 
 __all__ = ["build"]
 
@@ -45,6 +46,25 @@ class RandomState(metaclass=StandIn):
         return state
 
 
+class Generator(metaclass=StandIn):
+    """Stands for ``numpy.random.Generator``.
+
+    The real class hands out its methods unbound, and those take any object for ``self``
+    without looking: its memory would be read as pointers to functions.
+    """
+
+    __stoilo_real__ = np.random.Generator
+
+    def __new__(cls, bit_generator: Any) -> Any:  # noqa: ANN401
+        """Return a real one."""
+        return np.random.Generator(bit_generator)
+
+
+def _seed_bits(count: int) -> int:
+    """``secrets.randbits``, from the admission's seed."""
+    return RUN.next_seed() & (1 << count) - 1
+
+
 def _seeded(name: str) -> type:
     real = getattr(np.random, name)
 
@@ -65,11 +85,14 @@ def _seeded(name: str) -> type:
 
 
 def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
+    """Return the replacements; what asks for entropy inside the library gets a seed."""
     del level
-    RandomState.__module__ = "numpy.random"
+    # ``jumped()`` and others make a generator without a seed first.
+    bit_generator.randbits = _seed_bits  # type: ignore[attr-defined]  # undeclared
+    RandomState.__module__ = Generator.__module__ = "numpy.random"
     return {
         **{name: _seeded(name) for name in _BIT_GENERATORS},
+        "Generator": Generator,
         "RandomState": RandomState,
         "default_rng": default_rng,
         "seed": seed,

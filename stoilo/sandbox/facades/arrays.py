@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from types import GenericAlias
 from typing import Any, TypeVar
 
 import numpy as np
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.stand_in import StandIn
+from stoilo.sandbox.facades.array_iteration import nditer
+from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
+from stoilo.sandbox.facades.array_records import RecarrayStandIn
+from stoilo.sandbox.facades.array_text import text_functions
+from stoilo.sandbox.stand_in import StandIn
 
 __all__ = ["build"]
-
-
-LOADED_LATE = (
-    *("inspect", "numpy._core._dtype", "numpy._core._internal", "numpy._core._methods"),
-    *("numpy.char", "numpy.dtypes", "numpy.ma", "numpy.rec", "numpy.strings"),
-)
-"""What numpy imports at first use, which is too late in a jail."""
 
 
 class NdarrayStandIn(metaclass=StandIn):
@@ -34,9 +30,24 @@ class NdarrayStandIn(metaclass=StandIn):
         return GenericAlias(cls, item)  # calling an alias calls its origin
 
 
+class MatrixStandIn(metaclass=StandIn):
+    """Stands for ``numpy.matrix``, which a task cannot extend."""
+
+    __stoilo_real__ = np.matrix
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return a real one."""
+        return np.matrix(*args, **options)
+
+
 def empty(shape: Any, dtype: Any = float, order: Any = "C", **options: Any) -> Any:  # noqa: ANN401
     """Return zeros: what lies in free memory differs between honest copies."""
     return np.zeros(shape, dtype, order, **options)
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:  # noqa: ANN401
+    """``numpy.pad``; the mode ``"empty"`` pads with zeros."""
+    return call_zeroed(np.pad, array, pad_width, mode, **options)
 
 
 def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noqa: ANN401
@@ -54,8 +65,18 @@ ARRAY_ALIAS = GenericAlias(
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
-    for name in LOADED_LATE:
-        importlib.import_module(name)
     NdarrayStandIn.__name__ = NdarrayStandIn.__qualname__ = "ndarray"
     NdarrayStandIn.__module__ = "numpy"
-    return {"empty": empty, "empty_like": empty_like, "ndarray": NdarrayStandIn}
+    MatrixStandIn.__name__ = MatrixStandIn.__qualname__ = "matrix"
+    MatrixStandIn.__module__ = "numpy"
+    seal_exports()
+    return {
+        "empty": empty,
+        "empty_like": empty_like,
+        "matrix": MatrixStandIn,
+        "ndarray": NdarrayStandIn,
+        "nditer": nditer,
+        "pad": pad,
+        "recarray": RecarrayStandIn,
+        **text_functions(),
+    }

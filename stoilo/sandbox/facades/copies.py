@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.guards import GuardError, is_own_method
+from stoilo.sandbox.ownership import is_own_method
+from stoilo.sandbox.refusals import GuardError
 
 __all__ = ["Memo", "build", "hide_memo"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import UnionType
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.guards import GuardError, is_own_class, is_own_function
+from stoilo.sandbox.ownership import is_own_class, is_own_function
+from stoilo.sandbox.refusals import GuardError
 
 __all__ = ["build"]
 
@@ -56,7 +58,49 @@ class cached_property:  # noqa: N801 - the library's name
         return cache[self._name]
 
 
-cached_property.__module__ = "functools"
+def singledispatch(func: Any) -> Any:  # noqa: ANN401
+    """``functools.singledispatch`` whose ``register`` takes a class, no annotation.
+
+    The library would evaluate annotations, and a task has some that are text.
+    """
+    dispatcher = functools.singledispatch(func)
+    register_class = dispatcher.register
+
+    def register(cls: Any, func: Any = None) -> Any:  # noqa: ANN401
+        """Register `func` for `cls`, or return a decorator that does."""
+        if not isinstance(cls, type | UnionType):
+            raise TypeError("register() needs a class: write @fun.register(int)")
+        return register_class(cls, func)
+
+    dispatcher.register = register  # type: ignore[method-assign]  # see above
+    return dispatcher
+
+
+class singledispatchmethod:  # noqa: N801 - the library's name
+    """``functools.singledispatchmethod`` on top of `singledispatch`."""
+
+    __slots__ = ("_dispatcher", "_function")
+
+    def __init__(self, func: Any) -> None:  # noqa: ANN401
+        if not callable(func) and not hasattr(func, "__get__"):
+            raise TypeError(f"{func!r:.64} is not callable or a descriptor")
+        self._dispatcher = singledispatch(func)
+        self._function = func
+
+    def register(self, cls: Any, method: Any = None) -> Any:  # noqa: ANN401
+        """Register `method` for `cls`, or return a decorator that does."""
+        return self._dispatcher.register(cls, method)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:  # noqa: ANN401
+        def method(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            found = self._dispatcher.dispatch(args[0].__class__)
+            return found.__get__(instance, owner)(*args, **kwargs)
+
+        return update_wrapper(method, self._function)
+
+
+for _kind in (cached_property, singledispatchmethod):
+    _kind.__module__ = "functools"
 
 
 def build(level: Level) -> dict[str, object]:
@@ -64,6 +108,8 @@ def build(level: Level) -> dict[str, object]:
     del level
     return {
         "cached_property": cached_property,
+        "singledispatch": singledispatch,
+        "singledispatchmethod": singledispatchmethod,
         "total_ordering": total_ordering,
         "update_wrapper": update_wrapper,
         "wraps": wraps,

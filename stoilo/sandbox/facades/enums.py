@@ -6,8 +6,8 @@ import enum
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.guards import GuardError
-from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.rules import TASK_MODULE, NameKind, attribute_kind
 
 __all__ = ["build"]
 
@@ -34,7 +34,7 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
             raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
     if options.pop("type", None) is not None:
         raise GuardError("STO-G106", "write an enum with a mixed-in type as a class")
-    return _real_call(cls, value, members, **options)
+    return _real_call(cls, value, members, **options | {"module": TASK_MODULE})
 
 
 def build(level: Level) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.facades.stand_in import StandIn
+from stoilo.sandbox.stand_in import StandIn
 
 __all__ = ["build"]
 

@@ -6,9 +6,9 @@ import types
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.stand_in import StandIn
-from stoilo.sandbox.guards import GuardError
+from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind
+from stoilo.sandbox.stand_in import StandIn
 
 __all__ = ["build"]
 

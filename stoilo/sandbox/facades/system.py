@@ -6,6 +6,7 @@ import sys
 from typing import NoReturn
 
 from stoilo.core.levels import Level
+from stoilo.sandbox.rules import TASK_FILENAME
 
 __all__ = ["build"]
 
@@ -30,4 +31,10 @@ def _exit(status: object = None) -> NoReturn:
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
-    return {"exit": _exit, "stderr": TaskStream(), "stdout": TaskStream()}
+    return {
+        "argv": [TASK_FILENAME],
+        "exit": _exit,
+        "stderr": TaskStream(),
+        "stdout": TaskStream(),
+        "version": "{}.{}.{}".format(*sys.version_info[:3]),
+    }

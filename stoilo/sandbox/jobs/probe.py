@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import types
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -25,7 +26,8 @@ __all__ = ["ALWAYS", "prepare", "run"]
 ALWAYS = ("sys", "os", "time", "errno", "__future__")
 """Modules that every probe may import, besides those named."""
 _TEXT_CHARS = 2000
-_PRELOADED = (errno, os, sys, time)
+_PRELOADED = (errno, os, sys, time, unicodedata)
+"""`unicodedata` for the parser, which asks for it at a name of another alphabet."""
 
 
 def prepare(level: Level) -> None:

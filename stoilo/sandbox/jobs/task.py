@@ -3,7 +3,7 @@
 Request and frame are encoded skeletons:
 
     {"source", "entry", "arguments", "blobs", "seed", "now", "items"}
-    {"status", "value", "error_type", "error_text", "code", "layer"}
+    {"status", "value", "error_type", "error_text", "code", "layer", "late_imports"}
 
 With ``items`` > 0 the arguments are a list of that many dicts and the frame is
 ``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
@@ -16,17 +16,19 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+import msgspec
+
 from stoilo.core import skeleton
+from stoilo.core.endings import RunStatus
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
-from stoilo.core.types import RunStatus
 from stoilo.sandbox.binder import bind_arguments, encode_result
 from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
+from stoilo.sandbox.clock import stop_clock
 from stoilo.sandbox.determinism import start_item
 from stoilo.sandbox.failures import (
     Failure,
@@ -34,6 +36,7 @@ from stoilo.sandbox.failures import (
     describe_refusal,
     describe_result,
 )
+from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.rules import TASK_MODULE
 from stoilo.sandbox.transformer import compile_source
@@ -53,8 +56,7 @@ class EndedError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCall:
+class TaskCall(msgspec.Struct, frozen=True):
     """A checked request."""
 
     source: str
@@ -69,11 +71,14 @@ class TaskCall:
 def prepare(level: Level) -> None:
     """Import and build everything that runs at `level` need (in the zygote)."""
     _runtimes[:] = [prepare_runtime(level)]
+    stop_clock()
+    sys.meta_path.insert(0, LATE_IMPORTS)
 
 
 def run(request: bytes, output: OutputSink) -> bytes:
     """Work on one request (untrusted); return one frame."""
-    return skeleton.encode(run_call(_runtimes[0], request, output))
+    frame = run_call(_runtimes[0], request, output)
+    return skeleton.encode(frame | {"late_imports": LATE_IMPORTS.asked})
 
 
 def run_call(
@@ -192,11 +197,11 @@ def _run_all(
     start_item(call.seed, 0, call.now)
     module = load_source(runtime, call.source, printer)
     function = find_entry(module, call.entry)
-    arguments = bind_arguments(call.arguments, module, runtime.guards, call.blobs)
+    arguments = bind_arguments(
+        call.arguments, module, runtime, call.blobs, items=call.items
+    )
     if not call.items:
         return _run_item(call, 0, function, arguments)
-    if type(arguments) is not list or len(arguments) != call.items:
-        raise TrustError("STO-G121", f"there are not {call.items} items to call with")
     return {
         "items": [
             _run_item(call, index, function, item)

@@ -17,6 +17,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.sandbox.binder import bind_arguments
 from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
+from stoilo.sandbox.clock import stop_clock
 from stoilo.sandbox.determinism import start_item
 from stoilo.sandbox.jobs.task import (
     EndedError,
@@ -38,6 +39,7 @@ _runtimes: list[LanguageRuntime] = []
 def prepare(level: Level) -> None:
     """Import and build everything that validators at `level` need (in the zygote)."""
     _runtimes[:] = [prepare_runtime(level)]
+    stop_clock()
 
 
 def run(request: bytes, output: OutputSink) -> bytes:
@@ -74,7 +76,7 @@ def _judge(runtime: LanguageRuntime, fields: Any, printer: TaskPrinter) -> objec
     start_item(_SEED, 0, 0)
     module = load_source(runtime, source, printer)
     function = find_entry(module, entry)
-    arguments = [bind_arguments(value, module, runtime.guards) for value in values]
+    arguments = [bind_arguments(value, module, runtime) for value in values]
     return call_task(lambda: function(*arguments))
 
 

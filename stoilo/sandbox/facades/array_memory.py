@@ -1,0 +1,225 @@
+"""What arrays show of raw memory: no addresses of objects, nothing left uninitialised.
+
+Two things that numpy offers no switch for, so its tables in memory are changed, once, in
+the process that prepares a level:
+
+- An array of Python objects is an array of addresses, and numpy exports it as a buffer
+  like any other: whoever writes there (``struct.pack_into``, ``memoryview``, a
+  `numpy.frombuffer` of it) forges objects. `seal_exports` puts a check in front of the
+  buffer slot of numpy's types; the same holds for packed variable-width strings.
+- ``where=`` leaves elements as they were found in free memory (I7). `call_zeroed` swaps
+  numpy's allocator for C's ``calloc`` for as long as such a call runs.
+
+Sources: numpy's `PyDataMem_Handler` (NEP 49), CPython's `PyBufferProcs`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy._core import _multiarray_umath as umath  # type: ignore[attr-defined]  # undeclared
+
+from stoilo.core.errors import InternalError
+from stoilo.sandbox.libc import check_call
+from stoilo.sandbox.stand_in import StandIn
+
+__all__ = ["call_zeroed", "seal_exports"]
+
+_WORD = ctypes.sizeof(ctypes.c_void_p)
+_BUFFER_TABLE = 20 * _WORD  # where a type object holds `tp_as_buffer`, 3.8 to 3.14
+_DEFAULT_HANDLER = 306  # `PyDataMem_DefaultHandler` in numpy's table of its C interface
+_HANDLER_VERSION = 1
+
+_Export = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int
+)
+_kept: list[Any] = []
+
+
+class _Allocator(ctypes.Structure):
+    """`PyDataMemAllocator`, and CPython's `PyMemAllocatorEx`, which has the same form."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+class _Handler(ctypes.Structure):
+    """`PyDataMem_Handler`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("allocator", _Allocator),
+    )
+
+
+# Uninitialised memory ----------------------------------------------------------------
+
+
+def _find_allocator() -> _Allocator:
+    """Return the table that numpy's arrays are allocated through."""
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    interface = read(umath._ARRAY_API, None)  # noqa: SLF001 - numpy's public C interface
+    place = ctypes.c_void_p.from_address(interface + _DEFAULT_HANDLER * _WORD).value
+    capsule = ctypes.py_object.from_address(place or 0).value
+    handler = _Handler.from_address(read(capsule, b"mem_handler"))
+    if handler.name != b"default_allocator" or handler.version != _HANDLER_VERSION:
+        raise InternalError("STO-G130", "this numpy allocates in a way unknown to us")
+    found: _Allocator = handler.allocator
+    return found
+
+
+def _make_zeroing() -> _Allocator:
+    """Return an allocator whose ``malloc(context, size)`` is C's ``calloc(1, size)``.
+
+    The other functions are CPython's raw ones, which ignore their context.
+    """
+    raw = _Allocator()
+    ctypes.pythonapi.PyMem_GetAllocator(0, ctypes.byref(raw))
+    calloc = ctypes.cast(ctypes.CDLL(None).calloc, ctypes.c_void_p).value
+    return _Allocator(1, calloc, raw.calloc, raw.realloc, raw.free)
+
+
+_allocator = _find_allocator()
+_ZEROING = bytes(_make_zeroing())
+_PLACE, _SIZE = ctypes.addressof(_allocator), ctypes.sizeof(_Allocator)
+
+
+def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Return ``function(*args, **keywords)``; arrays that it allocates start as zeros.
+
+    For a process with one thread; may be nested.
+    """
+    before = ctypes.string_at(_PLACE, _SIZE)
+    ctypes.memmove(_PLACE, _ZEROING, _SIZE)
+    try:
+        return function(*args, **keywords)
+    finally:
+        ctypes.memmove(_PLACE, before, _SIZE)
+
+
+# Addresses ---------------------------------------------------------------------------
+
+
+def _checked_export(slot: int) -> Any:  # noqa: ANN401 - a C function
+    """Return what stands in front of the buffer export at address `slot`."""
+    export = _Export(slot)
+
+    def checked(array: Any, view: int, flags: int) -> int:  # noqa: ANN401
+        try:
+            return -1 if array.dtype.hasobject else export(array, view, flags)
+        except Exception:  # noqa: BLE001 - C is above: the caller says what failed
+            return -1
+
+    return _Export(checked)
+
+
+def _buffer_slot(kind: type) -> ctypes.c_void_p:
+    table = ctypes.c_void_p.from_address(id(kind) + _BUFFER_TABLE).value
+    return ctypes.c_void_p.from_address(table or 0)
+
+
+def _address(function: Any) -> int:  # noqa: ANN401 - a C function
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _make_checks(kinds: list[type]) -> dict[int, Any]:
+    """Return by address of each export function the check that goes in front of it."""
+    found = {_buffer_slot(kind).value or 0 for kind in kinds}
+    return {address: _checked_export(address) for address in sorted(found)}
+
+
+def _forbid_writing(address: int) -> None:
+    """Make the page of generated code executable only, as all other code is."""
+    page = address & -mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    length = ctypes.c_size_t(mmap.PAGESIZE)
+    executable = mmap.PROT_READ | mmap.PROT_EXEC
+    check_call(libc.mprotect(ctypes.c_void_p(page), length, executable), "mprotect")
+
+
+def _check_sealed() -> None:
+    holder: Any = np.array([None], dtype=object)
+    try:
+        memoryview(holder)
+    except SystemError:
+        return
+    raise InternalError("STO-G130", "this numpy exports buffers in a way unknown to us")
+
+
+def seal_exports() -> None:
+    """Refuse the raw bytes of arrays and scalars that hold objects, by any way out.
+
+    A buffer is refused with `SystemError`, since a slot written in Python cannot name its
+    error. Once a process.
+
+    Raises:
+        InternalError: ``STO-G130`` an array of objects still gives its buffer.
+    """
+    if _kept:
+        return
+    kinds = [*_kinds(np.ndarray), *_kinds(np.void)]
+    checks = _make_checks(kinds)
+    _kept.append(checks)
+    for kind in kinds:
+        slot = _buffer_slot(kind)
+        slot.value = _address(checks[slot.value or 0])
+    for check in checks.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(check))  # outlives the interpreter
+        _forbid_writing(_address(check))
+    for kind in (np.ndarray, np.generic):
+        _replace(kind, "tobytes", _guard_bytes)
+    _replace(np.ndarray, "view", _translate_view)
+    _check_sealed()
+
+
+def _replace(kind: type, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace the method `name` of a type that takes no assignment."""
+    (names,) = gc.get_referents(kind.__dict__)
+    names[name] = make(names[name])
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+
+def _guard_bytes(copy_bytes: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Return ``tobytes``, which copies memory without asking for a buffer, guarded."""
+
+    def tobytes(self: Any, order: str = "C") -> bytes:  # noqa: ANN401
+        if self.dtype.hasobject:
+            raise TypeError("the bytes of an array of objects are addresses")
+        return copy_bytes(self, order)
+
+    return tobytes
+
+
+def _real_class(kind: Any) -> Any:  # noqa: ANN401
+    """Return the array class that `kind` stands for, or `kind`."""
+    return vars(kind).get("__stoilo_real__", kind) if type(kind) is StandIn else kind
+
+
+def _translate_view(show: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``view`` that knows a stand-in for the array class that it stands for."""
+
+    def view(self: Any, *kinds: Any, **named: Any) -> Any:  # noqa: ANN401
+        named = {name: _real_class(kind) for name, kind in named.items()}
+        return show(self, *map(_real_class, kinds), **named)
+
+    return view
+
+
+def _kinds(kind: type) -> Iterator[type]:
+    """Yield `kind` and every class that extends it."""
+    yield kind
+    children: list[type] = type.__subclasses__(kind)
+    for child in children:
+        yield from _kinds(child)

@@ -1,0 +1,166 @@
+"""`torch.nn`: modules whose names for parameters, buffers and children pass our rule.
+
+A module keeps those in dictionaries and finds them by name, also for libraries that ask
+it for a protocol such as ``__array_interface__``: a name chosen freely would forge one.
+"""
+
+# ruff: noqa: ANN401 - these pass on whatever torch takes
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import nn
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.facades.extensions import guard_extension, refuse_extension
+from stoilo.sandbox.masked import unmasked
+from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.stand_in import StandIn
+
+__all__ = ["build", "check_attribute_name"]
+
+
+def check_attribute_name(name: object) -> None:
+    """Raise ``STO-G102`` for a name that no task can assign."""
+    if not isinstance(name, str):
+        return  # the library refuses it
+    text = str.__str__(name)
+    reserved = is_dunder(text) or attribute_kind(text) is NameKind.REFUSED
+    if reserved or type(name) is not str:  # whose own class says what it equals
+        raise GuardError("STO-G102", f"the name {text[:64]!r} is reserved")
+
+
+class ParameterStandIn(metaclass=StandIn):
+    """Stands for ``torch.nn.Parameter``."""
+
+    __stoilo_real__ = nn.Parameter
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        """Return a real one, made of a tensor only."""
+        if data is not None and not isinstance(data, torch.Tensor):
+            raise TypeError("nn.Parameter() takes a tensor")
+        return nn.Parameter(data, requires_grad)  # type: ignore[arg-type]  # None is what its default is
+
+    __init_subclass__ = refuse_extension("Parameter")
+
+
+_OVERRIDDEN = frozenset(
+    {"_check_input_dim", "_get_name", "_load_from_state_dict", "_reset_parameters"}
+    | {"_save_to_state_dict", "_version"}
+)
+"""Private names of modules that research code overrides."""
+
+_register_buffer = nn.Module.register_buffer
+_register_parameter = nn.Module.register_parameter
+_add_module = nn.Module.add_module
+_register_pre_hook = nn.Module.register_forward_pre_hook
+_key_to_attr = nn.ParameterDict._key_to_attr  # noqa: SLF001 - guarded below
+
+
+def _checked_register_buffer(
+    self: Any,
+    name: str,
+    tensor: Any,
+    persistent: bool = True,
+) -> None:
+    """``Module.register_buffer``."""
+    check_attribute_name(name)
+    _register_buffer(self, name, tensor, persistent)
+
+
+def _checked_register_parameter(self: Any, name: str, param: Any) -> None:
+    """``Module.register_parameter``."""
+    check_attribute_name(name)
+    _register_parameter(self, name, param)
+
+
+def _checked_add_module(self: Any, name: str, module: Any) -> None:
+    """``Module.add_module``."""
+    check_attribute_name(name)
+    _add_module(self, name, module)
+
+
+def _checked_pre_hook(
+    self: Any, hook: Any, *, prepend: bool = False, with_kwargs: bool = False
+) -> Any:
+    """``Module.register_forward_pre_hook``: keywords that it gives ``forward`` hold no mask."""
+
+    @functools.wraps(hook, updated=())
+    def checked(*values: Any) -> Any:
+        found = hook(*values)
+        if isinstance(found, tuple) and len(found) == 2:  # noqa: PLR2004 - as torch asks
+            arguments, keywords = found
+            return arguments, unmasked(keywords)
+        return found
+
+    kept = checked if with_kwargs else hook
+    return _register_pre_hook(self, kept, prepend=prepend, with_kwargs=with_kwargs)
+
+
+def _checked_key(_: Any, key: Any) -> str:
+    """``ParameterDict._key_to_attr``: keys become attributes."""
+    if type(key) is not str or attribute_kind(key) is not NameKind.PLAIN:
+        raise GuardError("STO-G102", f"a ParameterDict cannot have the key {key!r:.64}")
+    return key
+
+
+def _get_submodule(self: Any, target: str) -> nn.Module:
+    """``Module.get_submodule`` that looks at children, not at attributes."""
+    found = self
+    for part in str.__str__(target).split(".") if target else ():
+        if found is not None:
+            found = found._modules.get(part)
+    if found is None:
+        raise AttributeError(f"there is no submodule {target[:64]!r}")
+    module: nn.Module = found
+    return module
+
+
+def _get_parameter(self: Any, target: str) -> Any:
+    """``Module.get_parameter``."""
+    path, _, name = str.__str__(target).rpartition(".")
+    owner: Any = _get_submodule(self, path)
+    if name not in owner._parameters:  # noqa: SLF001 - the parameters
+        raise AttributeError(f"there is no parameter {name[:64]!r}")
+    return owner._parameters[name]  # noqa: SLF001 - the parameters
+
+
+def _get_buffer(self: Any, target: str) -> Any:
+    """``Module.get_buffer``."""
+    path, _, name = str.__str__(target).rpartition(".")
+    owner: Any = _get_submodule(self, path)
+    if name not in owner._buffers:  # noqa: SLF001 - the buffers
+        raise AttributeError(f"there is no buffer {name[:64]!r}")
+    return owner._buffers[name]  # noqa: SLF001 - the buffers
+
+
+def _guard_modules() -> None:
+    """Put the checks into the library's classes: tasks extend these."""
+    replacements = {
+        "register_buffer": _checked_register_buffer,
+        "register_parameter": _checked_register_parameter,
+        "register_forward_pre_hook": _checked_pre_hook,
+        "add_module": _checked_add_module,
+        "register_module": _checked_add_module,
+        "get_submodule": _get_submodule,
+        "get_parameter": _get_parameter,
+        "get_buffer": _get_buffer,
+    }
+    for name, function in replacements.items():
+        function.__name__ = name
+        setattr(nn.Module, name, function)
+    guard_extension(nn.Module, _OVERRIDDEN)
+    nn.Buffer.__init_subclass__ = refuse_extension("Buffer")  # type: ignore[method-assign]  # its base is Tensor
+    nn.ParameterDict._key_to_attr = _checked_key  # type: ignore[assignment, method-assign]  # noqa: SLF001 - see above
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    del level
+    _guard_modules()
+    ParameterStandIn.__name__ = ParameterStandIn.__qualname__ = "Parameter"
+    ParameterStandIn.__module__ = "torch.nn.parameter"
+    return {"Parameter": ParameterStandIn}

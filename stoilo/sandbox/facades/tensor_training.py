@@ -1,0 +1,177 @@
+# ruff: noqa: ANN401 - these pass on whatever torch takes
+"""`torch.optim`: no fused kernels, and schedulers that load no names of the task's choice.
+
+A fused kernel trusts the shapes of an optimiser's state, which a task may replace. A
+scheduler's ``load_state_dict`` writes names into its own dictionary and into those of its
+functions, and libraries ask objects for protocols by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.optim import Optimizer, lr_scheduler, swa_utils
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.facades.extensions import guard_extension
+from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
+from stoilo.sandbox.refusals import GuardError
+from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
+
+__all__ = ["build"]
+
+_FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
+_OVERRIDDEN = frozenset({"_init_group"})
+_update_schedule: Any = lr_scheduler.LRScheduler.load_state_dict
+_plateau_load: Any = lr_scheduler.ReduceLROnPlateau.load_state_dict
+_cyclic_state: Any = lr_scheduler.CyclicLR.state_dict
+
+
+def _no_fused(*_args: Any, **_options: Any) -> None:
+    raise RuntimeError("fused=True does not exist in a task; leave it out")
+
+
+def _known_names(self: Any, state: Any) -> dict[str, Any]:
+    """Return a copy of `state` (untrusted) whose keys the scheduler already has."""
+    copied = {**state}
+    for name in copied:
+        if type(name) is not str or name not in self.__dict__ or name == "optimizer":
+            raise GuardError("STO-G102", f"a scheduler has no state {name!r:.64}")
+    return copied
+
+
+def _own_state(function: Any) -> dict[str, Any]:
+    """Return the attributes of a callable object that the task's source defines."""
+    if not is_own_class(type(function)):
+        raise GuardError("STO-G101", "only the task's own objects show their state")
+    attributes: dict[str, Any] = object.__getattribute__(function, "__dict__")
+    return attributes
+
+
+def _restore(function: Any, state: Any) -> None:
+    """Put saved attributes (untrusted) back into a callable object of the task."""
+    attributes = _own_state(function)
+    libraries = [base for base in class_mro(type(function)) if not is_own_class(base)]
+    for name, value in {**state}.items():
+        refused = type(name) is not str or attribute_kind(name) is NameKind.REFUSED
+        if refused or is_dunder(name):
+            raise GuardError("STO-G102", f"the name {name!r:.64} is reserved")
+        if any(keeps(base, name) for base in libraries):
+            raise GuardError("STO-G102", f"the name {name!r:.64} is the library's")
+        attributes[name] = value
+
+
+def _saved(function: Any) -> dict[str, Any] | None:
+    return None if type(function) is FunctionType else _own_state(function).copy()
+
+
+def _load_schedule(self: Any, state_dict: Any) -> None:
+    """``LRScheduler.load_state_dict``."""
+    self.__dict__.update(_known_names(self, state_dict))
+
+
+def _lambda_state(self: Any) -> dict[str, Any]:
+    """``LambdaLR.state_dict``."""
+    state = {
+        name: value for name, value in self.__dict__.items() if name != "optimizer"
+    }
+    state["lr_lambdas"] = [_saved(function) for function in self.lr_lambdas]
+    return state
+
+
+def _load_lambdas(self: Any, state_dict: Any) -> None:
+    """``LambdaLR.load_state_dict``."""
+    state = _known_names(self, state_dict)
+    saved = state.pop("lr_lambdas")
+    self.__dict__.update(state)
+    for function, attributes in zip(self.lr_lambdas, saved, strict=True):
+        if attributes is not None:
+            _restore(function, attributes)
+
+
+def _load_schedules(self: Any, state_dict: Any) -> None:
+    """``SequentialLR.load_state_dict`` and ``ChainedScheduler``'s."""
+    state = _known_names(self, state_dict)
+    saved = state.pop("_schedulers")
+    self.__dict__.update(state)
+    for schedule, part in zip(self._schedulers, saved, strict=True):
+        schedule.load_state_dict(part)
+
+
+def _load_plateau(self: Any, state_dict: Any) -> None:
+    """``ReduceLROnPlateau.load_state_dict``."""
+    _plateau_load(self, _known_names(self, state_dict))
+
+
+def _save_cycle(self: Any) -> dict[str, Any]:
+    """``CyclicLR.state_dict``."""
+    saved = None
+    if self._scale_fn_custom is not None:
+        saved = _saved(self._scale_fn_custom)
+    state: dict[str, Any] = _cyclic_state(self)
+    return state | {"_scale_fn_custom": saved}
+
+
+def _load_cycle(self: Any, state_dict: Any) -> None:
+    """``CyclicLR.load_state_dict``."""
+    state = _known_names(self, state_dict)
+    saved = state.pop("_scale_fn_custom", None)
+    self.__dict__.update(state)
+    if saved is not None:
+        _restore(self._scale_fn_custom, saved)
+    self._init_scale_fn()
+
+
+def _for_instances(cls: type, name: str) -> None:
+    """Make the method `name` of `cls` refuse to work on foreign objects.
+
+    It reads and writes their whole dictionary.
+    """
+    method: Any = vars(cls)[name]
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **options: Any) -> Any:
+        if cls not in class_mro(type(self)):
+            raise GuardError("STO-G101", f"{name}() needs a {cls.__name__}")
+        return method(self, *args, **options)
+
+    setattr(cls, name, checked)
+
+
+def _families(cls: type) -> Iterator[type]:
+    """Yield `cls` and every class that extends it."""
+    yield cls
+    children: list[type] = type.__subclasses__(cls)
+    for child in children:
+        yield from _families(child)
+
+
+def _guard_schedulers() -> None:
+    library: Any = lr_scheduler
+    library.LRScheduler.load_state_dict = _load_schedule
+    library.ReduceLROnPlateau.load_state_dict = _load_plateau
+    for cls in (library.LambdaLR, library.MultiplicativeLR):
+        cls.state_dict, cls.load_state_dict = _lambda_state, _load_lambdas
+    for cls in (library.SequentialLR, library.ChainedScheduler):
+        cls.load_state_dict = _load_schedules
+    swa_utils.SWALR.load_state_dict = _load_schedule  # type: ignore[method-assign]  # see above
+    library.CyclicLR.state_dict = _save_cycle
+    library.CyclicLR.load_state_dict = _load_cycle
+    guard_extension(library.LRScheduler)
+    for cls in list(_families(library.LRScheduler)):
+        for name in {"state_dict", "load_state_dict"} & vars(cls).keys():
+            _for_instances(cls, name)
+
+
+def build(level: Level) -> dict[str, object]:
+    """Put the checks into the library's classes: tasks extend these."""
+    del level
+    for name in _FUSED:
+        setattr(torch, name, _no_fused)
+    guard_extension(Optimizer, _OVERRIDDEN)
+    _guard_schedulers()
+    return {}

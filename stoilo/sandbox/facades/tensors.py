@@ -1,0 +1,203 @@
+"""`torch`: no uninitialised memory, no shared buffers, no entropy, no raw constructor."""
+
+# ruff: noqa: ANN401 - these pass on whatever torch takes
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.determinism import RUN
+from stoilo.sandbox.facades.extensions import refuse_extension
+from stoilo.sandbox.facades.tensor_bounds import guard_bounds, set_rng_state
+from stoilo.sandbox.facades.tensor_members import guard_tensors
+from stoilo.sandbox.facades.tensor_nodes import guard_nodes
+from stoilo.sandbox.facades.tensor_runtime import prepare_torch
+from stoilo.sandbox.stand_in import StandIn
+
+__all__ = ["build"]
+
+_LEGACY = {
+    "BFloat16Tensor": torch.bfloat16,
+    "BoolTensor": torch.bool,
+    "ByteTensor": torch.uint8,
+    "CharTensor": torch.int8,
+    "DoubleTensor": torch.float64,
+    "FloatTensor": torch.float32,
+    "HalfTensor": torch.float16,
+    "IntTensor": torch.int32,
+    "LongTensor": torch.int64,
+    "ShortTensor": torch.int16,
+}
+
+
+def _legacy_tensor(data: tuple[Any, ...], dtype: torch.dtype | None) -> torch.Tensor:
+    """Return what an old constructor would: sizes give zeros here, anything else data."""
+    dtype = dtype or torch.get_default_dtype()
+    if not data:
+        return torch.zeros(0, dtype=dtype)
+    if all(isinstance(item, int) and not isinstance(item, bool) for item in data):
+        return torch.zeros(data, dtype=dtype)
+    if isinstance(data[0], torch.Size):
+        return torch.zeros(data[0], dtype=dtype)
+    if isinstance(data[0], torch.Tensor):
+        return data[0].detach().to(dtype)
+    return torch.tensor(data[0], dtype=dtype)
+
+
+class TensorStandIn(metaclass=StandIn):
+    """Stands for ``torch.Tensor`` in annotations, ``isinstance`` and old constructors."""
+
+    __stoilo_real__ = torch.Tensor
+
+    def __new__(cls, *data: Any) -> Any:
+        """Return a tensor of the default type."""
+        return _legacy_tensor(data, None)
+
+    __init_subclass__ = refuse_extension("Tensor")
+
+
+def _legacy_class(name: str, dtype: torch.dtype) -> type:
+    real = getattr(torch, name)
+
+    class Legacy(metaclass=StandIn):
+        """Stands for a constructor such as ``torch.FloatTensor``."""
+
+        __stoilo_real__ = real
+
+        def __new__(cls, *data: Any) -> Any:
+            """Return a tensor of this type."""
+            return _legacy_tensor(data, dtype)
+
+        __init_subclass__ = refuse_extension(name)
+
+    Legacy.__name__ = Legacy.__qualname__ = name
+    Legacy.__module__ = "torch"
+    return Legacy
+
+
+def new(self: torch.Tensor, *data: Any) -> torch.Tensor:
+    """``Tensor.new``: an old constructor of the tensor's own type, which distributions use."""
+    return _legacy_tensor(data, self.dtype)
+
+
+# Memory ---------------------------------------------------------------------------------
+
+
+def empty(*size: Any, memory_format: Any = None, **options: Any) -> torch.Tensor:
+    """Return zeros: what lies in free memory differs between honest copies."""
+    made = torch.zeros(*size, **options)
+    return made if memory_format is None else made.to(memory_format=memory_format)
+
+
+def empty_like(like: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Return zeros of the shape of `like`."""
+    return torch.zeros_like(like, **options)
+
+
+def frombuffer(buffer: Any, **options: Any) -> torch.Tensor:
+    """``torch.frombuffer`` of a copy: the library keeps no hold of the buffer it reads."""
+    return torch.frombuffer(bytearray(memoryview(buffer).tobytes()), **options)
+
+
+_BORROWED = (bytes, bytearray, memoryview)
+
+
+def _held(data: Any) -> Any:
+    """Return `data`, or a copy where torch would borrow its memory without holding it."""
+    if isinstance(data, torch.Tensor | np.ndarray | np.generic | list | tuple):
+        return data
+    if isinstance(data, int | float | complex):
+        return data
+    try:
+        return np.array(memoryview(data))
+    except TypeError:
+        return list(data)
+
+
+def asarray(obj: Any, **options: Any) -> torch.Tensor:
+    """``torch.asarray``."""
+    return torch.asarray(_held(obj), **options)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """``torch.as_tensor``."""
+    return torch.as_tensor(_held(data), dtype=dtype, device=device)
+
+
+# Randomness and settings ----------------------------------------------------------------
+
+
+class Generator(torch.Generator):
+    """``torch.Generator`` whose ``seed`` takes the admission's, not the system's."""
+
+    def seed(self) -> int:
+        """Seed with the next number of this run and return it."""
+        number = RUN.next_seed() & 0x7FFFFFFFFFFFFFFF
+        self.manual_seed(number)
+        return number
+
+
+Generator.__module__ = "torch"
+
+
+def manual_seed(seed: Any) -> torch.Generator:
+    """``torch.manual_seed`` for the one device that there is."""
+    return torch.default_generator.manual_seed(int(seed))
+
+
+def seed() -> int:
+    """``torch.seed``: the next seed of this run."""
+    number = RUN.next_seed() & 0x7FFFFFFFFFFFFFFF
+    torch.default_generator.manual_seed(number)
+    return number
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """``torch.use_deterministic_algorithms`` without the compiler's settings."""
+    torch._C._set_deterministic_algorithms(bool(mode), warn_only=bool(warn_only))  # noqa: SLF001 - what the real one calls
+
+
+def set_default_device(device: Any) -> None:
+    """``torch.set_default_device``: there is one device, the processor."""
+    if device is not None and torch.device(device).type != "cpu":
+        raise RuntimeError("a task computes on the processor: device 'cpu'")
+
+
+def get_default_device() -> torch.device:
+    """``torch.get_default_device``."""
+    return torch.device("cpu")
+
+
+def set_num_threads(threads: int) -> None:
+    """Ignore: the run's limits say how many threads there are."""
+    del threads
+
+
+def build(level: Level) -> dict[str, object]:
+    """Return the replacements."""
+    prepare_torch()
+    guard_tensors()
+    guard_bounds()
+    guard_nodes()
+    torch.Tensor.new = new  # type: ignore[assignment, method-assign]  # the library's shows free memory
+    TensorStandIn.__name__ = TensorStandIn.__qualname__ = "Tensor"
+    TensorStandIn.__module__ = "torch"
+    for name in level.members.get("torch.Tensor", ()):
+        method = getattr(torch.Tensor, name)
+        if callable(method):
+            setattr(TensorStandIn, name, method)
+    functions = (
+        *(as_tensor, asarray, empty, empty_like, frombuffer, manual_seed, seed),
+        *(get_default_device, set_default_device, set_num_threads),
+        *(set_rng_state, use_deterministic_algorithms),
+    )
+    return {
+        **{function.__name__: function for function in functions},
+        **{name: _legacy_class(name, dtype) for name, dtype in _LEGACY.items()},
+        "Generator": Generator,
+        "Tensor": TensorStandIn,
+        "__version__": torch.__version__.partition("+")[0],  # the rest names a build
+    }

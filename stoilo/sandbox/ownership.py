@@ -1,0 +1,131 @@
+"""Whose a class, function or name is: the task's own, or a library's.
+
+The task's *own* classes and functions are those whose module is the task's: no source can
+set ``__module__``. Whether a class is own is never asked of its instances alone, since a
+task may extend library classes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import struct
+from collections.abc import Callable
+from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
+from typing import Any, NamedTuple, TypedDict
+
+from stoilo.sandbox.rules import GUARDED_ATTRIBUTES, TASK_FILENAME, TASK_MODULE
+
+__all__ = [
+    "PLAIN_TYPES",
+    "allowed_bases",
+    "class_dict",
+    "class_mro",
+    "is_guarded_name",
+    "is_own_class",
+    "is_own_function",
+    "is_own_method",
+    "is_task_code",
+    "keeps",
+    "kept_names",
+]
+
+class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+class_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+
+PLAIN_TYPES = frozenset(
+    {object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set}
+    | {frozenset}
+)
+NO_BASES = frozenset({struct.Struct, GenericAlias})
+"""Library types that no task may extend. A Struct initialised again lets its iterator go
+on past the end of its buffer; an alias has every attribute of what it stands for."""
+
+_MEMBER_STATE = frozenset(
+    {"_name_", "_value_"}
+)  # documented: an enum's __new__ sets them
+_WRAPPED = ("__func__", "fget", "fset", "fdel", "func")
+
+
+def is_own_class(cls: type) -> bool:
+    """Whether the task's source defined `cls`."""
+    return bool(class_dict(cls).get("__module__") == TASK_MODULE)
+
+
+def is_own_function(value: object) -> bool:
+    """Whether the task's source defined the function `value`."""
+    return type(value) is FunctionType and value.__module__ == TASK_MODULE
+
+
+def is_task_code(member: object) -> bool:
+    """Whether the source itself wrote what a class dictionary holds.
+
+    ``dataclass`` and named tuples put functions into own classes that no guard has seen.
+    """
+    inner = getattr(member, "__func__", member)
+    return type(inner) is FunctionType and inner.__code__.co_filename == TASK_FILENAME
+
+
+def is_guarded_name(name: str) -> bool:
+    """Whether a library class that defines `name` keeps it to itself."""
+    private = name.startswith("_") and not name.startswith(("__", "_abc_"))
+    return private or name in GUARDED_ATTRIBUTES
+
+
+@functools.cache
+def kept_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` keeps to itself.
+
+    Those of its dictionary, and those that its methods use on an instance: what a
+    library's ``__init__`` stores is as much its own as what its class holds.
+    """
+    used = {
+        name
+        for member in class_dict(cls).values()
+        for function in _functions_of(member)
+        for name in _names_in(function.__code__)
+    }
+    kept = used - _MEMBER_STATE | set(class_dict(cls))
+    return frozenset(filter(is_guarded_name, kept))
+
+
+def keeps(cls: type, name: str) -> bool:
+    """Whether the library class `cls` keeps `name` to itself."""
+    return is_guarded_name(name) and name in kept_names(cls)
+
+
+def _functions_of(member: object) -> list[FunctionType]:
+    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
+    return [part for part in parts if type(part) is FunctionType]
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    spelled = {part for part in code.co_consts if isinstance(part, str)}
+    return spelled.union(code.co_names, *map(_names_in, inner))
+
+
+def is_own_method(cls: type, name: str) -> bool:
+    """Whether a class of the task overrides `name` before any library class has it."""
+    for base in class_mro(cls):
+        if name in class_dict(base):
+            return is_own_class(base)
+    return False
+
+
+def allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
+    """Return the classes, not its own, that a task may extend."""
+    handed_out = {
+        value
+        for facade in facades
+        for value in vars(facade).values()
+        if isinstance(value, type)
+    }
+    plain = set(PLAIN_TYPES) | {property, staticmethod, classmethod}
+    exceptions = {
+        value
+        for value in vars(builtins).values()
+        if isinstance(value, type) and issubclass(value, BaseException)
+    }
+    typed = set(resolve_bases((NamedTuple, TypedDict)))
+    return frozenset(handed_out | plain | exceptions | typed) - NO_BASES

@@ -1,0 +1,132 @@
+"""What is added around a case's program so that one source can be run in every way."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stoilo.sandbox.suite.case import Case, Kind
+from stoilo.sandbox.suite.ground import Ground
+
+__all__ = [
+    "LIBRARIES",
+    "arguments_of",
+    "as_probe",
+    "imports_of",
+    "preload_of",
+    "validator_of",
+]
+
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w., \t]+)", re.MULTILINE)
+_VALIDATOR = re.compile(r"^def (init|compare)\(", re.MULTILINE)
+_CLUMSY = frozenset(
+    {"antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
+)
+"""Modules of the standard library whose import does something to see."""
+
+LIBRARIES = frozenset({"numpy", "torch"})
+"""Libraries whose modules a probe may import, at levels that have them."""
+
+_POWERS = frozenset(
+    {
+        "_posixsubprocess",
+        "ctypes",
+        "mmap",
+        "posix",
+        "pty",
+        "resource",
+        "select",
+        "signal",
+    }
+    | {"socket", "subprocess", "threading", "tempfile", "shutil", "pathlib", "pickle"}
+    | {
+        "importlib",
+        "builtins",
+        "inspect",
+        "gc",
+        "io",
+        "traceback",
+        "_io",
+        "unicodedata",
+    }
+)
+"""What an escape would use: every probe finds them loaded."""
+
+_RESULT_END = """
+import os as _os
+_frame = run({kwargs})
+_chunks = _frame if isinstance(_frame, list) else [len(_frame).to_bytes(8, "big"), _frame]
+for _chunk in _chunks:
+    while _chunk:
+        _chunk = _chunk[_os.write(4, _chunk):]
+_os._exit(0)
+"""
+
+
+def arguments_of(case: Case, ground: Ground) -> dict[str, Any]:
+    """Return the dict that a task's function gets."""
+    places = {"canary": str(ground.canary), "mark": str(ground.mark)}
+    return {**case.header.kwargs, **places}
+
+
+def validator_of(case: Case) -> str:
+    """Return ``init`` or ``compare``: the last of them that a validator case defines."""
+    found: list[str] = _VALIDATOR.findall(case.text)
+    return found[-1] if found else "compare"
+
+
+def as_probe(case: Case, ground: Ground) -> str:
+    """Return the program for the kernel layer alone: everything above it is off."""
+    kwargs = repr(arguments_of(case, ground))
+    match case.header.run:
+        case Kind.PROBE:
+            places = f"CANARY = {str(ground.canary)!r}; MARK = {str(ground.mark)!r}"
+            return f"{places}\n{case.text}"
+        case Kind.RESULT:
+            return f"{case.text}\n{_RESULT_END.format(kwargs=kwargs)}"
+        case Kind.VALIDATOR:
+            entry = validator_of(case)
+            values = kwargs if entry == "init" else f"{kwargs}, {kwargs}"
+            return f"{case.text}\n\nprint({entry}({values}))\n"
+        case _:
+            return f"{case.text}\n\nprint(run({kwargs}))\n"
+
+
+def imports_of(case: Case) -> frozenset[str]:
+    """Return the modules of the standard library, numpy and torch that it seems to import.
+
+    A search in the text, no parsing: the text is hostile and this is our own process.
+    """
+    found = {*_POWERS, *case.header.preload}
+    for match in _IMPORT.finditer(case.text):
+        for part in match[1].partition(" import ")[0].split(","):
+            found.add(part.strip().partition(" ")[0])
+    known = (sys.stdlib_module_names | LIBRARIES) - _CLUMSY
+    return frozenset(name for name in found if name.partition(".")[0] in known)
+
+
+def preload_of(cases: Iterable[Case]) -> tuple[str, ...]:
+    """Return every module that a probe of these cases may need and that exists here."""
+    wanted = set[str]().union(*map(imports_of, cases))
+    return tuple(sorted(name for name in wanted if _exists(name)))
+
+
+def _exists(name: str) -> bool:
+    """Whether the module is here; only the parents of standard ones are imported."""
+    top, *below = name.split(".")
+    try:
+        if top not in LIBRARIES:
+            return importlib.util.find_spec(name) is not None
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    places = found.submodule_search_locations if found is not None else None
+    return any(_has_module(Path(place, *below)) for place in places or ())
+
+
+def _has_module(path: Path) -> bool:
+    return (path / "__init__.py").is_file() or path.with_suffix(".py").is_file()

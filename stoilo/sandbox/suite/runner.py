@@ -1,0 +1,289 @@
+"""Runs one case in every way that says something about a layer.
+
+1. control: every layer off. An attack must reach its goal, or the case proves nothing.
+2. every layer on: it ends where and as its header says, and reaches nothing.
+3. the layer that stopped it off: what is behind it must hold alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from stoilo.core import skeleton
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.levels import Level
+from stoilo.core.limits import RunLimits
+from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.run import TaskRequest, encode_probe, read_outcome, read_probe
+from stoilo.sandbox.seccomp import Denied
+from stoilo.sandbox.suite.case import Case, Goal, Kind, Stop
+from stoilo.sandbox.suite.control import Controls
+from stoilo.sandbox.suite.ending import (
+    Ending,
+    describe_expected,
+    from_outcome,
+    is_denied_by_kernel,
+    is_expected,
+)
+from stoilo.sandbox.suite.ground import NOW, REACHED, Ground
+from stoilo.sandbox.suite.jails import SuiteJails
+from stoilo.sandbox.suite.programs import (
+    arguments_of,
+    as_probe,
+    imports_of,
+    validator_of,
+)
+from stoilo.sandbox.suite.report import CaseReport, Step
+
+__all__ = ["ATTACK_LIMITS", "CaseRunner", "GateOf"]
+
+GateOf = Callable[[Case, str], tuple[str, ...]]
+"""The gate: a case and a level → the codes for which it refuses, () when it admits."""
+
+MIB = 1 << 20
+ATTACK_LIMITS = RunLimits(
+    cpu_s=5, wall_s=20, memory_bytes=512 * MIB, result_bytes=MIB, output_bytes=64 << 10
+)
+"""Limits of a case that names no others; a benign program has its level's defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRunner:
+    """Runs cases; thread-safe.
+
+    Attributes:
+        jails: warm jails of every level.
+        gate: asked about a case's source before it runs.
+        controls: runs the programs without any layer as well; None: they are not.
+        is_root: whether controls may do what only root may.
+    """
+
+    jails: SuiteJails
+    gate: GateOf
+    controls: Controls | None = None
+    is_root: bool = False
+
+    def run(self, case: Case) -> CaseReport:
+        """Run one case (hostile) in every way that its header calls for.
+
+        Raises:
+            UsageError: ``STO-S040``, it names a level or a limit that does not exist.
+            PolicyRefusal: this host cannot make the jail.
+        """
+        begun = time.monotonic()
+        with Ground.make() as ground:
+            steps = tuple(_CaseRun(self, case, ground).steps())
+        return CaseReport(case, steps, time.monotonic() - begun)
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseRun:
+    """One case on its ground."""
+
+    runner: CaseRunner
+    case: Case
+    ground: Ground
+
+    def steps(self) -> Iterator[Step]:
+        """Yield what each run showed."""
+        if self.case.benign:
+            yield from self._benign_steps()
+            return
+        if self.runner.controls is not None:
+            yield self._control(self.runner.controls)
+        if self.case.header.run is Kind.PROBE:
+            yield from self._probe_steps()
+        else:
+            yield from self._layered_steps()
+
+    # Levels and limits
+
+    def _levels(self) -> tuple[str, ...]:
+        """Return the levels to run at: the one that is named, or all for a probe."""
+        name, known = self.case.header.level, self.runner.jails.levels
+        if name and name not in known:
+            raise self._broken(f"there is no level {name[:40]!r}")
+        if name:
+            return (name,)
+        every = tuple(known)
+        return every if self.case.header.run is Kind.PROBE else every[:1]
+
+    def _level(self) -> Level:
+        """Return the level whose libraries a control may need: of a task, its own."""
+        return self.runner.jails.levels[self._levels()[0]]
+
+    def _limits(self, level: str) -> RunLimits:
+        defaults = self.runner.jails.levels[level].default_limits()
+        limits = defaults if self.case.benign else ATTACK_LIMITS
+        try:
+            return dataclasses.replace(limits, **self.case.header.limits)
+        except TypeError as error:
+            raise self._broken("limits names one that does not exist") from error
+
+    def _broken(self, reason: str) -> UsageError:
+        return UsageError("STO-S040", f"the case {self.case.name}: {reason}")
+
+    # Ways to run
+
+    def _gate(self, level: str) -> Ending | None:
+        codes = self.runner.gate(self.case, level)
+        return Ending("refused", Stop.GATE.value, codes) if codes else None
+
+    def _task(self, level: str) -> Ending:
+        arguments = skeleton.encode(arguments_of(self.case, self.ground))
+        request = TaskRequest(self.case.text, "run", arguments, now=NOW)
+        jail = self.runner.jails.task(level)
+        report = jail.run(request.encode(), self._limits(level))
+        return _read(read_outcome, report)
+
+    def _validator(self, level: str) -> Ending:
+        op = validator_of(self.case)
+        value = skeleton.encode(arguments_of(self.case, self.ground))
+        fields = {"source": self.case.text, "op": op, "entry": op}
+        values = [value] * (1 if op == "init" else 2)
+        request = skeleton.encode({**fields, "values": values})
+        jail = self.runner.jails.validator(level)
+        return _read_verdict(jail.run(request, self._limits(level)))
+
+    def _probe(self, level: str, denied: Denied = Denied.KILL) -> Ending:
+        allowed = imports_of(self.case) | set(self.runner.jails.levels[level].preload)
+        source = as_probe(self.case, self.ground)
+        request = encode_probe(source, tuple(sorted(allowed)))
+        jail = self.runner.jails.probe(level, denied)
+        report = jail.run(request, self._limits(level))
+        forged = self.case.header.run is Kind.RESULT
+        return _read(read_outcome if forged else read_probe, report)
+
+    def _layered(self, level: str, *, gate: bool) -> Ending:
+        """Run with every layer, or every one but the gate."""
+        if gate and (refused := self._gate(level)) is not None:
+            return refused
+        match self.case.header.run:
+            case Kind.CHECK:
+                return Ending("ok")
+            case Kind.RESULT:
+                return self._probe(level)
+            case Kind.VALIDATOR:
+                return self._validator(level)
+            case _:
+                return self._task(level)
+
+    # Steps
+
+    def _was_reached(self, *texts: str) -> bool:
+        outside = self.ground.was_reached(*texts)
+        if self.case.header.goal is Goal.OUTSIDE:
+            return outside
+        return outside or any(REACHED in text for text in texts)
+
+    def _step(self, name: str, level: str, ending: Ending, *, strict: bool) -> Step:
+        """Judge a run that must reach nothing and, if `strict`, end as the header says."""
+        shown = (
+            ending.texts[:2] if self.case.header.goal is Goal.INSIDE else ending.texts
+        )
+        reached = self._was_reached(*shown)
+        if self.case.header.goal is Goal.INSIDE and ending.verdict == "true":
+            reached = True
+        held = not reached and (not strict or is_expected(self.case.header, ending))
+        expected = describe_expected(self.case.header) if strict else "reaches nothing"
+        return Step(name, level, expected, ending.describe(), held, reached)
+
+    def _control(self, controls: Controls) -> Step:
+        control = self.case.header.control
+        if control == "none" or (control == "root" and not self.runner.is_root):
+            seen = f"not run here: control is {control!r}"
+            return Step("control", "", "", seen, held=True, counted=False)
+        done = controls.run(self.case, self.ground, self._level())
+        reached = self._was_reached(done.output, done.errors)
+        seen = "reached" if reached else f"status {done.status}: {done.errors[-300:]}"
+        needed = control != "host" and not self._is_first_open_later()
+        held, counted = reached or not needed, reached or needed
+        return Step("control", "", "reaches its goal", seen, held=held, counted=counted)
+
+    def _is_first_open_later(self) -> bool:
+        """Whether this CPython is older than the one in which the hole was seen."""
+        first = self.case.header.first_python
+        return bool(first) and sys.version_info[:3] < tuple(map(int, first.split(".")))
+
+    def _probe_steps(self) -> Iterator[Step]:
+        for level in self._levels():
+            yield self._step("kernel", level, self._probe(level), strict=True)
+            if self.case.header.stopped_by is Stop.KERNEL:
+                ending = self._probe(level, Denied.ERRNO)
+                yield self._step("kernel, errno", level, ending, strict=False)
+
+    def _layered_steps(self) -> Iterator[Step]:
+        header, level = self.case.header, self._levels()[0]
+        first = self._layered(level, gate=True)
+        yield self._step("every layer", level, first, strict=True)
+        if header.run in {Kind.CHECK, Kind.RESULT}:
+            return
+        if first.layer == Stop.GATE:
+            ending = self._layered(level, gate=False)
+            yield self._step("without the gate", level, ending, strict=False)
+        if header.stopped_by is Stop.LIMITS:
+            yield self._step("kernel alone", level, self._probe(level), strict=False)
+        elif header.goal is Goal.OUTSIDE:
+            yield self._kernel_alone("kernel alone", level, Denied.KILL)
+            yield self._kernel_alone("kernel alone, errno", level, Denied.ERRNO)
+
+    def _kernel_alone(self, name: str, level: str, denied: Denied) -> Step:
+        """Run with the language layer off; the kernel layer must have been tried."""
+        ending = self._probe(level, denied)
+        step = self._step(name, level, ending, strict=False)
+        tried = is_denied_by_kernel(ending)
+        held = step.held and (
+            tried or (denied is Denied.ERRNO and ending.status == "ok")
+        )
+        return dataclasses.replace(step, expected="denied by the kernel", held=held)
+
+    def _benign_steps(self) -> Iterator[Step]:
+        level = self._levels()[0]
+        ending = self._layered(level, gate=True)
+        step = self._step("every layer", level, ending, strict=True)
+        yield dataclasses.replace(step, held=ending.status == "ok", reached=False)
+        controls = self.runner.controls
+        if controls is None or self.case.header.run is not Kind.TASK:
+            return
+        done = controls.run(self.case, self.ground, self._level())
+        same = (done.value, done.output) == (ending.value, ending.output)
+        seen = "the same" if same else _first_difference(done.value, ending.value)
+        yield Step("plain CPython", level, "the same value and output", seen, held=same)
+
+
+def _first_difference(plain: bytes, jailed: bytes) -> str:
+    if plain == jailed:
+        return "another output"
+    if not plain:
+        return "no value in plain CPython"
+    shared = zip(plain, jailed, strict=False)
+    place = next((n for n, (one, two) in enumerate(shared) if one != two), -1)
+    return f"another value, from byte {place} of {len(plain)}"
+
+
+def _read(read: Callable[[JailReport], RunOutcome], report: JailReport) -> Ending:
+    """Read a report; what was nobody's fault inside is told as such."""
+    try:
+        return from_outcome(read(report), report)
+    except InternalError as error:
+        return Ending("fault", codes=(error.code,), error=error.message)
+
+
+def _read_verdict(report: JailReport) -> Ending:
+    """Read what the validator job answered, as the server does."""
+    if report.status is not JailStatus.FINISHED:
+        return _read(read_outcome, report)
+    output = report.output.decode("utf-8", "replace")
+    try:
+        fields = skeleton.decode(report.frame)
+    except TrustError as error:
+        return Ending("user_error", Stop.RESULT.value, (error.code,), output=output)
+    fields = fields if isinstance(fields, dict) else {}
+    verdict, text = str(fields.get("verdict")), str(fields.get("error_text"))
+    layer = "" if verdict == "true" else Stop.VALIDATION.value
+    return Ending(RunStatus.OK.value, layer, error=text, output=output, verdict=verdict)

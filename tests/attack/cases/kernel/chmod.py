@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "chmod"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "chmod"
+# goal = "inside"
+# preload = ["ctypes"]
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(90, b"/nowhere", 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "files without open"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "link"
+# control = "host"
+# ///
+import os
+
+os.link(CANARY, MARK)

@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "security modules"
+# run = "probe"
+# stopped_by = "kernel"
+# goal = "inside"
+# preload = ["ctypes"]
+# control = "host"
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(459, 0, None, None, 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,16 @@
+# /// stoilo-case
+# idea = "mount API"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "open_tree"
+# goal = "inside"
+# preload = ["ctypes"]
+# control = "host"
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(428, -100, b"/", 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "mount API"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "pivot_root"
+# goal = "inside"
+# preload = ["ctypes"]
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(155, None, None)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "process vm readv"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "process_vm_readv"
+# goal = "inside"
+# preload = ["ctypes"]
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(310, 1, None, 0, None, 0, 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,16 @@
+# /// stoilo-case
+# idea = "memory of others"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "process_vm_writev"
+# goal = "inside"
+# preload = ["ctypes"]
+# control = "host"
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(311, 1, None, 0, None, 0, 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,16 @@
+# /// stoilo-case
+# idea = "priorities"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "sched_setattr"
+# goal = "inside"
+# preload = ["ctypes"]
+# control = "host"
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(314, 0, None, 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

@@ -1,0 +1,16 @@
+# /// stoilo-case
+# idea = "settings of the machine"
+# run = "probe"
+# stopped_by = "kernel"
+# syscall = "swapon"
+# goal = "inside"
+# preload = ["ctypes"]
+# control = "root"
+# ///
+import ctypes
+import errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(167, b"/nonexistent", 0)
+if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
+    print("REACHED")

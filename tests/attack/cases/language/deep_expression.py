@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "deep nesting"
+# stopped_by = "gate"
+# code = "STO-P026"
+# goal = "inside"
+# ///
+def run(kwargs):
+    x = 0
+    return (
+        "REACHED"
+        if not (
+            --------------------------------------------------------------------------------------------------------------------------------x
+        )
+        else ""
+    )

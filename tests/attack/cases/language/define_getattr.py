@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "special methods that the language relies on"
+# stopped_by = "gate"
+# code = "STO-G012"
+# ///
+class A:
+    def __getattr__(self, name):
+        return getattr(len.__self__, name)
+
+
+def run(kwargs):
+    return A().open(kwargs["canary"]).read()

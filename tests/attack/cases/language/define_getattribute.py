@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "special methods that the language relies on"
+# stopped_by = "gate"
+# code = "STO-G012"
+# goal = "inside"
+# ///
+class A:
+    def __getattribute__(self, name):
+        return "REACHED"
+
+
+def run(kwargs):
+    return A().x

@@ -1,0 +1,18 @@
+# /// stoilo-case
+# idea = "reduce protocol"
+# stopped_by = "gate"
+# code = "STO-G012"
+# ///
+import copy
+
+
+class Thief:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path,))
+
+
+def run(kwargs):
+    return copy.copy(Thief(kwargs["canary"])).read()

@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "format attribute walk"
+# stopped_by = "language"
+# code = "STO-G103"
+# goal = "inside"
+# source = "CVE-2023-41039"
+# ///
+def run(kwargs):
+    return "REACHED" if "__builtins__" in "{0.__globals__}".format(run) else ""

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "format found by a pattern"
+# stopped_by = "gate"
+# code = "STO-G011"
+# goal = "inside"
+# ///
+def run(kwargs):
+    match ["{f.__globals__}"]:
+        case [str(format_map=walk)]:
+            return "REACHED" if "__builtins__" in walk({"f": run}) else ""

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "format attribute walk"
+# stopped_by = "language"
+# code = "STO-G103"
+# goal = "inside"
+# source = "CVE-2023-41039"
+# ///
+def run(kwargs):
+    text = "{f.__globals__}".format_map({"f": run})
+    return "REACHED" if "__builtins__" in text else ""

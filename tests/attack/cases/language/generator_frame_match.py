@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "generator frames"
+# stopped_by = "gate"
+# code = "STO-G011"
+# ///
+def run(kwargs):
+    def walk():
+        match generator:
+            case object(gi_frame=object(f_builtins=names)):
+                yield names["open"](kwargs["canary"]).read()
+
+    generator = walk()
+    return next(generator)

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "module through an allowed module"
+# stopped_by = "gate"
+# code = "STO-P040"
+# ///
+import json.tool
+
+
+def run(kwargs):
+    return json.tool.Path(kwargs["canary"]).read_text()

@@ -1,0 +1,27 @@
+# /// stoilo-case
+# idea = "guard name by pattern"
+# stopped_by = "gate"
+# code = "STO-G010"
+# ///
+from enum import Enum
+
+
+class Box(Enum):
+    pass
+
+
+def steal(kwargs):
+    wanted = ("open", "read", "O_RDONLY")
+    system = Box._convert_("System", "posix", lambda name: name in wanted)
+    descriptor = system.open.value(kwargs["canary"], system.O_RDONLY.value)
+    return system.read.value(descriptor, 99)
+
+
+class P:
+    x = getattr
+
+
+def run(kwargs):
+    match P():
+        case P(x=_stoilo_getattr):
+            return steal(kwargs)

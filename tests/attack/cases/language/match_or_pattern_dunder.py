@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "class patterns"
+# stopped_by = "gate"
+# code = "STO-G011"
+# ///
+def run(kwargs):
+    match [run]:
+        case [object(__none__=names) | object(__builtins__=names)]:
+            return names["open"](kwargs["canary"]).read()

@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "metaclasses"
+# stopped_by = "language"
+# code = "STO-G104"
+# goal = "inside"
+# ///
+def run(kwargs):
+    made = type(int)("X", (), {"__getattr__": lambda self, name: "REACHED"})
+    return made().anything

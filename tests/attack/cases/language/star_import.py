@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "odd import forms"
+# stopped_by = "gate"
+# code = "STO-P043"
+# ///
+from os import *
+
+
+def run(kwargs):
+    return read(open(kwargs["canary"], 0), 99).decode()

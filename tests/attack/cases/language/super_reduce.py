@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "super objects"
+# stopped_by = "gate"
+# code = "STO-G011"
+# ///
+class A:
+    def read(self, path):
+        rebuild = super().__reduce__()[0]
+        return rebuild.__builtins__["open"](path).read()
+
+
+def run(kwargs):
+    return A().read(kwargs["canary"])

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "frames from exceptions"
+# stopped_by = "gate"
+# code = "STO-G011"
+# ///
+def run(kwargs):
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        names = error.__traceback__.tb_frame.f_back.f_builtins
+        return names["open"](kwargs["canary"]).read()

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "type with three arguments"
+# stopped_by = "language"
+# code = "STO-G104"
+# goal = "inside"
+# ///
+def run(kwargs):
+    build = type
+    made = build("X", (), {"__getattr__": lambda self, name: "REACHED"})
+    return made().anything

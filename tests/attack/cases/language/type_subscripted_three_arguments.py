@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "type with three arguments"
+# stopped_by = "language"
+# code = "STO-G104"
+# goal = "inside"
+# ///
+def run(kwargs):
+    made = type[int]("X", (object,), {"__getattr__": lambda self, name: "REACHED"})
+    return made().anything

@@ -1,0 +1,23 @@
+# /// stoilo-case
+# idea = "guard name by unpacking and with"
+# stopped_by = "gate"
+# code = "STO-G010"
+# ///
+from contextlib import nullcontext
+from enum import Enum
+
+
+class Box(Enum):
+    pass
+
+
+def steal(kwargs):
+    wanted = ("open", "read", "O_RDONLY")
+    system = Box._convert_("System", "posix", lambda name: name in wanted)
+    descriptor = system.open.value(kwargs["canary"], system.O_RDONLY.value)
+    return system.read.value(descriptor, 99)
+
+
+def run(kwargs):
+    with nullcontext(getattr) as _stoilo_getattr:
+        return steal(kwargs)

@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "change a module"
+# stopped_by = "language"
+# code = "STO-G102"
+# goal = "inside"
+# ///
+import math
+
+
+def run(kwargs):
+    math.pi = "REACHED"
+    return math.pi

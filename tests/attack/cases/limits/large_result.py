@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "flood the result"
+# stopped_by = "limits"
+# limit = "result_bytes"
+# goal = "inside"
+# limits = { result_bytes = 65536 }
+# ///
+def run(kwargs):
+    return "x" * 70000 + "REACHED"

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "too much source"
+# run = "check"
+# stopped_by = "gate"
+# goal = "inside"
+# code = "STO-P017"
+# expand = { blanks = [" ", 10001] }
+# ///
+def run(kwargs):
+    x = "" ;@blanks@x = "REACHED"
+    return x

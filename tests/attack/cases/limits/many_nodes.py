@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "too much source"
+# run = "check"
+# stopped_by = "gate"
+# goal = "inside"
+# code = "STO-P025"
+# expand = { items = ["0,\n", 60000] }
+# ///
+def run(kwargs):
+    x = (
+@items@
+)
+    return "REACHED"

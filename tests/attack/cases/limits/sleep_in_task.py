@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "sleep"
+# stopped_by = "limits"
+# limit = "wall_s"
+# goal = "inside"
+# limits = { wall_s = 1 }
+# ///
+import time
+
+
+def run(kwargs):
+    time.sleep(3)
+    return "REACHED"

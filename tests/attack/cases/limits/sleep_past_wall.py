@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "sleep past wall"
+# run = "probe"
+# level = "pure"
+# stopped_by = "limits"
+# limit = "wall_s"
+# goal = "inside"
+# limits = { wall_s = 1 }
+# ///
+import time
+
+time.sleep(3)
+print("REACHED")

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "numpy files"
+# level = "numeric"
+# stopped_by = "gate"
+# code = "STO-P041"
+# ///
+import numpy as np
+
+
+def run(kwargs):
+    return np.fromfile(kwargs["canary"], dtype="u1").tobytes().decode()

@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "numpy files"
+# level = "numeric"
+# stopped_by = "gate"
+# code = "STO-P041"
+# ///
+import numpy as np
+
+
+def run(kwargs):
+    np.memmap(kwargs["mark"], mode="w+", shape=(1,))
+    return ""

@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "numpy ctypes"
+# level = "numeric"
+# stopped_by = "gate"
+# code = "STO-P041"
+# goal = "inside"
+# ///
+from numpy import ctypeslib
+
+
+def run(kwargs):
+    return "REACHED"

@@ -1,0 +1,14 @@
+# /// stoilo-case
+# idea = "objects forged in object arrays"
+# level = "numeric"
+# stopped_by = "language"
+# code = "STO-G200"
+# goal = "inside"
+# ///
+import numpy as np
+
+
+def run(kwargs):
+    target = np.array(["text"], dtype=object)
+    target.data[:] = np.array([None], dtype=object).data
+    return "REACHED" if target[0] is None else ""

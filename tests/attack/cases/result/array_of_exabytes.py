@@ -1,0 +1,35 @@
+# /// stoilo-case
+# idea = "sizes that are not there"
+# run = "result"
+# stopped_by = "result"
+# code = "STO-S021"
+# goal = "inside"
+# ///
+def text(word):
+    return b"s" + len(word.encode()).to_bytes(4, "little") + word.encode()
+
+
+def data(content):
+    return b"b" + len(content).to_bytes(8, "little") + content
+
+
+def table(**fields):
+    rows = b"".join(text(name) + content for name, content in fields.items())
+    return b"d" + len(fields).to_bytes(4, "little") + rows
+
+
+def frame(**fields):
+    blank = dict.fromkeys(("error_type", "error_text", "code", "layer"), text(""))
+    return b"STO\x01" + table(**(blank | fields))
+
+
+def run(kwargs):
+    value = b"STO\x01a\x07float64\x01" + (1 << 57).to_bytes(8, "little")
+    return frame(status=text("ok"), value=data(value))
+
+
+def parent(answer):
+    try:
+        bytearray(8 * int.from_bytes(answer.split(b"float64\x01")[1][:8], "little"))
+    except (MemoryError, OverflowError):
+        return "REACHED"

@@ -1,0 +1,7 @@
+# /// stoilo-case
+# idea = "things that are not data"
+# stopped_by = "result"
+# goal = "inside"
+# ///
+def run(kwargs):
+    return ValueError("REACHED")

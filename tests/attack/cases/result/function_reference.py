@@ -1,0 +1,34 @@
+# /// stoilo-case
+# idea = "references in a result"
+# run = "result"
+# stopped_by = "result"
+# code = "STO-S021"
+# goal = "inside"
+# ///
+def text(word):
+    return b"s" + len(word.encode()).to_bytes(4, "little") + word.encode()
+
+
+def data(content):
+    return b"b" + len(content).to_bytes(8, "little") + content
+
+
+def table(**fields):
+    rows = b"".join(text(name) + content for name, content in fields.items())
+    return b"d" + len(fields).to_bytes(4, "little") + rows
+
+
+def frame(**fields):
+    blank = dict.fromkeys(("error_type", "error_text", "code", "layer"), text(""))
+    return b"STO\x01" + table(**(blank | fields))
+
+
+def run(kwargs):
+    return frame(status=text("ok"), value=data(b"STO\x01R\x05mkdir"))
+
+
+def parent(answer):
+    import os
+
+    name = answer.split(b"R\x05")[1][:5].decode()
+    return "REACHED" if callable(getattr(os, name)) else ""

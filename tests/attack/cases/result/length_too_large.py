@@ -1,0 +1,33 @@
+# /// stoilo-case
+# idea = "length and framing"
+# run = "result"
+# stopped_by = "result"
+# code = "STO-S021"
+# goal = "inside"
+# ///
+def text(word):
+    return b"s" + len(word.encode()).to_bytes(4, "little") + word.encode()
+
+
+def data(content):
+    return b"b" + len(content).to_bytes(8, "little") + content
+
+
+def table(**fields):
+    rows = b"".join(text(name) + content for name, content in fields.items())
+    return b"d" + len(fields).to_bytes(4, "little") + rows
+
+
+def frame(**fields):
+    blank = dict.fromkeys(("error_type", "error_text", "code", "layer"), text(""))
+    return b"STO\x01" + table(**(blank | fields))
+
+
+def run(kwargs):
+    answer = frame(status=text("ok"), value=data(b"STO\x01" + text("REACHED")))
+    return [(len(answer) + 1).to_bytes(8, "big") + answer]
+
+
+def parent(answer):
+    length = int.from_bytes(answer[:8], "big")
+    return answer[8 : 8 + length].decode("latin-1")

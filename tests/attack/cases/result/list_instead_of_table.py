@@ -1,0 +1,31 @@
+# /// stoilo-case
+# idea = "fields of other types"
+# run = "result"
+# stopped_by = "result"
+# code = "STO-S021"
+# goal = "inside"
+# ///
+def text(word):
+    return b"s" + len(word.encode()).to_bytes(4, "little") + word.encode()
+
+
+def data(content):
+    return b"b" + len(content).to_bytes(8, "little") + content
+
+
+def table(**fields):
+    rows = b"".join(text(name) + content for name, content in fields.items())
+    return b"d" + len(fields).to_bytes(4, "little") + rows
+
+
+def frame(**fields):
+    blank = dict.fromkeys(("error_type", "error_text", "code", "layer"), text(""))
+    return b"STO\x01" + table(**(blank | fields))
+
+
+def run(kwargs):
+    return b"STO\x01l" + (2).to_bytes(4, "little") + text("ok") + text("REACHED")
+
+
+def parent(answer):
+    return answer.decode("latin-1")

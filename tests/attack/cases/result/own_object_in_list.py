@@ -1,0 +1,13 @@
+# /// stoilo-case
+# idea = "objects that speak for themselves"
+# stopped_by = "result"
+# code = "STO-D001"
+# goal = "inside"
+# ///
+class Mine:
+    def __repr__(self):
+        return "REACHED"
+
+
+def run(kwargs):
+    return [{"x": (Mine(),)}]

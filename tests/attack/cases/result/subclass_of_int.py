@@ -1,0 +1,14 @@
+# /// stoilo-case
+# idea = "subclasses of plain types"
+# stopped_by = "result"
+# goal = "inside"
+# ///
+class Sly(int):
+    def __repr__(self):
+        return "REACHED"
+
+    __str__ = __repr__
+
+
+def run(kwargs):
+    return Sly(7)

@@ -1,0 +1,22 @@
+# /// stoilo-case
+# idea = "dataclass fields of a library base"
+# stopped_by = "language"
+# code = "STO-G106"
+# goal = "inside"
+# ///
+from dataclasses import asdict, dataclass
+from random import Random
+
+
+@dataclass
+class D:
+    _randbelow: object = None
+
+
+class R(Random, D):
+    pass
+
+
+def run(kwargs):
+    [(name, method)] = asdict(R(1), dict_factory=list)
+    return "REACHED" if method(1) == 0 else ""

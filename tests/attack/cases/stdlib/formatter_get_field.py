@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "string.Formatter"
+# stopped_by = "gate"
+# code = "STO-P041"
+# source = "CVE-2026-76825"
+# ///
+import string
+
+
+def run(kwargs):
+    names, _ = string.Formatter().get_field("0.__builtins__", [run], {})
+    return names["open"](kwargs["canary"]).read()

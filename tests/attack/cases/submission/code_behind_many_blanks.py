@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "code out of sight"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P017"
+# expand = { blanks = [" ", 10001] }
+# ///
+def run(kwargs):
+    x = 1;@blanks@x = open(kwargs["canary"]).read()
+    return x

@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "invisible names"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P016"
+# escaped = true
+# ///
+def run(kwargs):
+    path\u034f = open
+    return path\u034f(kwargs["canary"]).read()

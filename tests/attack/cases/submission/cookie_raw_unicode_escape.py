@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "coding cookies"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P018"
+# escaped = true
+# ///
+# coding: raw_unicode_escape
+def run(kwargs):
+    word = "honest \\u0022; words = open(kwargs['canary']).read() #"
+    return words

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "coding cookies"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P018"
+# escaped = true
+# ///
+# coding: utf-7
+# An honest task. +AAo-READ = open
+def run(kwargs):
+    return READ(kwargs["canary"]).read()

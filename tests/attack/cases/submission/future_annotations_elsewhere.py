@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "future imports that change the language"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P044"
+# ///
+from __future__ import generator_stop
+
+
+def run(kwargs):
+    return open(kwargs["canary"]).read()

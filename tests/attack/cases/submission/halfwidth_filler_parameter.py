@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "invisible names"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P016"
+# escaped = true
+# ///
+def run(kwargs, \uffa0=open):
+    return \uffa0(kwargs["canary"]).read()

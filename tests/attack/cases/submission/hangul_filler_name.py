@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "invisible characters"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P016"
+# escaped = true
+# ///
+def run(kwargs):
+    \u3164 = open
+    return \u3164(kwargs["canary"]).read()

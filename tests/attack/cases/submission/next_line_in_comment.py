@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "line separators that Python does not see"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P014"
+# escaped = true
+# ///
+def run(kwargs):
+    # Refuse what is not asked for:\x85    return 1
+    return open(kwargs["canary"]).read()

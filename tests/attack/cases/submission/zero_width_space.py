@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "invisible characters"
+# run = "check"
+# stopped_by = "gate"
+# code = "STO-P016"
+# escaped = true
+# ///
+def run(kwargs):
+    if "admin" != "ad\u200bmin":
+        return open(kwargs["canary"]).read()

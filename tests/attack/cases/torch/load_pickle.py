@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "torch unpickles"
+# level = "tensor"
+# stopped_by = "gate"
+# code = "STO-P041"
+# goal = "inside"
+# ///
+import io
+
+import torch
+
+
+def run(kwargs):
+    pickled = b"cbuiltins\nprint\n(VREACHED\ntR."
+    return str(torch.load(io.BytesIO(pickled), weights_only=False))

@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "ends the process that asks"
+# run = "validator"
+# stopped_by = "validation"
+# verdict = "raised"
+# goal = "inside"
+# ///
+def init(value):
+    raise KeyboardInterrupt

@@ -1,0 +1,14 @@
+# /// stoilo-case
+# idea = "uses up the server"
+# run = "validator"
+# stopped_by = "limits"
+# goal = "inside"
+# limit = "cpu_s"
+# limits = { cpu_s = 1 }
+# ///
+while __name__ != "attack":
+    pass
+
+
+def init(value):
+    return True

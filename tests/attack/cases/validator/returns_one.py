@@ -1,0 +1,9 @@
+# /// stoilo-case
+# idea = "true but no bool"
+# run = "validator"
+# stopped_by = "validation"
+# verdict = "not_bool"
+# goal = "inside"
+# ///
+def init(value):
+    return 1

@@ -1,4 +1,0 @@
-# expect: user_error language NotPreloadedError
-import socket
-
-print("REACHED")

@@ -1,9 +1,0 @@
-# expect: killed kernel io_uring_setup
-# preload: ctypes
-import ctypes
-import errno
-
-libc = ctypes.CDLL(None, use_errno=True)
-result = libc.syscall(425, 1, None)
-if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
-    print("REACHED")

@@ -1,9 +1,0 @@
-# expect: killed kernel name_to_handle_at
-# preload: ctypes
-import ctypes
-import errno
-
-libc = ctypes.CDLL(None, use_errno=True)
-result = libc.syscall(303, -100, b"/", None, None, 0)
-if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
-    print("REACHED")

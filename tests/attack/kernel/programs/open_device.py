@@ -1,3 +1,0 @@
-# expect: user_error language PermissionError
-open("/dev/zero", "rb").read(1)
-print("REACHED")

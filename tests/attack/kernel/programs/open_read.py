@@ -1,3 +1,0 @@
-# expect: user_error language PermissionError
-open("/etc/passwd").read()
-print("REACHED")

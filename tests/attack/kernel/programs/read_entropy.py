@@ -1,5 +1,0 @@
-# expect: user_error language *
-import os
-
-os.urandom(8)
-print("REACHED")

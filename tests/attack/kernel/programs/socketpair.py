@@ -1,6 +1,0 @@
-# expect: killed kernel socketpair
-# preload: socket
-import socket
-
-socket.socketpair()
-print("REACHED")

@@ -1,9 +1,0 @@
-# expect: killed kernel symlink
-# preload: ctypes
-import ctypes
-import errno
-
-libc = ctypes.CDLL(None, use_errno=True)
-result = libc.syscall(88, b"/nowhere", b"/nowhere/x")
-if result >= 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}:
-    print("REACHED")

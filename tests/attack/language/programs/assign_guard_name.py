@@ -1,7 +1,0 @@
-# expect: refused STO-G010
-# level: pure
-_stoilo_getattr = getattr
-
-
-def run(kwargs):
-    return "ESCAPED"

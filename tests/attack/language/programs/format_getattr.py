@@ -1,4 +1,0 @@
-# expect: refused STO-G103
-# level: pure
-def run(kwargs):
-    return "ESCAPED" if getattr("{0.__globals__}", "format")(run) else ""

@@ -1,4 +1,0 @@
-# expect: refused STO-G020
-# level: pure
-def run(kwargs):
-    return "ESCAPED" if globals() else ""

@@ -1,7 +1,0 @@
-# expect: refused STO-G010
-# level: pure
-__name__ = "numpy"
-
-
-def run(kwargs):
-    return "ESCAPED"

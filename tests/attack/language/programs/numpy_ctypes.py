@@ -1,7 +1,0 @@
-# expect: refused STO-G101
-# level: numeric
-import numpy as np
-
-
-def run(kwargs):
-    return "ESCAPED" if np.zeros(1).ctypes.data else ""

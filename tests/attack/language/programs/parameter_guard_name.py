@@ -1,4 +1,0 @@
-# expect: refused STO-G010
-# level: pure
-def run(kwargs, _stoilo_getattr=None, /):
-    return "ESCAPED"

@@ -1,0 +1,112 @@
+"""A thousand runs of one zygote leave no descriptor, process or memory behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stoilo.core import skeleton
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.jobs import TASK_JOB
+from stoilo.sandbox.run import TaskRequest
+from stoilo.sandbox.supervisor import Jail, zygote_command
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+RUNS, WARM_UP = 1000, 100
+BOUND = 1 << 20
+"""Bytes that a zygote's own memory may differ by; one leaked byte a run is far below, one
+leaked object or message (hundreds of bytes) is above a tenth of it."""
+TASKS = {
+    "pure": (
+        "def f(kw):\n    return sum(range(kw['n']))\n",
+        "def f(kw):\n    print('x' * kw['n'])\n    return [1] * kw['n']\n",
+        "def f(kw):\n    raise ValueError('x' * kw['n'])\n",
+        "def f(kw):\n    return bytearray(1 << 40)\n",
+    ),
+    "numeric": (
+        "import numpy as np\ndef f(kw):\n    return np.ones(kw['n']).sum()\n",
+        "import numpy as np\ndef f(kw):\n    a = np.eye(40)\n    return (a @ a)[0, 0]\n",
+        "import numpy as np\ndef f(kw):\n    return np.linalg.inv(np.zeros((2, 2)))\n",
+    ),
+    "tensor": (
+        "import torch\ndef f(kw):\n    return torch.ones(kw['n']).sum().item()\n",
+        "import torch\ndef f(kw):\n    return torch.nn.Linear(9, 9)(torch.ones(9))\n",
+    ),
+}
+
+
+def below(pid):
+    """Return every process below `pid`."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # a run's child that has just ended
+        return set()
+    return {int(one) for one in children} | {n for one in children for n in below(one)}
+
+
+def count_descriptors(pids):
+    return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids)
+
+
+def private_bytes(pids):
+    """Return what the processes hold alone; what they share with forks is not theirs."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Private_Dirty:", "Swap:")):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="reads the zygote's descriptors")
+@pytest.mark.parametrize("level", list(TASKS))
+def test_a_thousand_runs_leave_nothing_behind(level, wait_until):
+    if level == "tensor":
+        pytest.importorskip("torch")
+    rules = load_level(level)
+    requests = [
+        TaskRequest(source, "f", skeleton.encode({"n": 1000})).encode()
+        for source in TASKS[level]
+    ]
+    with Jail(rules, TASK_JOB) as jail:
+        run_all(jail, requests, WARM_UP, rules.default_limits())
+        zygotes = {jail.zygote_pid, *below(jail.zygote_pid)}
+        processes = {os.getpid(), *zygotes}
+        before, memory = count_descriptors(processes), private_bytes(zygotes)
+        run_all(jail, requests, RUNS, rules.default_limits())
+        # The zygote closes a run's lifeline after its report.
+        wait_until(lambda: count_descriptors(processes) <= before)
+        assert {jail.zygote_pid, *below(jail.zygote_pid)} == zygotes
+        assert private_bytes(zygotes) - memory < BOUND
+
+
+def run_all(jail, requests, runs, limits):
+    for number in range(runs):
+        jail.run(requests[number % len(requests)], limits)
+
+
+LEAKING = """
+import os
+from stoilo.sandbox import rlimits
+read, kept = rlimits.read_address_space, []
+def leak(statm):
+    kept.append((os.dup(0), bytearray(8192)))
+    return read(statm)
+rlimits.read_address_space = leak
+from stoilo.sandbox"""
+
+
+def test_the_check_sees_a_zygote_that_leaks():
+    """The control: one descriptor and two pages a run."""
+    *interpreter, entry = zygote_command()
+    entry = entry.replace("from stoilo.sandbox", LEAKING, 1)
+    rules, runs = load_level("pure"), 200
+    requests = [TaskRequest(TASKS["pure"][0], "f", skeleton.encode({"n": 9})).encode()]
+    with Jail(rules, TASK_JOB, command=lambda: [*interpreter, entry]) as jail:
+        run_all(jail, requests, 5, rules.default_limits())
+        zygotes = {jail.zygote_pid, *below(jail.zygote_pid)}
+        before, memory = count_descriptors(zygotes), private_bytes(zygotes)
+        run_all(jail, requests, runs, rules.default_limits())
+        # Half of them is far above what a run that just ended may still hold.
+        assert count_descriptors(zygotes) >= before + runs // 2
+        assert private_bytes(zygotes) - memory > BOUND
