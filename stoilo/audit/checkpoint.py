@@ -1,7 +1,7 @@
 """Checkpoint bodies: origin, size and root of a log (c2sp.org/tlog-checkpoint v1.0.0).
 
 Extension lines are refused: no monitor can audit them, ML-DSA cosignatures do not cover
-them and witnesses reject them.
+them and witnesses reject them. Origins have at most 255 bytes, as in those cosignatures.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import base64
 import re
 from dataclasses import dataclass
 
+from stoilo.audit.keys import decode_base64
 from stoilo.audit.merkle import EMPTY_ROOT, HASH_BYTES
-from stoilo.audit.note import decode_base64
 from stoilo.core.errors import TrustError
 
 __all__ = ["MAX_SIZE", "Checkpoint", "parse_checkpoint", "render_checkpoint"]
 
 MAX_SIZE = 2**63 - 1
-MAX_ORIGIN_CHARS = 255
+MAX_ORIGIN_BYTES = 255
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 _FIELDS = 3
 
@@ -59,7 +59,7 @@ def parse_checkpoint(text: bytes) -> Checkpoint:
     origin, size_text, root_text = lines[:_FIELDS]
     size = parse_size(size_text)
     root = decode_base64(root_text, code="STO-L014")
-    if len(origin) > MAX_ORIGIN_CHARS or len(root) != HASH_BYTES:
+    if len(origin.encode()) > MAX_ORIGIN_BYTES or len(root) != HASH_BYTES:
         raise TrustError("STO-L014", "the checkpoint's origin or root is malformed")
     if size == 0 and root != EMPTY_ROOT:
         raise TrustError("STO-L014", "an empty log must have the empty tree's root")

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["DURABLE_STEPS", "Fault", "FaultKind", "FaultyStore", "LogKey"]
+__all__ = [
+    "DURABLE_STEPS",
+    "REMOTE_STEPS",
+    "Fault",
+    "FaultKind",
+    "FaultyCall",
+    "FaultyStore",
+    "LogKey",
+    "strike",
+]
 
 DURABLE_STEPS = (
     "create_log",
@@ -46,6 +55,7 @@ DURABLE_STEPS = (
     "record_published",
     "drop_partials",
 )
+REMOTE_STEPS = ("sign", "cosign")
 Result = TypeVar("Result")
 
 
@@ -103,7 +113,7 @@ class Fault:
     """One fault.
 
     Attributes:
-        step: one of `DURABLE_STEPS`.
+        step: one of `DURABLE_STEPS` or `REMOTE_STEPS`.
         call: at which call of that step, from 1.
         kind: what happens.
         persisted: True when the step's work is done before it fails. Else nothing is
@@ -114,6 +124,32 @@ class Fault:
     call: int
     kind: FaultKind
     persisted: bool
+
+
+class FaultyCall:
+    """A step outside the store that fails at one call: the signer, or the witnesses.
+
+    Args:
+        step: one of `REMOTE_STEPS`.
+        work: what the step does.
+        fault: strikes when its step is this one; None never.
+    """
+
+    def __init__(
+        self, step: str, work: Callable[..., bytes], fault: Fault | None
+    ) -> None:
+        self._step, self._work, self._fault = step, work, fault
+        self.calls = 0
+
+    def __call__(self, *values: object) -> bytes:
+        """Do the step, or fail before or after it as the fault says."""
+        self.calls += 1
+        fault = self._fault
+        if fault is None or (fault.step, fault.call) != (self._step, self.calls):
+            return self._work(*values)
+        if fault.persisted:
+            self._work(*values)
+        raise strike(fault.kind)
 
 
 class FaultyStore(DiskStore):
@@ -138,12 +174,14 @@ class FaultyStore(DiskStore):
                 (tiles,) = values
                 assert isinstance(tiles, list)  # noqa: S101 - what publishers pass
                 self._tiles.write_tiles(tiles[: len(tiles) // 2])
-            raise self._strike(fault.kind)
+            raise strike(fault.kind)
 
         return run
 
-    def _strike(self, kind: FaultKind) -> OSError:
-        if kind is FaultKind.KILL:
-            os.kill(os.getpid(), signal.SIGKILL)
-        code = errno.ENOSPC if kind is FaultKind.DISK_FULL else errno.EIO
-        return OSError(code, os.strerror(code))
+
+def strike(kind: FaultKind) -> OSError:
+    """Return the error of a fault, or end this process."""
+    if kind is FaultKind.KILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+    code = errno.ENOSPC if kind is FaultKind.DISK_FULL else errno.EIO
+    return OSError(code, os.strerror(code))

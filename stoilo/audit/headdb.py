@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.audit.sqlite import connect, damaged, sync_directory
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError, TrustError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["HeadDatabase", "HeadState", "TreeHead"]
 
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS head (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     origin TEXT NOT NULL,
@@ -62,6 +62,7 @@ class HeadDatabase:
         self._read_only = read_only
         self._guard = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
 
     def load(self) -> HeadState | None:
         """Return the state, or None when there is no database or no row.
@@ -79,14 +80,19 @@ class HeadDatabase:
                 if "no such table" not in str(error):
                     raise
                 return None
-        return row and HeadState(row[0], TreeHead(row[1], row[2]), row[3])
+        if row is None:
+            return None
+        kinds = [type(one) for one in row[:3]]
+        if kinds != [str, int, bytes] or not isinstance(row[3], bytes | None):
+            raise TrustError("STO-L049", "the head database's row is malformed")
+        return HeadState(row[0], TreeHead(row[1], row[2]), row[3])
 
     def create(self, origin: str, head: TreeHead) -> None:
         """Write the first row (an empty log), durably."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._guard:
             connection = self._open()
-            connection.execute(_SCHEMA)
+            connection.execute(SCHEMA)
             connection.execute(
                 "INSERT INTO head VALUES (1, ?, ?, ?, NULL)",
                 (origin, head.size, head.root),
@@ -117,13 +123,16 @@ class HeadDatabase:
             self._open().execute("UPDATE head SET published = ?", (checkpoint,))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file for good."""
         with self._guard, contextlib.suppress(sqlite3.Error):
+            self._closed = True
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
+            if self._closed:
+                raise InternalError("STO-L051", "the log was closed")
             self._connection = connect(self._path, read_only=self._read_only)
         return self._connection

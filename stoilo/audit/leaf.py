@@ -4,8 +4,9 @@
 
 For an admission, the digest is SHA-256 of the statement's DSSE PAE and the time is
 ``admitted_at``, so that a verifier can compute the leaf from the statement alone.
+Every other leaf names a small public record (`stoilo.audit.record`) by its digest.
 A batch of refusals adds two lines, the count and the Merkle root over the refused
-submissions' digests: how many were refused is public, what they were is not.
+submissions' commitments: how many were refused is public, what they were is not.
 """
 
 from __future__ import annotations
@@ -17,41 +18,48 @@ from typing import TYPE_CHECKING
 
 from stoilo.audit.checkpoint import parse_size
 from stoilo.audit.merkle import leaf_hash, root
-from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
+from stoilo.core.digests import Digest, check_digest
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "LEAF_FORMAT",
     "MAX_LEAF_BYTES",
     "Leaf",
     "LeafKind",
     "RefusalBatch",
     "batch_refusals",
     "parse_leaf",
-    "refusals_leaf",
     "render_leaf",
 ]
 
 MAX_LEAF_BYTES = 65_535
-_FIRST_LINE = "stoilo-entry/v1"
+LEAF_FORMAT = "stoilo-entry/v1"
 _EPOCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LINES = 5
 
 
 class LeafKind(StrEnum):
-    """What happened."""
+    """What happened; in logs of early versions RELEASE was a level's or flavor's too."""
 
     ADMISSION = "admission"
+    WORKUNIT = "workunit"
     REFUSALS = "refusals"
     RESULT = "result"
+    REVIEW = "review"
     KEY = "key"
     POLICY = "policy"
+    LEVEL = "level"
+    FLAVOR = "flavor"
     RELEASE = "release"
     REVOCATION = "revocation"
     RETENTION = "retention"
     OPERATOR = "operator"
+
+
+_KINDS = frozenset(LeafKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +87,13 @@ def render_leaf(leaf: Leaf) -> bytes:
     """Return the leaf's bytes; raises ``STO-L024`` for unwritable fields."""
     if not _EPOCH.fullmatch(leaf.epoch) or leaf.time < 0:
         raise TrustError("STO-L024", "a leaf's epoch or time is malformed")
-    lines = [_FIRST_LINE, leaf.kind.value, check_digest(leaf.digest)]
-    lines += [leaf.epoch, str(leaf.time)]
     if (leaf.kind is LeafKind.REFUSALS) != (leaf.count is not None):
         raise TrustError("STO-L024", "refusals carry a count, and nothing else does")
+    digest = check_digest(leaf.digest)
+    text = f"{LEAF_FORMAT}\n{leaf.kind}\n{digest}\n{leaf.epoch}\n{leaf.time}\n"
     if leaf.count is not None:
-        lines += [str(leaf.count), check_digest(leaf.root or "")]
-    return "".join(f"{line}\n" for line in lines).encode()
+        text += f"{leaf.count}\n{check_digest(leaf.root or '')}\n"
+    return text.encode()
 
 
 def parse_leaf(data: bytes) -> Leaf:
@@ -93,9 +101,9 @@ def parse_leaf(data: bytes) -> Leaf:
     if len(data) > MAX_LEAF_BYTES or not data.isascii():
         raise TrustError("STO-L024", "the leaf is too long or not ASCII")
     lines = data.decode().split("\n")
-    if len(lines) < _LINES + 1 or lines[0] != _FIRST_LINE or lines.pop():
+    if len(lines) < _LINES + 1 or lines[0] != LEAF_FORMAT or lines.pop():
         raise TrustError("STO-L024", "not a leaf of this log format")
-    if lines[1] not in set(LeafKind):
+    if lines[1] not in _KINDS:
         raise TrustError("STO-L024", f"unknown kind of leaf: {lines[1][:32]!r}")
     kind, rest = LeafKind(lines[1]), lines[_LINES:]
     expected = 2 if kind is LeafKind.REFUSALS else 0
@@ -118,7 +126,7 @@ class RefusalBatch:
         start: POSIX seconds, inclusive.
         end: POSIX seconds, exclusive.
         count: how many submissions were refused.
-        root: Merkle root (RFC 6962) over the refused submissions' digests, hex.
+        root: Merkle root (RFC 6962) over the refused submissions' commitments, hex.
     """
 
     commitment: Digest
@@ -135,15 +143,3 @@ def batch_refusals(
     hashes = [leaf_hash(bytes.fromhex(check_digest(one))) for one in refused]
     batch_root = Digest(root(hashes).hex())
     return RefusalBatch(commitment, start, end, len(hashes), batch_root)
-
-
-def refusals_leaf(batch: RefusalBatch, epoch: str, time: int) -> bytes:
-    """Return the public leaf of a batch: its digest binds researcher and interval."""
-    digest = domain_digest(
-        Domain.REFUSALS,
-        bytes.fromhex(check_digest(batch.commitment)),
-        f"{batch.start} {batch.end} {batch.count}".encode(),
-        bytes.fromhex(check_digest(batch.root)),
-    )
-    leaf = Leaf(LeafKind.REFUSALS, digest, epoch, time, batch.count, batch.root)
-    return render_leaf(leaf)

@@ -1,9 +1,5 @@
 """The log database: every leaf in order, the frontier, and private labels.
 
-Hashes are random keys: an index over them would dirty one page a leaf in every flush.
-So the places of the newest leaves are kept in memory and moved into the index a few
-thousand at a time; after a restart they are read back from the leaves.
-
 Labels (task ids) are a side index for the log's own operator: they find a leaf by the
 task it belongs to, are in no leaf and are never published.
 """
@@ -13,20 +9,32 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from stoilo.audit.merkle import EMPTY_ROOT, HASH_BYTES, Frontier, leaf_hash
-from stoilo.audit.sqlite import connect, damaged, sync_directory
-from stoilo.core.errors import TrustError
+from stoilo.audit.merkle import (
+    EMPTY_ROOT,
+    HASH_BYTES,
+    Frontier,
+)
+from stoilo.audit.places import PlaceIndex
+from stoilo.audit.sqlite import (
+    connect,
+    damaged,
+    insert_rows,
+    sync_directory,
+    transaction,
+)
+from stoilo.core.errors import InternalError, TrustError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["LogDatabase", "LogState", "NewLeaf"]
+__all__ = ["LogDatabase", "LogState", "NewLeaf", "label_sum"]
 
-_SCHEMA = (
+SCHEMA = (
     """CREATE TABLE IF NOT EXISTS leaves (
         idx INTEGER PRIMARY KEY,
         leaf BLOB NOT NULL
@@ -38,6 +46,7 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS labels (
         label TEXT NOT NULL,
         idx INTEGER NOT NULL,
+        sum INTEGER,
         PRIMARY KEY (label, idx)
     ) STRICT, WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS state (
@@ -49,9 +58,11 @@ _SCHEMA = (
         indexed INTEGER NOT NULL
     ) STRICT""",
 )
-_QUERY_CHUNK = 500
-_TAIL_LEAVES = 8192  # places kept in memory before they move into the index
+_INSERT_ROWS = (
+    64  # in one statement: each gives up the interpreter and asks for it again
+)
 _CACHE_KIB = 65_536
+_CHECKPOINT_PAGES = 4096  # 16 MiB: seldom, for it holds up one batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +74,10 @@ class LogState:
     root: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NewLeaf:
+class NewLeaf(NamedTuple):
     """A leaf with its place and hash, ready to be committed."""
 
-    index: int
+    place: int
     hash: bytes
     leaf: bytes
 
@@ -81,7 +91,10 @@ class LogDatabase:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reading = threading.Lock()
-        self._tail: dict[bytes, int] | None = None
+        self._closed = False
+        self._places = PlaceIndex(self._write, self.leaves)
+        self.find = self._places.find
+        self.move_tail = self._places.move
 
     def load(self) -> LogState | None:
         """Return the newest state, or None when there is no database or no row.
@@ -94,7 +107,7 @@ class LogDatabase:
         query = "SELECT origin, size, root, frontier FROM state"
         with damaged("log database"):
             try:
-                row = next(iter(self._read(query)), None)
+                row = next(iter(self._fetch(query)), None)
             except sqlite3.OperationalError as error:
                 if "no such table" not in str(error):
                     raise
@@ -102,6 +115,8 @@ class LogDatabase:
         if row is None:
             return None
         blob = row[3]
+        if [type(one) for one in row] != [str, int, bytes, bytes]:
+            raise TrustError("STO-L049", "the log database's state is malformed")
         pieces = range(0, len(blob), HASH_BYTES)
         hashes = tuple(blob[at : at + HASH_BYTES] for at in pieces)
         return LogState(row[0], Frontier(row[1], hashes), row[2])
@@ -109,56 +124,12 @@ class LogDatabase:
     def create(self, origin: str) -> None:
         """Create an empty log, durably."""
         connection = self._write()
-        for statement in _SCHEMA:
+        for statement in SCHEMA:
             connection.execute(statement)
         connection.execute(
             "INSERT INTO state VALUES (1, ?, 0, ?, x'', 0)", (origin, EMPTY_ROOT)
         )
         sync_directory(self._path.parent)
-
-    def find(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the places of those leaf hashes that are in the log (writer only).
-
-        Raises:
-            TrustError: ``STO-L049`` when the index points to another leaf.
-        """
-        tail = self._load_tail()
-        found = {one: tail[one] for one in hashes if one in tail}
-        rest = [one for one in hashes if one not in tail]
-        for at in range(0, len(rest), _QUERY_CHUNK):
-            part = rest[at : at + _QUERY_CHUNK]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT hash, idx FROM places WHERE hash IN ({marks})"  # noqa: S608
-            for digest, index in self._write().execute(query, part).fetchall():
-                if [leaf_hash(leaf) for leaf in self.leaves(index, index + 1)] != [
-                    digest
-                ]:
-                    raise TrustError("STO-L049", "the log database's index is wrong")
-                found[digest] = index
-        return found
-
-    def _load_tail(self) -> dict[bytes, int]:
-        """Return the places that are not in the index yet."""
-        if self._tail is None:
-            query = "SELECT indexed, size FROM state"
-            indexed, size = self._write().execute(query).fetchone()
-            leaves = self.leaves(indexed, size)
-            self._tail = {leaf_hash(leaf): indexed + n for n, leaf in enumerate(leaves)}
-        return self._tail
-
-    def move_tail(self) -> None:
-        """Move the newest places into the index, if there are enough of them."""
-        tail = self._load_tail()
-        if len(tail) < _TAIL_LEAVES:
-            return
-        connection = self._write()
-        with _transaction(connection):
-            rows = sorted(tail.items())
-            connection.executemany("INSERT OR REPLACE INTO places VALUES (?, ?)", rows)
-            connection.execute(
-                "UPDATE state SET indexed = ?", (max(tail.values()) + 1,)
-            )
-        tail.clear()
 
     def commit(
         self,
@@ -166,33 +137,52 @@ class LogDatabase:
         labels: Sequence[tuple[str, int]],
         frontier: Frontier,
     ) -> None:
-        """Store leaves, labels and the new frontier in one flushed transaction."""
-        tail = self._load_tail()
+        """Store leaves, labels and the new frontier in one flushed transaction.
+
+        Raises:
+            TrustError: ``STO-L053`` when the log is not where the leaves begin: someone
+                else writes. Nothing was stored.
+        """
         connection = self._write()
-        with _transaction(connection):
-            connection.executemany(
-                "INSERT INTO leaves VALUES (?, ?)",
-                [(item.index, item.leaf) for item in leaves],
+        state = (frontier.size, frontier.root(), b"".join(frontier.hashes))
+        with transaction(connection):
+            moved = connection.execute(
+                "UPDATE state SET size = ?, root = ?, frontier = ? WHERE size = ?",
+                (*state, frontier.size - len(leaves)),
             )
-            connection.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?)", labels)
-            connection.execute(
-                "UPDATE state SET size = ?, root = ?, frontier = ?",
-                (frontier.size, frontier.root(), b"".join(frontier.hashes)),
-            )
-        tail.update((item.hash, item.index) for item in leaves)
+            if moved.rowcount != 1:
+                raise TrustError(
+                    "STO-L053", "the log database was changed by another process"
+                )
+            rows = [(place, leaf) for place, _, leaf in leaves]
+            insert_rows(connection, "INSERT INTO leaves", rows)
+            sums = [(*one, label_sum(*one)) for one in labels]
+            insert_rows(connection, "INSERT OR IGNORE INTO labels", sums)
+        self._places.add([(item.hash, item.place) for item in leaves])
 
     def leaves(self, start: int, end: int) -> list[bytes]:
-        """Return the leaves [start, end); fewer when the table has fewer."""
+        """Return the leaves [start, end); fewer when the table has fewer.
+
+        Raises:
+            TrustError: ``STO-L049`` when the file is damaged.
+            UnreachableError: ``STO-L002`` when it cannot be read.
+        """
         query = "SELECT leaf FROM leaves WHERE idx >= ? AND idx < ? ORDER BY idx"
-        return [row[0] for row in self._read(query, (start, end))]
+        with damaged("log database"):
+            found = [row[0] for row in self._read(query, (start, end))]
+        if not all(isinstance(leaf, bytes) for leaf in found):
+            raise TrustError("STO-L049", f"a leaf from {start} on is no longer bytes")
+        return found
 
     def find_label(self, label: str) -> list[int]:
         """Return the places of all leaves labelled so, oldest first."""
         query = "SELECT idx FROM labels WHERE label = ? ORDER BY idx"
-        return [row[0] for row in self._read(query, (label,))]
+        with damaged("log database"):
+            return [row[0] for row in self._read(query, (label,))]
 
     def close(self) -> None:
-        """Close both connections."""
+        """Close both connections for good."""
+        self._closed = True
         with self._reading, contextlib.suppress(sqlite3.Error):
             for connection in (self._reader, self._writer):
                 if connection is not None:
@@ -201,25 +191,36 @@ class LogDatabase:
 
     def _write(self) -> sqlite3.Connection:
         if self._writer is None:
+            self._check_open()
             self._writer = connect(self._path)
             self._writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            _add_sums(self._writer)
         return self._writer
 
     def _read(self, query: str, values: Iterable[object] = ()) -> list[sqlite3.Row]:
+        with damaged("log database"):
+            return self._fetch(query, values)
+
+    def _fetch(self, query: str, values: Iterable[object] = ()) -> list[sqlite3.Row]:
         with self._reading:
             if self._reader is None:
+                self._check_open()
                 self._reader = connect(self._path, read_only=self._read_only)
             return self._reader.execute(query, tuple(values)).fetchall()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InternalError("STO-L051", "the log was closed")
 
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what is done inside, flushed, or nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+
+def label_sum(label: str, index: int) -> int:
+    """Return the check of a label's row: no leaf covers it, and a bit may flip."""
+    return zlib.crc32(f"{index} {label}".encode(errors="surrogatepass"))
+
+
+def _add_sums(connection: sqlite3.Connection) -> None:
+    """Give a database of the first version the column; its old rows stay unchecked."""
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(labels)")]
+    if columns and "sum" not in columns:
+        connection.execute("ALTER TABLE labels ADD COLUMN sum INTEGER")

@@ -6,8 +6,11 @@ n leaves splits at the largest power of two below n. Trees are read through a
 
 The size+1 trap: a proof does not bind the size of its tree. With a tree's true root,
 most proofs also pass for size+1 (RFC 9162 2.1.3.2 uses the size only to choose sides).
-So size and root must come together out of one signed checkpoint, never out of the proof
-or the message around it; `stoilo.audit.proof.check_proof` is the door that does so.
+So size and root must come together out of one checkpoint, never out of the proof or the
+message around it: `check_inclusion` and `check_consistency` take a `Checkpoint`, and
+`stoilo.audit.proof.check_proof` takes it out of a signed one. The `replay_…` functions
+below them take the two apart; nothing in the product but these doors may call them
+(``tests/invariants/test_sizes_and_roots.py``).
 """
 
 from __future__ import annotations
@@ -15,8 +18,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from stoilo.core.errors import TrustError
+
+if TYPE_CHECKING:
+    from stoilo.audit.checkpoint import Checkpoint
 
 __all__ = [
     "EMPTY_ROOT",
@@ -30,13 +38,17 @@ __all__ = [
     "inclusion_proof",
     "join_roots",
     "leaf_hash",
+    "leaf_hashes",
     "node_hash",
     "perfect_roots",
     "range_root",
+    "replay_consistency",
+    "replay_inclusion",
     "root",
 ]
 
 HASH_BYTES = 32
+_AT_ONCE = 4096  # hashes that are joined in one go: of a large log not all at once
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 NodeReader = Callable[[int, int], bytes]
@@ -46,6 +58,12 @@ NodeReader = Callable[[int, int], bytes]
 def leaf_hash(data: bytes) -> bytes:
     """Return the hash of one leaf's bytes (RFC 6962 2.1)."""
     return hashlib.sha256(b"\0" + data).digest()
+
+
+def leaf_hashes(leaves: Iterable[bytes]) -> list[bytes]:
+    """Return the hashes of many leaves; the work of `leaf_hash` without a call for each."""
+    sha256 = hashlib.sha256
+    return [sha256(b"\0" + leaf).digest() for leaf in leaves]
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -67,9 +85,15 @@ def perfect_roots(hashes: Sequence[bytes]) -> list[bytes]:
 def _fold(hashes: Sequence[bytes]) -> bytes:
     """Return the root over a power of two of hashes."""
     while len(hashes) > 1:
-        pairs = range(0, len(hashes), 2)
-        hashes = [node_hash(hashes[at], hashes[at + 1]) for at in pairs]
+        hashes = _join_pairs(hashes)
     return hashes[0]
+
+
+def _join_pairs(hashes: Sequence[bytes]) -> list[bytes]:
+    """Return the nodes above an even number of hashes."""
+    sha256 = hashlib.sha256
+    pairs = zip(hashes[::2], hashes[1::2], strict=True)
+    return [sha256(b"\1" + left + right).digest() for left, right in pairs]
 
 
 def join_roots(roots: Sequence[bytes]) -> bytes:
@@ -101,14 +125,24 @@ class Frontier:
 
     def extend(self, leaf_hashes: Iterable[bytes]) -> Frontier:
         """Return the frontier after appending `leaf_hashes`."""
-        size, stack = self.size, list(self.hashes)
-        for item in leaf_hashes:
-            stack.append(item)
-            size += 1
-            for _ in range((size & -size).bit_length() - 1):
-                right = stack.pop()
-                stack.append(node_hash(stack.pop(), right))
-        return Frontier(size, tuple(stack))
+        hashes = iter(leaf_hashes)
+        frontier = self
+        while part := list(islice(hashes, _AT_ONCE)):
+            frontier = frontier._join(part)
+        return frontier
+
+    def _join(self, level: list[bytes]) -> Frontier:
+        """Return the frontier after appending `level`, which is used up."""
+        edge, roots = list(self.hashes), list[bytes]()
+        size, left = self.size + len(level), self.size
+        while level or edge:  # one round a height, from the leaves up
+            if left & 1:
+                level.insert(0, edge.pop())
+            if len(level) & 1:
+                roots.append(level.pop())
+            level = _join_pairs(level)
+            left >>= 1
+        return Frontier(size, tuple(reversed(roots)))
 
     def root(self) -> bytes:
         """Return the tree's root."""
@@ -210,14 +244,30 @@ def consistency_proof(old: int, new: int, node: NodeReader) -> list[bytes]:
 
 
 def check_inclusion(
-    leaf: bytes, index: int, size: int, path: Sequence[bytes], tree_root: bytes
+    leaf: bytes, index: int, path: Sequence[bytes], checkpoint: Checkpoint
 ) -> None:
-    """Check that leaf hash `leaf` lies at `index` (RFC 9162 2.1.3.2).
+    """Check that leaf hash `leaf` lies at `index` under `checkpoint`.
 
-    `size` and `tree_root` must come from one verified checkpoint (module's text).
+    `index` and `path` are hostile; `checkpoint` was verified by the caller.
 
     Raises:
         TrustError: ``STO-L020`` when the proof does not hold.
+    """
+    if replay_inclusion(leaf, index, checkpoint.size, path) != checkpoint.root:
+        raise TrustError(
+            "STO-L020", "the inclusion proof does not lead to the checkpoint's root"
+        )
+
+
+def replay_inclusion(
+    leaf: bytes, index: int, size: int, path: Sequence[bytes]
+) -> bytes:
+    """Return the root to which `path` leads from the leaf (RFC 9162 2.1.3.2).
+
+    Proves nothing by itself, and does not bind `size` (module's text).
+
+    Raises:
+        TrustError: ``STO-L020`` when no tree of `size` leaves has a path of that length.
     """
     if not 0 <= index < size:
         raise TrustError("STO-L020", f"a tree of {size} leaves has no leaf {index}")
@@ -231,44 +281,45 @@ def check_inclusion(
         else:
             result = node_hash(result, step)
         first, last = first >> 1, last >> 1
-    if last or result != tree_root:
-        raise TrustError(
-            "STO-L020", "the inclusion proof does not lead to the checkpoint's root"
-        )
+    if last:
+        raise TrustError("STO-L020", "the inclusion proof is too short")
+    return result
 
 
-def check_consistency(
-    old_size: int,
-    old_root: bytes,
-    new_size: int,
-    new_root: bytes,
-    path: Sequence[bytes],
-) -> None:
-    """Check that the new tree begins with the old one (RFC 9162 2.1.4.2).
+def check_consistency(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -> None:
+    """Check that the tree of `new` begins with that of `old` (RFC 9162 2.1.4.2).
 
-    Both pairs of size and root must come from verified checkpoints.
+    `path` is hostile; both checkpoints were verified by the caller.
 
     Raises:
-        TrustError: ``STO-L021`` when the trees are not shown to be consistent.
+        TrustError: ``STO-L021`` when the trees are not shown to be consistent, or are
+            of two logs.
     """
-    if not 0 <= old_size <= new_size:
-        raise TrustError("STO-L021", f"the log shrank from {old_size} to {new_size}")
-    if old_size in {0, new_size}:
-        expected = new_root if old_size == new_size else EMPTY_ROOT
-        if path or old_root != expected:
+    if old.origin != new.origin:
+        raise TrustError("STO-L021", "the two checkpoints are of different logs")
+    if not 0 <= old.size <= new.size:
+        raise TrustError("STO-L021", f"the log shrank from {old.size} to {new.size}")
+    if old.size in {0, new.size}:
+        expected = new.root if old.size == new.size else EMPTY_ROOT
+        if path or old.root != expected:
             raise TrustError("STO-L021", "the two trees are not consistent")
         return
-    if not path:
-        raise TrustError("STO-L021", "the consistency proof is empty")
-    old_seen, new_seen = _replay(old_size, new_size, old_root, path)
-    if old_seen != old_root or new_seen != new_root:
+    if replay_consistency(old.size, new.size, old.root, path) != (old.root, new.root):
         raise TrustError("STO-L021", "the two trees are not consistent")
 
 
-def _replay(
+def replay_consistency(
     old_size: int, new_size: int, old_root: bytes, path: Sequence[bytes]
 ) -> tuple[bytes, bytes]:
-    """Return both roots as the consistency proof computes them."""
+    """Return both roots as a consistency proof computes them (0 < old < new).
+
+    Proves nothing by itself, and does not bind the sizes (module's text).
+
+    Raises:
+        TrustError: ``STO-L021`` when no two such trees have a proof of that length.
+    """
+    if not path:
+        raise TrustError("STO-L021", "the consistency proof is empty")
     steps = list(path)
     if old_size & (old_size - 1) == 0:
         steps.insert(0, old_root)

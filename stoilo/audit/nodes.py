@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from stoilo.audit.merkle import HASH_BYTES, node_hash
+from stoilo.audit.merkle import HASH_BYTES, node_hash, range_root
 from stoilo.audit.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, render_tile_path, tile_at
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["TileNodes"]
+    from stoilo.audit.merkle import NodeReader
+
+__all__ = ["TileNodes", "inclusion_proofs"]
 
 _CACHED_TILES = 128  # about 35 KiB each
 
@@ -74,3 +77,38 @@ def _grow(data: bytes) -> list[list[bytes]]:
         pairs = range(0, len(below) - 1, 2)
         levels.append([node_hash(below[at], below[at + 1]) for at in pairs])
     return levels
+
+
+def inclusion_proofs(
+    indices: Iterable[int], size: int, node: NodeReader
+) -> dict[int, list[bytes]]:
+    """Return the proof of each of many leaves; what they share is computed once.
+
+    Raises:
+        TrustError: ``STO-L023`` when the tree has no such leaf.
+    """
+    wanted = sorted(set(indices))
+    if wanted and not 0 <= wanted[0] <= wanted[-1] < size:
+        raise TrustError(
+            "STO-L023", f"a tree of {size} leaves lacks some of these leaves"
+        )
+    paths: dict[int, list[bytes]] = {index: [] for index in wanted}
+    ranges = [(0, size, wanted)] if wanted else []
+    while ranges:
+        start, end, inside = ranges.pop()
+        if end - start == 1:
+            continue
+        middle = start + (1 << ((end - start - 1).bit_length() - 1))
+        cut = bisect_left(inside, middle)
+        for part, below, other in (
+            (inside[:cut], (start, middle), (middle, end)),
+            (inside[cut:], (middle, end), (start, middle)),
+        ):
+            if part:
+                sibling = range_root(*other, node)
+                for index in part:
+                    paths[index].append(sibling)
+                ranges.append((*below, part))
+    for path in paths.values():
+        path.reverse()
+    return paths

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stoilo.audit.checkpoint import parse_size
 from stoilo.audit.merkle import HASH_BYTES, check_inclusion, leaf_hash
 from stoilo.audit.note import decode_base64
-from stoilo.audit.policy import LogPolicy, open_checkpoint
+from stoilo.audit.policy import LogPolicy, SignedCheckpoint, open_checkpoint
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 
@@ -49,12 +50,14 @@ class ProvenLeaf:
         root: the checkpoint's root.
         checkpoint_time: newest verified cosignature time (POSIX seconds): a lower bound
             for now; None when no witness of the policy cosigned.
+        agreed_time: the newest that a whole quorum has reached: what may be remembered.
     """
 
     index: int
     size: int
     root: bytes
     checkpoint_time: int | None
+    agreed_time: int | None = None
 
 
 def render_proof(proof: Proof) -> bytes:
@@ -109,7 +112,18 @@ def check_proof(proof_text: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf
             trusted, ``STO-L020`` leaf not included.
     """
     proof = parse_proof(proof_text)
-    signed = open_checkpoint(proof.checkpoint, policy)
-    size, root = signed.checkpoint.size, signed.checkpoint.root
-    check_inclusion(leaf_hash(leaf), proof.index, size, proof.path, root)
-    return ProvenLeaf(proof.index, size, root, signed.time)
+    signed = _open(proof.checkpoint, policy)
+    checkpoint = signed.checkpoint
+    check_inclusion(leaf_hash(leaf), proof.index, proof.path, checkpoint)
+    return ProvenLeaf(
+        proof.index, checkpoint.size, checkpoint.root, signed.time, signed.agreed
+    )
+
+
+@lru_cache(maxsize=4)
+def _open(note: bytes, policy: LogPolicy) -> SignedCheckpoint:
+    """Return `open_checkpoint`'s answer, given once for proofs of one checkpoint.
+
+    It depends on the bytes and on the policy alone; refusals are not kept.
+    """
+    return open_checkpoint(note, policy)

@@ -1,29 +1,38 @@
-"""Make a proof from the outside: read-only, from a data or log directory, or a URL."""
+"""Find a task's entries and prove them from the outside: read-only, from anywhere."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.audit.checkpoint import parse_checkpoint
 from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.merkle import check_inclusion, inclusion_proof, leaf_hash
-from stoilo.audit.nodes import TileNodes
-from stoilo.audit.note import parse_note
-from stoilo.audit.policy import open_checkpoint, parse_policy
-from stoilo.audit.proof import Proof, render_proof
-from stoilo.audit.source import LogSource, open_source
+from stoilo.audit.reading import LogView, open_log
+from stoilo.audit.record import (
+    Mention,
+    MentionKind,
+    WorkunitRecord,
+    parse_record,
+    task_commitment,
+)
+from stoilo.audit.search import Query, is_explained_by, search_log
 from stoilo.audit.store import DiskRecords
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
-from stoilo.core.errors import TrustError, UsageError, WaitError
+from stoilo.audit.tiles import TILE_WIDTH
+from stoilo.core.errors import TrustError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FoundProof", "prove_leaf"]
+    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.record import Record
+
+__all__ = ["FoundProof", "explain_admission", "find_entries", "prove_leaf"]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_COMMITMENT = re.compile(r"[0-9a-f]{64}")
+_EXPLAINED_WITHIN = 8
+"""Bundles, the admission's own first, in which its record is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,70 +45,98 @@ class FoundProof:
     proof: bytes
 
 
-def prove_leaf(location: str | Path, name: str) -> FoundProof:
+def prove_leaf(
+    location: str | Path, name: str, policy: LogPolicy | None = None
+) -> FoundProof:
     """Return the proof of a task's leaf (newest admission first) or of a plain index.
 
+    The leaf itself travels in the proof's ``extra``.
+
     Raises:
-        UsageError: ``STO-L001`` not a log, ``STO-L057`` no such task.
+        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy, ``STO-L057`` no such
+            task.
         WaitError: ``STO-L056`` the leaf is not published yet.
         TrustError: the log does not prove what it says.
     """
-    source = open_source(location)
-    index = _find_index(source, name)
-    note = source.checkpoint()
-    if note is None:
-        raise UsageError("STO-L001", "no checkpoint is published here")
-    policy = source.policy()
-    if policy is not None:
-        open_checkpoint(note, parse_policy(policy))
-    checkpoint = parse_checkpoint(parse_note(note).text)
-    if index >= checkpoint.size:
-        raise WaitError(
-            "STO-L056",
-            f"leaf {index} is not under the published checkpoint of {checkpoint.size}",
-        )
-    nodes = TileNodes(source.tile)
-    path = inclusion_proof(
-        index, checkpoint.size, lambda level, at: nodes.node(level, at, checkpoint.size)
-    )
-    leaf = _read_leaf(source, index, checkpoint.size)
-    check_inclusion(leaf_hash(leaf), index, checkpoint.size, path, checkpoint.root)
-    proof = render_proof(Proof(index, tuple(path), note))
-    return FoundProof(index, checkpoint.size, leaf, proof)
+    log = open_log(location, policy)
+    leaves = _labelled(log, name)
+    if not leaves:
+        leaves = {at: log.prove(at)[0] for at in find_entries(log, name)}
+    admitted = [at for at, leaf in leaves.items() if _is_admission(leaf)]
+    index = max(admitted or leaves)
+    leaf, proof = log.prove(index)
+    return FoundProof(index, log.size, leaf, proof)
 
 
-def _find_index(source: LogSource, name: str) -> int:
-    if source.paths is not None and source.paths.database.exists():
-        records = DiskRecords(source.paths)
-        try:
-            found = records.find_label(name)
-            kinds = [_kind(records.leaves(at, at + 1)) for at in found]
-        finally:
-            records.close()
-        admitted = [
-            at
-            for at, kind in zip(found, kinds, strict=True)
-            if kind is LeafKind.ADMISSION
-        ]
-        if found:
-            return (admitted or found)[-1]
+def find_entries(log: LogView, name: str) -> list[int]:
+    """Return the places that a name means, lowest first, never none.
+
+    Args:
+        log: the log.
+        name: a task's id or its public commitment (64 hex digits), or an index. Below a
+            data directory the server's own labels answer; elsewhere every record is read.
+
+    Raises:
+        UsageError: ``STO-L057`` when the log has none.
+        TrustError: the log is not what was signed.
+    """
+    found = _labelled(log, name)
+    if found:
+        return sorted(found)
     if _INDEX.fullmatch(name):
-        return int(name)
-    raise UsageError("STO-L057", f"the log has no leaf for {name[:80]!r}")
+        return [int(name)]
+    task = name if _COMMITMENT.fullmatch(name) else task_commitment(name)
+    query = Query(mentions=frozenset({Mention(MentionKind.COMMITMENT, task)}))
+    places: set[int] = set()
+    for entry in search_log(log, query, limit=1000).found:
+        places.add(entry.index)
+        if isinstance(entry.record, WorkunitRecord):
+            at = entry.record.admission
+            if at < log.size and is_explained_by(entry.record, at, log.prove(at)[0]):
+                places.add(at)
+    if not places:
+        raise UsageError("STO-L057", f"the log has no leaf for {name[:80]!r}")
+    return sorted(places)
 
 
-def _kind(leaves: list[bytes]) -> LeafKind | None:
+def _labelled(log: LogView, name: str) -> dict[int, bytes]:
+    """Return the leaves that a data directory's own database labels so, by place."""
+    paths = log.source.paths
+    if paths is None or not paths.database.exists():
+        return {}
+    with contextlib.closing(DiskRecords(paths)) as records:
+        places = records.find_label(name)
+        return {at: leaf for at in places for leaf in records.leaves(at, at + 1)}
+
+
+def _is_admission(leaf: bytes) -> bool:
     try:
-        return parse_leaf(leaves[0]).kind
-    except (TrustError, IndexError):
-        return None
+        return parse_leaf(leaf).kind is LeafKind.ADMISSION
+    except TrustError:
+        return False
 
 
-def _read_leaf(source: LogSource, index: int, size: int) -> bytes:
-    tile = tile_at(ENTRIES, index // TILE_WIDTH, size)
-    data = source.tile(tile)
-    if data is None:
-        data = source.tile(tile.full)
-    if data is None:
-        raise TrustError("STO-L031", f"the bundle of leaf {index} is missing")
-    return decode_bundle(data, tile.width)[index % TILE_WIDTH]
+def explain_admission(
+    log: LogView, index: int, data: bytes
+) -> tuple[int, Record] | None:
+    """Return place and record that explain the admission `data` at `index`.
+
+    It lies soon after the admission; None when it was not found there.
+
+    Raises:
+        TrustError: a leaf or record is not what it should be.
+    """
+    first = index // TILE_WIDTH
+    end = min(first + _EXPLAINED_WITHIN, -(-log.size // TILE_WIDTH))
+    for number in range(first, end):
+        for place, text in enumerate(log.source.records_of_tile(number)):
+            at = number * TILE_WIDTH + place
+            if text is None or at <= index or at >= log.size:
+                continue
+            if not is_explained_by(parse_record(text), index, data):
+                continue
+            entry = log.entry(at)
+            if is_explained_by(entry.record, index, data):
+                assert entry.record is not None  # noqa: S101 - it explains
+                return at, entry.record
+    return None

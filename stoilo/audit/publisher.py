@@ -6,24 +6,38 @@ is signed is computed here from the tiles' hashes, apart from the sequencer's fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, render_checkpoint
+from stoilo.audit.merkle import consistency_proof
+from stoilo.audit.nodes import TileNodes
 from stoilo.audit.note import parse_note
 from stoilo.audit.policy import LogPolicy, open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stoilo.audit.headdb import TreeHead
     from stoilo.audit.store import LogStore
     from stoilo.audit.tiles import Tile, TileBuilder
 
-__all__ = ["Published", "Publisher"]
+__all__ = ["Cosign", "Prove", "Published", "Publisher"]
 
-_CHUNK = 1024
+Prove = Callable[[int], list[bytes]]
+"""size → consistency proof from the tree of that size to the one being published."""
+
+Cosign = Callable[[bytes, Prove], bytes]
+"""(signed note, prove) → the same note with cosignature lines added.
+
+Raises:
+    UnreachableError: too few witnesses answered; it is tried again later.
+"""
+
+_CHUNK = 256  # leaves read at a time: at most 16 MiB
+_PENDING_TILES = 64  # written together: at most 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +55,9 @@ class Publisher:
         store: the log's durable side.
         origin: the log's name.
         sign_checkpoint: body → full signed note, with cosignatures if the policy asks.
-        builder: stands at most at the next size to publish.
-        pending: full tiles that the builder has taken and the disk may not yet hold.
+        builder: stands at the published size.
         policy: what the log's readers will demand; None checks form only.
+        cosign: asks the witnesses, after the tiles are durable and the log has signed.
     """
 
     def __init__(
@@ -52,15 +66,17 @@ class Publisher:
         origin: str,
         sign_checkpoint: Callable[[bytes], bytes],
         builder: TileBuilder,
-        pending: Sequence[tuple[Tile, bytes]],
         policy: LogPolicy | None,
+        cosign: Cosign | None = None,
     ) -> None:
         self._store = store
         self._origin = origin
         self._sign = sign_checkpoint
         self._builder = builder
         self._policy = policy
-        self._pending = list(pending)
+        self._cosign = cosign
+        self._on_disk = {store.load_checkpoint()}  # what the file may hold
+        self._pending: list[tuple[Tile, bytes]] = []
         self._replaced: list[Tile] = []
 
     def publish(self, head: TreeHead) -> Published:
@@ -70,26 +86,38 @@ class Publisher:
 
         Raises:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
-                ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note.
-            UnreachableError: ``STO-L059`` when the signer is out of reach.
+                ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note,
+                ``STO-L081`` when somebody else has published.
+            UnreachableError: ``STO-L059`` when the signer is out of reach, ``STO-L080``
+                or the witnesses' own codes when too few of them cosigned.
             OSError, sqlite3.Error: the machine failed.
         """
         self._take_leaves(head.size)
         if self._builder.size != head.size or self._builder.root() != head.root:
             raise TrustError("STO-L049", "tiles and head disagree; nothing was signed")
-        self._store.write_tiles([*self._pending, *self._builder.partial()])
+        self._check_alone()
+        self._write_pending(self._builder.partial())
         checkpoint = Checkpoint(self._origin, head.size, head.root)
-        note = self._signed(checkpoint)
+        note = self._witnessed(self._signed(checkpoint), checkpoint)
+        self._check_alone()
+        self._on_disk.add(note)
         self._store.write_checkpoint(note)
-        self._replaced += [tile for tile, _ in self._pending]
-        self._pending.clear()
+        self._on_disk = {note}
         return Published(checkpoint, note)
 
     def remember(self, published: Published) -> None:
         """Record a published checkpoint beside the head, drop tiles it replaced."""
         self._store.record_published(published.note)
-        while self._replaced:
-            self._store.drop_partials(self._replaced.pop())
+        self._drop_replaced()
+
+    def _check_alone(self) -> None:
+        """Refuse to replace a checkpoint that this publisher did not write."""
+        present = self._store.load_checkpoint()
+        if present not in self._on_disk:
+            raise TrustError(
+                "STO-L081", "the published checkpoint was changed by another process"
+            )
+        self._on_disk = {present}
 
     def _take_leaves(self, size: int) -> None:
         while self._builder.size < size:
@@ -97,8 +125,23 @@ class Publisher:
             leaves = self._store.leaves(start, min(start + _CHUNK, size))
             if not leaves:
                 raise TrustError("STO-L049", f"leaf {start} is not in the log database")
-            for leaf in leaves:
-                self._pending += self._builder.add(leaf)
+            self._pending += self._builder.extend(leaves)
+            if len(self._pending) >= _PENDING_TILES:
+                self._write_pending([])
+
+    def _write_pending(self, partial: Sequence[tuple[Tile, bytes]]) -> None:
+        """Make full tiles, and the right edge, durable; keep no more than their names."""
+        self._store.write_tiles([*self._pending, *partial])
+        self._replaced += [tile for tile, _ in self._pending]
+        self._pending.clear()
+        if len(self._replaced) > _PENDING_TILES:  # long without a checkpoint
+            self._drop_replaced()
+
+    def _drop_replaced(self) -> None:
+        """Remove partial tiles: readers of an older checkpoint fall back to the full one."""
+        while self._replaced:
+            self._store.drop_partials(self._replaced[-1])
+            self._replaced.pop()
 
     def _signed(self, checkpoint: Checkpoint) -> bytes:
         """Have the checkpoint signed, and look at what came back."""
@@ -111,6 +154,28 @@ class Publisher:
             ) from error
         if parse_note(note).text != body:
             raise TrustError("STO-L054", "the signer signed something else")
-        if self._policy is not None:
-            open_checkpoint(note, self._policy)
         return note
+
+    def _witnessed(self, note: bytes, checkpoint: Checkpoint) -> bytes:
+        """Have the note cosigned, and check it as its readers will."""
+        if self._cosign is not None:
+            try:
+                note = self._cosign(note, self._prover(checkpoint.size))
+            except OSError as error:
+                raise UnreachableError(
+                    "STO-L080", f"the witnesses cannot be asked: {error}"
+                ) from error
+        if self._policy is not None:
+            seen = open_checkpoint(note, self._policy).checkpoint
+        else:
+            seen = parse_checkpoint(parse_note(note).text)
+        if seen != checkpoint:
+            raise TrustError("STO-L054", "the cosigned note is of another checkpoint")
+        return note
+
+    def _prover(self, size: int) -> Prove:
+        """Return the maker of consistency proofs to `size`, from the tiles on the disk."""
+        nodes = TileNodes(self._store.read_tile)
+        return lambda old: consistency_proof(
+            old, size, lambda level, place: nodes.node(level, place, size)
+        )

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.audit.fsck.check import find_fault, find_support_fault
 from stoilo.audit.merkle import EMPTY_ROOT
 from stoilo.audit.policy import (
     LogPolicy,
@@ -20,7 +21,7 @@ from stoilo.audit.policy import (
     parse_policy,
 )
 from stoilo.audit.scrub import TileScrub
-from stoilo.audit.source import LogSource, open_source
+from stoilo.audit.source import DirectorySource, LogSource, open_source
 from stoilo.audit.startup import check_records
 from stoilo.audit.store import DiskRecords
 from stoilo.audit.tiles import (
@@ -83,7 +84,25 @@ def verify_log(location: str | Path, policy: LogPolicy | None = None) -> LogRepo
         UnreachableError: ``STO-L002``.
         TrustError: what does not hold.
     """
-    return verify_source(open_source(location), policy)
+    source = open_source(location)
+    try:
+        report = verify_source(source, policy)
+    except TrustError as error:
+        fault = find_fault(location, policy) if _is_here(source) else None
+        if fault is None:
+            raise
+        text = f"{error.message}; the first fault is in {fault}"
+        raise TrustError(error.code, text, hint=fault.remedy or error.hint) from error
+    fault = find_support_fault(location, policy) if _is_here(source) else None
+    if fault is not None:
+        text = f"{fault.file}: {fault.place or 'as a whole'}: {fault.message}"
+        raise TrustError(fault.code, text, hint=fault.remedy)
+    return report
+
+
+def _is_here(source: LogSource) -> bool:
+    """Tell whether the log's own files can be looked at."""
+    return isinstance(source, DirectorySource)
 
 
 def verify_source(source: LogSource, policy: LogPolicy | None = None) -> LogReport:
@@ -202,7 +221,7 @@ def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
             cache[tile] = source.tile(tile)
         return cache[tile]
 
-    scrub = TileScrub(read, size, source.stored())
+    scrub = TileScrub(read, size, source.partial_widths)
     for index in range(-(-size // TILE_WIDTH)):
         tile = tile_at(ENTRIES, index, size)
         data = read(tile)
@@ -210,10 +229,9 @@ def _check_entries(source: LogSource, signed: SignedCheckpoint) -> int:
             data = read(tile.full)
         if data is None:
             raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-        for leaf in decode_bundle(data, tile.width):
-            scrub.add(leaf)
+        scrub.extend(decode_bundle(data, tile.width))
     scrub.finish()
-    if scrub.root() != signed.checkpoint.root:
+    if scrub.builder.root() != signed.checkpoint.root:
         raise TrustError(
             "STO-L033", "the tree built from the entries has another root than signed"
         )

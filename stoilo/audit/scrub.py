@@ -1,8 +1,10 @@
-"""Compare tiles as stored with what the leaves say they must be. No I/O of its own."""
+"""Compare tiles as stored with what the leaves say they must be. No I/O of its own.
+
+Memory stays at a few tiles for any size: what is stored is asked place by place.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from stoilo.audit.merkle import HASH_BYTES
@@ -17,7 +19,7 @@ from stoilo.audit.tiles import (
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["TileScrub"]
 
@@ -28,20 +30,19 @@ class TileScrub:
     Args:
         read: tile → bytes as stored, None when absent. Hostile.
         required: size of the checkpoint whose tiles must all be there.
-        stored: further tiles to check when they exist (superseded partial ones).
+        partials: full tile → widths of the partial tiles stored at its place, which are
+            checked although nothing requires them; nothing where that cannot be known.
     """
 
     def __init__(
         self,
         read: Callable[[Tile], bytes | None],
         required: int,
-        stored: Iterable[Tile] = (),
+        partials: Callable[[Tile], Iterable[int]] = lambda _: (),
     ) -> None:
         self._read = read
         self._required = required
-        self._stored: dict[Tile, set[int]] = defaultdict(set)
-        for tile in stored:
-            self._stored[tile.full].add(tile.width)
+        self._partials = partials
         self._builder = TileBuilder()
         self.checked = 0
 
@@ -50,46 +51,35 @@ class TileScrub:
         """Leaves taken so far."""
         return self._builder.size
 
-    def add(self, leaf: bytes) -> list[tuple[Tile, bytes]]:
-        """Take the next leaf; return the tiles that became full by it, checked.
+    @property
+    def builder(self) -> TileBuilder:
+        """The tree of the leaves taken so far."""
+        return self._builder
+
+    def extend(self, leaves: Sequence[bytes]) -> None:
+        """Take the next leaves and check the tiles that became full by them.
 
         Raises:
             TrustError: ``STO-L031`` for a missing tile, ``STO-L032`` for a wrong one.
         """
-        done = self._builder.add(leaf)
-        for tile, data in done:
+        for tile, data in self._builder.extend(leaves):
             self._check_place(tile, data)
-        return done
 
-    def root(self) -> bytes:
-        """Return the root over the leaves taken so far."""
-        return self._builder.root()
-
-    def builder(self) -> TileBuilder:
-        """Return the builder, to go on from here."""
-        return self._builder
-
-    def finish(self) -> list[Tile]:
-        """Check the right edge; return stored tiles beyond the leaves taken."""
+    def finish(self) -> None:
+        """Check the right edge; raises as `extend`."""
         for tile, data in self._builder.partial():
             self._check_place(tile, data)
-        return sorted(
-            Tile(place.level, place.index, width)
-            for place, widths in self._stored.items()
-            for width in widths
-        )
 
     def _check_place(self, tile: Tile, data: bytes) -> None:
         """Check the tile at one place in every width that is required or stored."""
-        beyond = {width for width in self._stored[tile.full] if width > tile.width}
         seen = set()
-        for width in sorted(self._stored.pop(tile.full) - beyond):
+        for width in sorted({*self._partials(tile.full), tile.width}):
+            if width > tile.width:  # a writer went on meanwhile
+                continue
             present = self._read(Tile(tile.level, tile.index, width))
             if present is not None:
                 self._compare(Tile(tile.level, tile.index, width), present, data)
                 seen.add(width)
-        if beyond:
-            self._stored[tile.full] = beyond
         wanted = tile_at(tile.level, tile.index, self._required)
         if wanted.width > 0 and wanted.width not in seen:
             self._check_required(wanted, data)

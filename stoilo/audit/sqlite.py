@@ -5,17 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import TrustError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["connect", "damaged", "sync_directory"]
+__all__ = [
+    "connect",
+    "damaged",
+    "error_code",
+    "insert_rows",
+    "sync_directory",
+    "transaction",
+    "unflushed",
+]
 
 _BUSY_S = 10.0
+_INSERT_ROWS = 64
 _NOT_READABLE = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -25,6 +35,7 @@ _NOT_READABLE = frozenset(
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_FULL,
     }
 )
 
@@ -51,6 +62,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")  # half a statement's way back
     return connection
 
 
@@ -60,11 +72,68 @@ def damaged(name: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _NOT_READABLE:
+        if error_code(error) & 0xFF in _NOT_READABLE:
             raise UnreachableError(
                 "STO-L002", f"the {name} cannot be read: {error}"
             ) from error
         raise TrustError("STO-L049", f"the {name} is damaged: {error}") from error
+    except UnicodeError as error:
+        raise TrustError("STO-L049", f"the {name} holds no text there") from error
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """Return SQLite's extended code of an error; 0 when Python itself raised it."""
+    return int(getattr(error, "sqlite_errorcode", 0))
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done inside, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def unflushed(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let commits inside wait for no flush: the next flushed one takes them along.
+
+    Only for what can be derived again after a crash.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def insert_rows(
+    connection: sqlite3.Connection,
+    insert: str,
+    rows: Sequence[tuple[object, ...]],
+    rest: str = "",
+) -> None:
+    """Insert many rows, some in each statement.
+
+    Every step of a statement gives up the interpreter and has to ask for it again: with
+    many threads around, that is most of what `executemany` costs.
+
+    Args:
+        connection: within a transaction.
+        insert: our own words before ``VALUES``.
+        rows: all of one length.
+        rest: our own words after the values.
+    """
+    for at in range(0, len(rows), _INSERT_ROWS):
+        part = rows[at : at + _INSERT_ROWS]
+        marks = ",".join([f"({','.join('?' * len(part[0]))})"] * len(part))
+        query = f"{insert} VALUES {marks} {rest}"
+        connection.execute(query, [*chain.from_iterable(part)])
 
 
 def sync_directory(path: Path) -> None:

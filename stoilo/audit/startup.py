@@ -8,16 +8,23 @@ smaller or another tree.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
 from stoilo.audit.headdb import HeadState, TreeHead
-from stoilo.audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from stoilo.audit.merkle import EMPTY_ROOT, Frontier
 from stoilo.audit.note import parse_note
-from stoilo.audit.policy import LogPolicy, open_checkpoint
+from stoilo.audit.policy import NO_QUORUM, LogPolicy, open_checkpoint
 from stoilo.audit.scrub import TileScrub
-from stoilo.audit.tiles import Tile, TileBuilder, render_tile_path
+from stoilo.audit.tiles import (
+    Tile,
+    TileBuilder,
+    farthest_tiles,
+    is_within,
+    render_tile_path,
+)
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Opening", "check_records", "open_store"]
 
-_CHUNK = 2048
+_CHUNK = 256  # leaves read at a time: at most 16 MiB
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
 
 
@@ -41,8 +48,9 @@ class Opening:
         head: of the head database; at most as large as the frontier.
         published: the published checkpoint, None before the first.
         note: its signed note.
-        builder: tile builder that stands at the frontier's size.
-        pending: full tiles beyond the published size, which the disk may not yet hold.
+        builder: tile builder that stands at the published size.
+        is_witnessed: whether readers under today's policy accept the note; if not, it is
+            older than its witnesses and is published again with their cosignatures.
     """
 
     frontier: Frontier
@@ -50,7 +58,7 @@ class Opening:
     published: Checkpoint | None
     note: bytes
     builder: TileBuilder
-    pending: tuple[tuple[Tile, bytes], ...]
+    is_witnessed: bool = True
 
 
 def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Opening:
@@ -62,8 +70,8 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     head = store.load_head()
     log = store.load_log()
     note = store.load_checkpoint()
-    fresh = note is None and next(iter(store.stored_tiles()), None) is None
-    _check_presence(log, head, fresh=fresh)
+    far = farthest_tiles(store.stored_tiles())
+    _check_presence(log, head, fresh=note is None and not far)
     if log is None:
         store.create_log(origin)
         log = store.load_log()
@@ -80,9 +88,9 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     if note is not None:
         published = _read_published(note, origin, policy)
     _check_sizes(log, head, published)
-    tiles = list(store.stored_tiles())
-    builder, pending = _check_contents(store, tiles, log, head.head, published)
-    return Opening(log.frontier, head.head, published, note or b"", builder, pending)
+    builder = _check_contents(store, far, log, head.head, published)
+    witnessed = policy is None or note is None or _is_accepted(note, policy)
+    return Opening(log.frontier, head.head, published, note or b"", builder, witnessed)
 
 
 def check_records(records: LogRecords, published: Checkpoint | None) -> int:
@@ -95,17 +103,17 @@ def check_records(records: LogRecords, published: Checkpoint | None) -> int:
         TrustError: as `open_store`.
     """
     # Read in the order in which the writer writes backwards: what is read later is newer.
-    tiles = list(records.stored_tiles())
+    far = farthest_tiles(records.stored_tiles())
     head = records.load_head()
     log = records.load_log()
-    _check_presence(log, head, fresh=published is None and not tiles)
+    _check_presence(log, head, fresh=published is None and not far)
     if log is None or head is None:
         return 0
     origins = {log.origin, head.origin, published.origin if published else log.origin}
     if len(origins) > 1:
         raise TrustError("STO-L048", "databases and checkpoint are of different logs")
     _check_sizes(log, HeadState(head.origin, head.head, None), published)
-    _check_contents(records, tiles, log, head.head, published)
+    _check_contents(records, far, log, head.head, published)
     return head.head.size - (published.size if published else 0)
 
 
@@ -128,17 +136,29 @@ def _check_presence(
 
 
 def _read_published(note: bytes, origin: str, policy: LogPolicy | None) -> Checkpoint:
-    """Return the published checkpoint, verified as far as a policy is known."""
+    """Return the published checkpoint, verified as far as a policy is known.
+
+    Its witnesses are not counted: it may be older than the policy that names them.
+    """
     if policy is None:
         checkpoint = parse_checkpoint(parse_note(note).text)
     else:
-        checkpoint = open_checkpoint(note, policy).checkpoint
+        alone = dataclasses.replace(policy, quorum=NO_QUORUM)
+        checkpoint = open_checkpoint(note, alone).checkpoint
     if checkpoint.origin != origin:
         raise TrustError(
             "STO-L048",
             f"the published checkpoint is of {checkpoint.origin!r}, not of {origin!r}",
         )
     return checkpoint
+
+
+def _is_accepted(note: bytes, policy: LogPolicy) -> bool:
+    try:
+        open_checkpoint(note, policy.current)
+    except TrustError:
+        return False
+    return True
 
 
 def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -> None:
@@ -152,11 +172,12 @@ def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -
         )
     seen = published.size if published else 0
     if seen > head_size:
+        older = "the head database" if size >= seen else "both databases"
         raise TrustError(
             "STO-L045",
-            f"the published checkpoint covers {seen} leaves, the databases only "
-            f"{head_size}: they are older than what was published",
-            hint="restore the newest backup of both databases",
+            f"a checkpoint of {seen} leaves was published, but only {head_size} were "
+            f"acknowledged here: {older} is older than what was published",
+            hint=f"restore the newest backup of {older}",
         )
     known = 0
     if head.published is not None:
@@ -172,44 +193,46 @@ def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -
 
 def _check_contents(
     store: LogRecords,
-    tiles: list[Tile],
+    far: list[Tile],
     log: LogState,
     head: TreeHead,
     published: Checkpoint | None,
-) -> tuple[TileBuilder, tuple[tuple[Tile, bytes], ...]]:
-    """Derive roots and tiles from the leaves and compare each with its record."""
+) -> TileBuilder:
+    """Derive roots and tiles from the leaves and compare each with its record.
+
+    Returns the tree's builder as it stood at the published size.
+    """
     size, seen = log.frontier.size, published.size if published else 0
-    scrub = TileScrub(store.read_tile, seen, tiles)
-    frontier = Frontier()
-    pending: list[tuple[Tile, bytes]] = []
-    for leaves, hashes in _chunks(store, sorted({seen, head.size, size})):
-        for leaf in leaves:
-            done = scrub.add(leaf)
-            if scrub.size > seen:
-                pending += done
-        frontier = frontier.extend(hashes)
-        if scrub.size == head.size and scrub.root() != head.root:
+    for tile in far:
+        if not is_within(tile, size):
+            raise TrustError(
+                "STO-L047",
+                f"{render_tile_path(tile)} lies beyond the {size} leaves of the "
+                "databases",
+            )
+    scrub = TileScrub(store.read_tile, seen, store.partial_widths)
+    resume = TileBuilder()
+    for leaves in _chunks(store, sorted({seen, head.size, size})):
+        scrub.extend(leaves)
+        if scrub.size == head.size and scrub.builder.root() != head.root:
             raise TrustError(
                 "STO-L044", "the log database and the head database disagree"
             )
-        if published and scrub.size == seen and scrub.root() != published.root:
-            raise TrustError(
-                "STO-L046", "the published checkpoint and the databases disagree"
-            )
-    if frontier != log.frontier or log.root != scrub.root():
+        if published and scrub.size == seen:
+            if scrub.builder.root() != published.root:
+                raise TrustError(
+                    "STO-L046", "the published checkpoint and the databases disagree"
+                )
+            resume = scrub.builder.copy()
+    frontier = scrub.builder.frontier()
+    if frontier != log.frontier or log.root != frontier.root():
         raise TrustError("STO-L049", "the log database's leaves and root disagree")
-    for tile in scrub.finish():
-        raise TrustError(
-            "STO-L047",
-            f"{render_tile_path(tile)} lies beyond the {size} leaves of the databases",
-        )
-    return scrub.builder(), tuple(pending)
+    scrub.finish()
+    return resume
 
 
-def _chunks(
-    store: LogRecords, stops: list[int]
-) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Yield leaves and their hashes in order, in chunks that end at every stop."""
+def _chunks(store: LogRecords, stops: list[int]) -> Iterator[list[bytes]]:
+    """Yield the leaves in order, in chunks that end at every stop."""
     start = 0
     for stop in stops:
         while start < stop:
@@ -219,5 +242,5 @@ def _chunks(
                 raise TrustError(
                     "STO-L049", f"the log database lacks leaves near {start}"
                 )
-            yield leaves, [leaf_hash(leaf) for leaf in leaves]
+            yield leaves
             start = end

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Protocol
 from stoilo.audit.headdb import HeadDatabase, HeadState, TreeHead
 from stoilo.audit.logdb import LogDatabase, LogState, NewLeaf
 from stoilo.audit.note import MAX_NOTE_BYTES
+from stoilo.audit.seal import seal
 from stoilo.audit.tiledir import TileDirectory
 from stoilo.core.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from stoilo.audit.merkle import Frontier
@@ -90,6 +91,9 @@ class LogRecords(Protocol):
 
     def stored_tiles(self) -> Iterator[Tile]:
         """Yield every tile on the disk."""
+
+    def partial_widths(self, tile: Tile) -> Iterable[int]:
+        """Return the widths of the partial tiles stored at the place of a full tile."""
 
     def read_tile(self, tile: Tile) -> bytes | None:
         """Return a tile's bytes, None when it does not exist."""
@@ -159,6 +163,7 @@ class DiskRecords:
         self.leaves = self._log.leaves
         self.find_label = self._log.find_label
         self.stored_tiles = self._tiles.tiles
+        self.partial_widths = self._tiles.partial_widths
         self.read_tile = self._tiles.read_tile
 
     def load_checkpoint(self) -> bytes | None:
@@ -199,13 +204,14 @@ class DiskStore(DiskRecords):
 
     def write_policy(self, text: bytes) -> None:
         """Publish the log's own copy of its policy, unless it is there already."""
-        if self._tiles.read("policy.txt", len(text)) != text:
-            self._tiles.replace("policy.txt", text)
+        sealed = seal(text)
+        if self._tiles.read("policy.txt", len(sealed)) != sealed:
+            self._tiles.replace("policy.txt", sealed)
 
     def close(self) -> None:
-        """Close the databases, then release the lock; twice is harmless."""
-        super().close()
+        """Close files and databases for good, then release the lock; twice is harmless."""
         self._tiles.close()
+        super().close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

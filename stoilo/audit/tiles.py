@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.audit.leaf import MAX_LEAF_BYTES
-from stoilo.audit.merkle import HASH_BYTES, join_roots, leaf_hash, perfect_roots, root
+from stoilo.audit.merkle import HASH_BYTES, Frontier, leaf_hashes, perfect_roots, root
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "ENTRIES",
@@ -25,6 +25,8 @@ __all__ = [
     "TileBuilder",
     "decode_bundle",
     "encode_bundle",
+    "farthest_tiles",
+    "is_within",
     "parse_tile_path",
     "render_tile_path",
     "tile_at",
@@ -111,9 +113,22 @@ def tiles_of(size: int) -> Iterator[Tile]:
             yield tile_at(level, index, size)
 
 
+def farthest_tiles(tiles: Iterable[Tile]) -> list[Tile]:
+    """Return the last tile of each level: what lies beyond a log shows there first."""
+    last: dict[int, Tile] = {}
+    for tile in tiles:
+        last[tile.level] = max(last.get(tile.level, tile), tile)
+    return sorted(last.values())
+
+
+def is_within(tile: Tile, size: int) -> bool:
+    """Return whether a log of `size` leaves has (or had) such a tile."""
+    return tile.width <= tile_at(tile.level, tile.index, size).width
+
+
 def encode_bundle(entries: list[bytes]) -> bytes:
     """Return leaves with their lengths as big-endian 16 bits before each."""
-    return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
+    return b"".join([len(entry).to_bytes(2, "big") + entry for entry in entries])
 
 
 def decode_bundle(data: bytes, width: int) -> list[bytes]:
@@ -146,10 +161,21 @@ class TileBuilder:
 
     def add(self, leaf: bytes) -> list[tuple[Tile, bytes]]:
         """Append one leaf; returns the tiles that became full by it."""
-        self._entries.append(leaf)
-        self._levels[0].append(leaf_hash(leaf))
-        self.size += 1
-        return self._close_full() if self.size % TILE_WIDTH == 0 else []
+        return self.extend([leaf])
+
+    def extend(self, leaves: Sequence[bytes]) -> list[tuple[Tile, bytes]]:
+        """Append leaves, a tile at a time; returns the tiles that became full by them."""
+        done: list[tuple[Tile, bytes]] = []
+        at = 0
+        while at < len(leaves):
+            part = leaves[at : at + TILE_WIDTH - len(self._entries)]
+            self._entries += part
+            self._levels[0] += leaf_hashes(part)
+            self.size += len(part)
+            at += len(part)
+            if self.size % TILE_WIDTH == 0:
+                done += self._close_full()
+        return done
 
     def _close_full(self) -> list[tuple[Tile, bytes]]:
         index = self.size // TILE_WIDTH - 1
@@ -180,9 +206,20 @@ class TileBuilder:
                 found.append((Tile(level, index, len(hashes)), b"".join(hashes)))
         return found
 
-    def root(self) -> bytes:
-        """Return the root of the present tree."""
+    def frontier(self) -> Frontier:
+        """Return the right edge of the present tree."""
         roots: list[bytes] = []
         for hashes in reversed(self._levels):
             roots += perfect_roots(hashes)
-        return join_roots(roots)
+        return Frontier(self.size, tuple(roots))
+
+    def root(self) -> bytes:
+        """Return the root of the present tree."""
+        return self.frontier().root()
+
+    def copy(self) -> TileBuilder:
+        """Return a builder of the same tree, which grows apart from this one."""
+        other = TileBuilder()
+        other.size, other._entries = self.size, list(self._entries)
+        other._levels = [list(hashes) for hashes in self._levels]
+        return other

@@ -7,10 +7,9 @@ from stoilo.audit.leaf import (
     LeafKind,
     batch_refusals,
     parse_leaf,
-    refusals_leaf,
     render_leaf,
 )
-from stoilo.audit.merkle import MemoryTree, check_inclusion, inclusion_proof, leaf_hash
+from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash, replay_inclusion
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 
@@ -34,25 +33,12 @@ def test_leaf_is_read_back(kind: LeafKind, epoch: str, time: int) -> None:
 def test_refusals_leaf_shows_how_many_and_proves_each() -> None:
     refused = [content_digest(b"%d" % number) for number in range(5)]
     batch = batch_refusals(DIGEST, 100, 200, refused)
-    leaf = parse_leaf(refusals_leaf(batch, "7", 201))
-    assert (leaf.kind, leaf.count, leaf.root) == (LeafKind.REFUSALS, 5, batch.root)
+    written = Leaf(LeafKind.REFUSALS, DIGEST, "7", 201, batch.count, batch.root)
+    assert parse_leaf(render_leaf(written)) == written
     tree = MemoryTree(leaf_hash(bytes.fromhex(one)) for one in refused)
     path = inclusion_proof(3, 5, tree.node)
     own = leaf_hash(bytes.fromhex(refused[3]))
-    check_inclusion(own, 3, 5, path, bytes.fromhex(batch.root))
-
-
-def test_refusals_digest_binds_researcher_interval_and_count() -> None:
-    refused = [content_digest(b"x")]
-    batches = [
-        batch_refusals(DIGEST, 100, 200, refused),
-        batch_refusals(content_digest(b"other"), 100, 200, refused),
-        batch_refusals(DIGEST, 101, 200, refused),
-        batch_refusals(DIGEST, 100, 201, refused),
-        batch_refusals(DIGEST, 100, 200, refused * 2),
-    ]
-    digests = {parse_leaf(refusals_leaf(batch, "7", 1)).digest for batch in batches}
-    assert len(digests) == len(batches)
+    assert replay_inclusion(own, 3, 5, path).hex() == batch.root
 
 
 @pytest.mark.parametrize(

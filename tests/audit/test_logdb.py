@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit import logdb
+from stoilo.audit import places as places_module
 from stoilo.audit.logdb import LogDatabase, NewLeaf
 from stoilo.audit.merkle import Frontier, leaf_hash
 from stoilo.core.errors import TrustError
@@ -11,7 +11,7 @@ from stoilo.core.errors import TrustError
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDatabase]:
-    monkeypatch.setattr(logdb, "_TAIL_LEAVES", 10)
+    monkeypatch.setattr(places_module, "_TAIL_LEAVES", 10)
     database = LogDatabase(tmp_path / "log.sqlite")
     database.create("log.test/t")
     yield database
@@ -70,8 +70,15 @@ def test_failed_transaction_leaves_nothing(base: LogDatabase) -> None:
     fill(base, 0, 3)
     twice = NewLeaf(2, leaf_hash(b"x"), b"x")
     with pytest.raises(Exception, match="UNIQUE"):
-        base.commit([NewLeaf(3, leaf_hash(b"y"), b"y"), twice], [], Frontier())
+        base.commit([NewLeaf(3, leaf_hash(b"y"), b"y"), twice], [], Frontier(5))
     state = base.load()
     assert state is not None
     assert (state.frontier.size, len(base.leaves(0, 9))) == (3, 3)
     assert base.find([leaf_hash(b"y")]) == {}
+
+
+def test_commit_that_does_not_follow_the_last_one_is_refused(base: LogDatabase) -> None:
+    fill(base, 0, 3)
+    with pytest.raises(TrustError, match="STO-L053"):
+        base.commit([NewLeaf(4, leaf_hash(b"y"), b"y")], [], Frontier(5))
+    assert len(base.leaves(0, 9)) == 3

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.audit.checkpoint import Checkpoint
 from stoilo.audit.merkle import (
-    EMPTY_ROOT,
     Frontier,
     MemoryTree,
     check_consistency,
@@ -14,6 +14,7 @@ from stoilo.audit.merkle import (
     inclusion_proof,
     leaf_hash,
     node_hash,
+    perfect_roots,
     range_root,
     root,
 )
@@ -58,6 +59,11 @@ def rolling_tree(size: int = 130) -> MemoryTree:
     return MemoryTree(leaf_hash(bytes([number])) for number in range(size))
 
 
+def head(tree: MemoryTree, size: int | None = None) -> Checkpoint:
+    size = tree.size if size is None else size
+    return Checkpoint("log.test/t", size, range_root(0, size, tree.node))
+
+
 def hex_list(steps: list[bytes]) -> list[str]:
     return [step.hex() for step in steps]
 
@@ -92,8 +98,8 @@ def test_published_inclusion_proofs_hold(
 ) -> None:
     path = inclusion_proof(index, size, eight_leaves().node)
     assert hex_list(path) == steps
-    tree_root = bytes.fromhex(ROOTS[size])
-    check_inclusion(leaf_hash(LEAVES[index]), index, size, path, tree_root)
+    known = Checkpoint("log.test/t", size, bytes.fromhex(ROOTS[size]))
+    check_inclusion(leaf_hash(LEAVES[index]), index, path, known)
 
 
 @pytest.mark.parametrize(
@@ -110,84 +116,8 @@ def test_published_consistency_proofs_hold(
 ) -> None:
     path = consistency_proof(old, new, eight_leaves().node)
     assert hex_list(path) == steps
-    roots = bytes.fromhex(ROOTS[old]), bytes.fromhex(ROOTS[new])
-    check_consistency(old, roots[0], new, roots[1], path)
-
-
-def bit_ceil(number: int) -> int:
-    return 1 << max(number - 1, 0).bit_length()
-
-
-def subtrees(size: int) -> list[tuple[int, int]]:
-    """Every valid subtree [start, end), in the order of the published digest."""
-    return [
-        (start, end)
-        for end in range(size + 1)
-        for start in range(end + 1)
-        if start % bit_ceil(end - start) == 0
-    ]
-
-
-def sub_reader(tree: MemoryTree, start: int):
-    return lambda level, index: tree.node(level, index + (start >> level))
-
-
-def test_rolling_subtree_hashes_match_the_published_digest() -> None:
-    tree, state = rolling_tree(), hashlib.sha256()
-    for start, end in subtrees(130):
-        value = range_root(0, end - start, sub_reader(tree, start))
-        state.update(f"[{start}, {end}) {value.hex()}\n".encode())
-    assert state.hexdigest() == (
-        "b82806ad4265bb151c1119c0f4db437bb4d1a1f887b3a7fba1cd4ebf552e3e81"
-    )
-
-
-def test_rolling_subtree_inclusion_matches_the_published_digest() -> None:
-    tree, state = rolling_tree(), hashlib.sha256()
-    for start, end in subtrees(130):
-        node = sub_reader(tree, start)
-        for index in range(start, end):
-            path = inclusion_proof(index - start, end - start, node)
-            steps = "".join(f" {step.hex()}" for step in path)
-            state.update(f"{index} [{start}, {end}){steps}\n".encode())
-    assert state.hexdigest() == (
-        "ac2a8f989e44d99e399db448050ff5f19757df53cfb716aa81015d3955d8163f"
-    )
-
-
-def prove_subtree(
-    tree: MemoryTree, subtree: tuple[int, int], tree_range: tuple[int, int]
-) -> list[bytes]:
-    """Prove that a subtree is part of a tree: RFC 6962's consistency, generalised."""
-    (start, end), (low, high), whole = subtree, tree_range, True
-    path: list[bytes] = []
-    while start != end and (start, end) != (low, high):
-        middle = low + bit_ceil(high - low) // 2
-        if end <= middle:
-            path.append(range_root(middle, high, tree.node))
-            high = middle
-            continue
-        path.append(range_root(low, middle, tree.node))
-        if start < middle:
-            start, whole = middle, False
-        low = middle
-    if not whole:
-        path.append(range_root(start, end, tree.node))
-    return path[::-1]
-
-
-def test_rolling_subtree_consistency_matches_the_published_digest() -> None:
-    tree, state = rolling_tree(), hashlib.sha256()
-    for size in range(131):
-        for start, end in subtrees(size):
-            path = prove_subtree(tree, (start, end), (0, size))
-            if start == 0 < end:
-                assert path == consistency_proof(end, size, tree.node)
-            steps = "".join(f" {step.hex()}" for step in path)
-            state.update(f"[{start}, {end}) {size}{steps}\n".encode())
-    assert state.hexdigest() == (
-        "10fa99b37bf9bf9ffa26b412fbd98bd75363256d0b75d61bc4538b9c9c5a0a74"
-    )
+    known = [Checkpoint("log", size, bytes.fromhex(ROOTS[size])) for size in (old, new)]
+    check_consistency(known[0], known[1], path)
 
 
 def test_rolling_roots_match_their_digest() -> None:
@@ -222,8 +152,7 @@ def tree_and_leaf(draw: st.DrawFn) -> tuple[MemoryTree, int]:
 def test_true_inclusion_proof_is_accepted(case: tuple[MemoryTree, int]) -> None:
     tree, index = case
     path = inclusion_proof(index, tree.size, tree.node)
-    tree_root = range_root(0, tree.size, tree.node)
-    check_inclusion(tree.node(0, index), index, tree.size, path, tree_root)
+    check_inclusion(tree.node(0, index), index, path, head(tree))
 
 
 def mutate_path(data: st.DataObject, path: list[bytes]) -> list[bytes]:
@@ -250,10 +179,9 @@ def test_changed_inclusion_proof_is_refused(
     case: tuple[MemoryTree, int], data: st.DataObject
 ) -> None:
     tree, index = case
-    tree_root = range_root(0, tree.size, tree.node)
     path = mutate_path(data, inclusion_proof(index, tree.size, tree.node))
     with pytest.raises(TrustError, match="STO-L020"):
-        check_inclusion(tree.node(0, index), index, tree.size, path, tree_root)
+        check_inclusion(tree.node(0, index), index, path, head(tree))
 
 
 @given(tree_and_leaf(), st.data())
@@ -263,18 +191,16 @@ def test_inclusion_at_another_index_is_refused(
     tree, index = case
     other = data.draw(st.integers(-1, tree.size).filter(lambda n: n != index))
     path = inclusion_proof(index, tree.size, tree.node)
-    tree_root = range_root(0, tree.size, tree.node)
     with pytest.raises(TrustError, match="STO-L020"):
-        check_inclusion(tree.node(0, index), other, tree.size, path, tree_root)
+        check_inclusion(tree.node(0, index), other, path, head(tree))
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
 def test_true_consistency_proof_is_accepted(first: int, second: int) -> None:
     old, new = sorted((first, second))
     tree = rolling_tree(new)
-    roots = [range_root(0, size, tree.node) for size in (old, new)]
     path = consistency_proof(old, new, tree.node)
-    check_consistency(old, roots[0], new, roots[1], path)
+    check_consistency(head(tree, old), head(tree, new), path)
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.data())
@@ -283,10 +209,9 @@ def test_changed_consistency_proof_is_refused(
 ) -> None:
     old, new = sorted((first, second))
     tree = rolling_tree(new)
-    roots = [range_root(0, size, tree.node) for size in (old, new)]
     path = mutate_path(data, consistency_proof(old, new, tree.node))
     with pytest.raises(TrustError, match="STO-L021"):
-        check_consistency(old, roots[0], new, roots[1], path)
+        check_consistency(head(tree, old), head(tree, new), path)
 
 
 @given(st.integers(1, 100), st.integers(2, 100), st.data())
@@ -295,17 +220,21 @@ def test_fork_is_never_consistent(old: int, grown: int, data: st.DataObject) -> 
     for _ in range(grown):
         forked.append(leaf_hash(b"another history"))
     path = consistency_proof(old, forked.size, forked.node)
-    old_root = range_root(0, old, rolling_tree(old).node)
-    new_root = range_root(0, forked.size, forked.node)
     if data.draw(st.booleans()):
         path = mutate_path(data, path)
     with pytest.raises(TrustError, match="STO-L021"):
-        check_consistency(old, old_root, forked.size, new_root, path)
+        check_consistency(head(rolling_tree(old)), head(forked), path)
 
 
 def test_shrinking_log_is_refused() -> None:
     with pytest.raises(TrustError, match="shrank"):
-        check_consistency(2, EMPTY_ROOT, 1, EMPTY_ROOT, [])
+        check_consistency(head(rolling_tree(2)), head(rolling_tree(1)), [])
+
+
+def test_checkpoints_of_two_logs_are_never_consistent() -> None:
+    one = head(rolling_tree(4))
+    with pytest.raises(TrustError, match="different logs"):
+        check_consistency(one, Checkpoint("other.test/t", one.size, one.root), [])
 
 
 def test_bare_proof_accepts_size_plus_one_which_is_why_checkpoints_carry_sizes() -> (
@@ -315,12 +244,12 @@ def test_bare_proof_accepts_size_plus_one_which_is_why_checkpoints_carry_sizes()
     accepted = total = 0
     for size in range(1, 60):
         tree = rolling_tree(size)
-        tree_root = range_root(0, size, tree.node)
+        lie = Checkpoint("log.test/t", size + 1, range_root(0, size, tree.node))
         for index in range(size):
             path = inclusion_proof(index, size, tree.node)
             total += 1
             try:
-                check_inclusion(tree.node(0, index), index, size + 1, path, tree_root)
+                check_inclusion(tree.node(0, index), index, path, lie)
                 accepted += 1
             except TrustError:
                 pass
@@ -332,3 +261,21 @@ def test_missing_leaf_has_no_proof() -> None:
         inclusion_proof(8, 8, eight_leaves().node)
     with pytest.raises(TrustError, match="STO-L023"):
         consistency_proof(9, 8, eight_leaves().node)
+
+
+@given(st.lists(st.integers(0, 40), max_size=6))
+def test_frontier_of_any_steps_is_the_one_of_the_whole_tree(
+    steps: list[int],
+) -> None:
+    hashes = [leaf_hash(b"%d" % number) for number in range(sum(steps))]
+    frontier, start = Frontier(), 0
+    for step in steps:
+        frontier = frontier.extend(hashes[start : start + step])
+        start += step
+    assert frontier == Frontier(len(hashes), tuple(perfect_roots(hashes)))
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 8193])
+def test_frontier_of_more_than_is_joined_at_once_is_the_same(size: int) -> None:
+    hashes = [leaf_hash(b"%d" % number) for number in range(size)]
+    assert Frontier().extend(iter(hashes)).root() == root(hashes)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash
-from stoilo.audit.nodes import TileNodes
+from stoilo.audit.nodes import TileNodes, inclusion_proofs
 from stoilo.audit.tiles import Tile, TileBuilder, tile_at
 from stoilo.core.errors import TrustError
 
@@ -47,3 +47,32 @@ def test_missing_or_short_tile_is_refused(answer: bytes | None) -> None:
     nodes = TileNodes(lambda _: answer)
     with pytest.raises(TrustError, match="STO-L031"):
         nodes.node(0, 1, 2)
+
+
+@given(st.lists(st.integers(0, SIZE - 1), max_size=20), st.integers(0, 3))
+def test_proofs_of_many_are_the_proofs_of_each(some: list[int], edge: int) -> None:
+    wanted = [*some, *range(SIZE - edge, SIZE)]
+    nodes = TileNodes(TILES.read)
+    paths = inclusion_proofs(
+        wanted, SIZE, lambda level, at: nodes.node(level, at, SIZE)
+    )
+    assert paths == {
+        index: inclusion_proof(index, SIZE, TILES.tree.node) for index in wanted
+    }
+
+
+@given(st.integers(1, 70), st.data())
+def test_proofs_of_many_hold_in_trees_of_any_size(
+    size: int, data: st.DataObject
+) -> None:
+    tree = MemoryTree(leaf_hash(b"%d" % number) for number in range(size))
+    wanted = data.draw(st.sets(st.integers(0, size - 1)))
+    assert inclusion_proofs(wanted, size, tree.node) == {
+        index: inclusion_proof(index, size, tree.node) for index in wanted
+    }
+
+
+@pytest.mark.parametrize("wanted", [[-1], [0, 5], [5]])
+def test_proofs_of_many_are_refused_when_the_tree_lacks_one(wanted: list[int]) -> None:
+    with pytest.raises(TrustError, match="STO-L023"):
+        inclusion_proofs(wanted, 5, TILES.tree.node)

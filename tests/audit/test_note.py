@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
@@ -6,8 +8,11 @@ from hypothesis import strategies as st
 from stoilo.audit.note import (
     KeyType,
     Note,
+    NoteSignature,
+    check_name,
     check_public_key,
     cosign_note,
+    make_key,
     parse_note,
     parse_vkey,
     private_vkey,
@@ -17,6 +22,7 @@ from stoilo.audit.note import (
     verify_signature,
 )
 from stoilo.core.errors import TrustError
+from stoilo.testing.notekeys import parse_private_key
 
 # Published with c2sp.org/signed-note.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -80,18 +86,101 @@ def test_cosignature_with_another_time_is_refused() -> None:
         verify_signature(BODY, later, key)
 
 
-def test_ml_dsa_key_is_parsed_but_its_signature_is_not_believed() -> None:
-    material = bytes([6]) + bytes(1312)
-    key = parse_vkey(render_vkey(make_ml_dsa(material[1:])))
-    note = parse_note(NOTE)
-    with pytest.raises(TrustError, match="STO-L016"):
-        verify_signature(note.text, note.signatures[0], key)
+# Go's sumdb/note: two keys, one of them with its private text.
+PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+PETER_SECRET = (
+    "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz"
+)
+ENOCH = "EnochRoot+af0cfe78+ATtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"
+RIDDLE = (
+    b"If you think cryptography is the answer to your problem,\n"
+    b"then you don't know what your problem is.\n"
+)
+PETER_LINE = (
+    "\u2014 PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNX"
+    "gKvqfqdngotpRZb6KE6RyyBwJnAM=\n"
+).encode()
+ENOCH_LINE = (
+    "\u2014 EnochRoot rwz+eBzmZa0SO3NbfRGzPCpDckykFXSdeX+MNtCOXm2/5n2tiOHp+vAF1aGrQ5ovTG0"
+    "1oOTGwnWLox33WWd1RvMc+QQ=\n"
+).encode()
 
 
-def make_ml_dsa(public: bytes):
-    from stoilo.audit.note import make_key  # noqa: PLC0415
+def test_published_private_key_signs_the_published_note() -> None:
+    key = parse_private_key(PETER_SECRET)
+    assert render_vkey(key.vkey) == PETER
+    assert isinstance(key.private, Ed25519PrivateKey)
+    item = sign_note(RIDDLE, key.vkey.name, key.private)
+    assert render_note(Note(RIDDLE, (item,))) == RIDDLE + b"\n" + PETER_LINE
 
-    return make_key("witness.example/pq", KeyType.ML_DSA_44, public)
+
+def test_note_of_two_published_keys_verifies_by_each() -> None:
+    note = parse_note(RIDDLE + b"\n" + PETER_LINE + ENOCH_LINE)
+    for item, vkey in zip(note.signatures, (PETER, ENOCH), strict=True):
+        key = parse_vkey(vkey)
+        assert (item.name, item.key_id) == (key.name, key.key_id)
+        verify_signature(note.text, item, key)
+
+
+def test_published_signature_by_the_other_key_is_refused() -> None:
+    note = parse_note(RIDDLE + b"\n" + PETER_LINE)
+    with pytest.raises(TrustError, match="STO-L012"):
+        verify_signature(note.text, note.signatures[0], parse_vkey(ENOCH))
+
+
+@pytest.mark.parametrize("text", [PETER, ENOCH, PETER_SECRET])
+def test_every_mangling_of_a_published_key_is_refused(text: str) -> None:
+    parse = parse_private_key if text.startswith("PRIVATE") else parse_vkey
+    parse(text)
+    pieces = [
+        text[start:end]
+        for start in range(len(text) + 1)
+        for end in range(start, len(text) + 1)
+        if end - start < len(text)
+    ]
+    bumped = [
+        text[:at] + chr(ord(text[at]) + 1) + text[at + 1 :] for at in range(len(text))
+    ]
+    for wrong in pieces + bumped:
+        with pytest.raises(TrustError, match="STO-L004"):
+            parse(wrong)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",
+        b"\n",
+        b"\n" + PETER_LINE[:-1],
+        b"\n\xe2\x80\x94 Bad Name " + PETER_LINE.split()[-1] + b"\n",
+        b"\n" + PETER_LINE + b"Unexpected line.\n",
+        b"\n" + PETER_LINE * 101,
+    ],
+)
+def test_published_malformed_note_is_refused(tail: bytes) -> None:
+    for text in (RIDDLE, b"\x01" + RIDDLE, b"\xff" + RIDDLE):
+        with pytest.raises(TrustError, match="STO-L010"):
+            parse_note(text + tail)
+
+
+def test_lengthened_known_signature_is_refused() -> None:
+    line = PETER_LINE[:60] + b"ABCD" + PETER_LINE[60:]
+    note = parse_note(RIDDLE + b"\n" + line)
+    with pytest.raises(TrustError, match="STO-L012"):
+        verify_signature(note.text, note.signatures[0], parse_vkey(PETER))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a+b", "a\u00a0b", "x" * 256, "\u00fc" * 128, "a\udcffb"]
+)
+def test_bad_name_is_refused_in_keys(name: str) -> None:
+    with pytest.raises(TrustError, match="STO-L004"):
+        make_key(name, KeyType.ED25519, KEY.public_key().public_bytes_raw())
+
+
+def test_sixteen_signatures_of_five_kilobytes_are_read() -> None:
+    items = tuple(NoteSignature(f"w{n}", bytes(4), bytes(5000)) for n in range(16))
+    assert parse_note(render_note(Note(BODY, items))).signatures == items
 
 
 SMALL_ORDER = [
@@ -145,7 +234,7 @@ def test_malformed_vkey_is_refused(text: str) -> None:
         NOTE.replace(b"Uw2Q", b"Uw2!"),
         NOTE.replace(b"aQM=", b"aQN="),
         b"\xff\n\n" + NOTE.partition(b"\n\n")[2],
-        b"x" * 70_000 + NOTE,
+        b"x" * 140_000 + NOTE,
         NOTE + NOTE.partition(b"\n\n")[2] * 40,
     ],
 )
@@ -161,3 +250,12 @@ def test_any_bytes_parse_or_raise_trust_error(data: bytes) -> None:
     except TrustError:
         return
     assert render_note(note) == data
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\x7f", "\x9b", "\u202e", "\u200b"])
+def test_name_that_would_command_a_terminal_is_refused(char: str) -> None:
+    with pytest.raises(TrustError, match="STO-L010"):
+        check_name(f"log.test/{char}t")
+    line = f"\u2014 w{char} {base64.b64encode(bytes(68)).decode()}\n"
+    with pytest.raises(TrustError, match="STO-L010"):
+        parse_note(f"text\n\n{line}".encode())

@@ -17,12 +17,16 @@ from stoilo.audit.note import (
     sign_note,
 )
 from stoilo.audit.policy import (
+    Group,
+    LogPolicy,
+    has_quorum,
     open_checkpoint,
     parse_policy,
     render_policy,
     vkey_policy,
 )
 from stoilo.core.errors import TrustError
+from stoilo.testing.notekeys import NoteKey
 
 NAMES = ["a1", "a2", "a3", "b1"]
 KEYS = {
@@ -69,6 +73,20 @@ def test_quorum_opens_the_checkpoint(names: tuple[str, ...]) -> None:
     assert found.time == 1000 + len(names) - 1
 
 
+def test_witness_below_the_quorum_cannot_move_the_agreed_time() -> None:
+    names = ("a1", "a2", "b1", "a3")  # a3, whom nobody needs, says it is much later
+    items = parse_note(signed(*names[:3])).signatures
+    liar = cosign_note(BODY, "a3.test", KEYS["a3"], 10**9)
+    note = render_note(Note(BODY, (*items, liar)))
+    found = open_checkpoint(note, parse_policy(POLICY))
+    assert (found.time, found.agreed) == (10**9, 1001)
+
+
+def test_without_witnesses_there_is_no_agreed_time() -> None:
+    found = open_checkpoint(signed(), vkey_policy(vkey("log")))
+    assert (found.time, found.agreed) == (None, None)
+
+
 @pytest.mark.parametrize(
     "names", [(), ("a1", "a2"), ("b1",), ("a1", "b1"), ("a1", "a1", "b1")]
 )
@@ -101,6 +119,7 @@ def test_unknown_signature_is_passed_over_but_a_bad_known_one_is_not() -> None:
 def test_policy_is_written_and_read_back() -> None:
     policy = parse_policy(POLICY)
     assert parse_policy(render_policy(policy)) == policy
+    assert [one.url for one in policy.witnesses] == ["", "", "", "https://b.test/"]
 
 
 def lines(*parts: str) -> bytes:
@@ -128,15 +147,47 @@ def lines(*parts: str) -> bytes:
         lines(f"witness w {vkey('a1')}", "group g 0 w", "quorum g"),
         lines(f"witness w {vkey('a1')}", "group g 1 w w", "quorum g"),
         lines(f"witness w {vkey('a1')}", "group g 1 w", "group h 1 w", "quorum h"),
+        lines(f"witness w {vkey('a1')} ftp://w.test", "quorum w"),
+        lines(f"witness w {vkey('a1')} http://\u00fc.test", "quorum w"),
+        lines(f"witness w {vkey('a1')} http://w.test x", "quorum w"),
         lines("hello", "quorum none"),
         b"quorum none\r\n",
         b"# \x00\nquorum none\n",
-        b"#" * 70_000 + b"\nquorum none\n",
+        b"#" * 270_000 + b"\nquorum none\n",
     ],
 )
 def test_malformed_policy_is_refused(text: bytes) -> None:
     with pytest.raises(TrustError, match="STO-L003"):
         parse_policy(text)
+
+
+def test_thirty_two_of_everything_are_read_with_the_largest_keys() -> None:
+    """The specification recommends at least so many; ML-DSA keys are the longest."""
+
+    def key(name: str, number: int) -> str:
+        seed = bytes([number]) * 32
+        return render_vkey(NoteKey.from_seed(name, KeyType.ML_DSA_44, seed).vkey)
+
+    text = [f"log {key('log.test/t', number)} https://l.test" for number in range(32)]
+    for at in range(32):
+        text.append(f"witness w{at} {key(f'w{at}.test', 100 + at)} https://w{at}.test")
+        text.append(f"group g{at} any w{at}")
+    members = " ".join(f"g{at}" for at in range(32))
+    policy = parse_policy(lines(*text, f"group all all {members}", "quorum all"))
+    assert (len(policy.logs), len(policy.witnesses), len(policy.groups)) == (32, 32, 33)
+    assert parse_policy(render_policy(policy)) == policy
+
+
+def test_key_name_that_is_no_text_is_refused() -> None:
+    """Policies are octets; names in keys must be UTF-8 all the same."""
+    text = lines(f"log {vkey('log')}", "quorum none").replace(b"log.test", b"log\xff")
+    with pytest.raises(TrustError, match="STO-L004"):
+        parse_policy(text)
+
+
+def test_cosignature_without_a_time_is_no_witness() -> None:
+    with pytest.raises(TrustError, match="STO-L013"):
+        open_checkpoint(signed("a1", "a2", "b1", time=0), parse_policy(POLICY))
 
 
 @given(
@@ -158,3 +209,18 @@ def test_quorum_is_exactly_its_rule(names: set[str]) -> None:
         assert not enough
     else:
         assert enough
+
+
+@pytest.mark.parametrize(
+    ("cosigners", "enough"),
+    [("", False), ("a b", False), ("c d", False), ("b d", False), ("a b c", True)],
+)
+def test_quorum_counts_groups_of_groups(cosigners: str, enough: bool) -> None:
+    groups = (
+        Group("left", 2, ("a", "b")),
+        Group("right", 1, ("c", "d")),
+        Group("top", 2, ("left", "right")),
+    )
+    policy = LogPolicy((), (), groups, "top")
+    assert has_quorum(policy, cosigners.split()) is enough
+    assert has_quorum(LogPolicy(()), cosigners.split())  # none asks for nobody

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import Fault, FaultKind, FaultyStore, LogKey
+from stoilo.audit.pacing import SequencerSettings
 from stoilo.audit.policy import open_checkpoint
 from stoilo.audit.proof import check_proof
 from stoilo.audit.reader import verify_log
@@ -28,14 +29,24 @@ def test_appended_leaf_is_proven_under_a_published_checkpoint(
         assert log.leaf(index) == leaf
 
 
-def test_single_append_at_rest_is_published_within_50_ms(open_log: Opener) -> None:
+def test_single_append_at_rest_does_not_wait_for_more(open_log: Opener) -> None:
     log, times = open_log(), []
     for number in range(9):
         began = time.perf_counter()
-        log.wait_published(log.append(b"%d" % number), 10)
+        log.wait_published(log.append(b"%d" % number), 60)
         times.append(time.perf_counter() - began)
         time.sleep(0.03)
-    assert sorted(times)[2] <= 0.05  # others may be using this disk
+    assert (
+        min(times) < 0.5
+    )  # the bench says how long; a pause to gather would be seconds
+
+
+def test_busy_log_still_publishes_soon_for_who_waits(open_log: Opener) -> None:
+    log = open_log(settings=SequencerSettings(busy_interval_s=600))
+    log.append_many([b"many %d" % number for number in range(300)])
+    log.wait_published(299, 60)
+    assert log.wait_published(log.append(b"one more"), 60) == log.checkpoint()
+    assert log.published_size == 301
 
 
 def test_same_leaf_again_keeps_its_index(open_log: Opener) -> None:
@@ -138,22 +149,25 @@ def test_append_after_close_is_refused(open_log: Opener) -> None:
         log.append(b"late")
 
 
+@pytest.mark.parametrize(
+    "failure", [ConnectionRefusedError("busy"), WaitError("STO-K999", "busy")]
+)
 def test_unreachable_signer_delays_publication_but_loses_nothing(
-    open_log: Opener, key: LogKey
+    open_log: Opener, key: LogKey, failure: Exception
 ) -> None:
-    failures = [ConnectionRefusedError("signer"), WaitError("STO-K999", "busy")]
+    failures = [failure]
 
     def sign(body: bytes) -> bytes:
         if failures:
-            raise failures.pop()
+            raise failures[0]
         return key.sign(body)
 
     log = open_log(sign=sign)
     index = log.append(b"patient")
     with pytest.raises(WaitError, match=r"busy.*STO-L055"):
-        log.wait_published(index, 0.04)
+        log.wait_published(index, 1)
+    failures.clear()
     log.wait_published(index, 10)
-    assert not failures
 
 
 def test_signer_that_signs_something_else_publishes_nothing(

@@ -11,7 +11,7 @@ import pytest
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.sequencer import Sequencer
 from stoilo.audit.store import DiskStore
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError
 
 Opener = Callable[..., Sequencer]
 
@@ -93,6 +93,86 @@ def test_restored_old_publication_is_refused(
     shutil.rmtree(filled / "audit/log")
     shutil.copytree(tmp_path / "yesterday", filled / "audit/log")
     refused(open_log, "STO-L045")
+
+
+# What is put back from yesterday, the code, and what the message must name.
+BACKUPS = [
+    (["audit/log.sqlite"], "STO-L043", "log database"),
+    (["audit-head/head.sqlite"], "STO-L045", "head database"),
+    (["audit/log.sqlite", "audit-head/head.sqlite"], "STO-L045", "both databases"),
+    (["audit"], "STO-L043", "log database"),
+    (["audit/log"], "STO-L045", "checkpoint"),
+    (["audit/log/checkpoint"], "STO-L045", "checkpoint"),
+    (["audit/log/tile"], "STO-L031", "tile/"),
+]
+
+
+@pytest.mark.parametrize(("parts", "code", "named"), BACKUPS)
+def test_restored_backup_of_each_part_is_refused_by_name(
+    open_log: Opener,
+    filled: Path,
+    tmp_path: Path,
+    parts: list[str],
+    code: str,
+    named: str,
+) -> None:
+    shutil.copytree(filled, tmp_path / "yesterday")
+    with open_log() as log:
+        log.append_many([b"today %d" % number for number in range(300)])
+    for part in parts:
+        put_back(tmp_path / "yesterday" / part, filled / part)
+    refused(open_log, f"{named}.*{code}")
+
+
+def put_back(backup: Path, target: Path) -> None:
+    if backup.is_dir():
+        shutil.rmtree(target)
+        shutil.copytree(backup, target)
+    else:
+        shutil.copy(backup, target)
+
+
+@pytest.mark.parametrize("parts", [["audit/log", "audit-head"], []])
+def test_newest_log_database_alone_suffices_to_go_on(
+    open_log: Opener, filled: Path, tmp_path: Path, parts: list[str]
+) -> None:
+    """What is put back then looks like a crash before publishing, and nothing forks."""
+    shutil.copytree(filled, tmp_path / "yesterday")
+    with open_log() as log:
+        log.append(b"today")
+    for part in parts:
+        put_back(tmp_path / "yesterday" / part, filled / part)
+    log = open_log()
+    log.wait_published(600, 10)
+    assert log.leaf(600) == b"today"
+
+
+def test_whole_backup_of_one_moment_goes_on(
+    open_log: Opener, filled: Path, tmp_path: Path
+) -> None:
+    """The control, and the limit: only the signer and witnesses know better."""
+    shutil.copytree(filled, tmp_path / "yesterday")
+    with open_log() as log:
+        log.append(b"today")
+    put_back(tmp_path / "yesterday", filled)
+    assert open_log().size == 600
+
+
+@pytest.mark.parametrize("name", ["audit/log.sqlite", "audit-head/head.sqlite"])
+def test_database_with_a_torn_page_is_refused_in_our_words_or_unharmed(
+    open_log: Opener, filled: Path, name: str
+) -> None:
+    whole = (filled / name).read_bytes()
+    refusals = 0
+    for start in range(0, len(whole), 4096 if len(whole) < 50_000 else 12_288):
+        torn = whole[:start] + bytes(2048) + whole[start + 2048 :]
+        (filled / name).write_bytes(torn)
+        try:
+            with open_log() as log:
+                assert log.leaf(599) == b"leaf 599"
+        except StoiloError:
+            refusals += 1
+    assert refusals > 1
 
 
 def test_deleted_checkpoint_is_refused(open_log: Opener, filled: Path) -> None:

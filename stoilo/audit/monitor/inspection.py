@@ -1,0 +1,245 @@
+"""Look at each leaf and its record, once, in order; remember what is still open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.merkle import leaf_hash
+from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.record import (
+    KeyRecord,
+    Mention,
+    WorkunitRecord,
+    check_record,
+    mentions,
+    record_digest,
+)
+from stoilo.core.digests import Digest
+from stoilo.core.errors import TrustError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stoilo.audit.monitor.settings import MonitorSettings
+    from stoilo.audit.monitor.state import MonitorState
+    from stoilo.audit.record import Record
+
+__all__ = ["Inspection"]
+
+_MOST_OF_A_KIND = 1000
+_TOLD = 2**62  # time since when a record is missing, once the alarm was raised
+# Admissions are explained by another leaf's record; RELEASE is of logs before records.
+_WITHOUT_RECORD = frozenset({LeafKind.ADMISSION, LeafKind.RELEASE})
+
+
+class Inspection:
+    """One pass over new leaves, inside of one change of the state.
+
+    Args:
+        state: the monitor's memory.
+        settings: what its owner wants.
+        origin: of the log; records must say the same.
+        now: our clock, s.
+        first: nothing was seen before, so ages come from the leaves' own times.
+    """
+
+    def __init__(
+        self,
+        state: MonitorState,
+        settings: MonitorSettings,
+        origin: str,
+        now: int,
+        *,
+        first: bool = False,
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._origin = origin
+        self._now = now
+        self._first = first
+        self._counts: Counter[FindingKind] = Counter()
+
+    def take(self, place: int, entry: bytes, record: bytes | None) -> None:
+        """Inspect one leaf; `entry` is proven to be in the log, `record` is hostile."""
+        try:
+            leaf = parse_leaf(entry)
+        except TrustError as error:
+            message = f"leaf {place} is of no form known here: {error.message}"
+            self._alarm(FindingKind.LEAF_UNKNOWN, error.code, message, place)
+            return
+        if leaf.kind is LeafKind.ADMISSION:
+            self._take_admission(place, leaf, leaf_hash(entry))
+        elif leaf.kind in _WITHOUT_RECORD:
+            self._match(place, leaf)
+        elif record is None:
+            self._wait_for(place, entry, self._since(leaf))
+        else:
+            self.take_record(place, leaf, record)
+            if record_digest(record) != leaf.digest:
+                self._wait_for(place, entry, _TOLD)
+
+    def _wait_for(self, place: int, entry: bytes, since: int) -> None:
+        """Ask for a leaf's record again, until it is shown: watches may name it."""
+        query = "INSERT INTO missing VALUES (?, ?, ?)"
+        self._state.connection.execute(query, (place, entry, since))
+
+    def take_record(self, place: int, leaf: Leaf, data: bytes) -> None:
+        """Inspect the hostile record of a leaf, once it is there."""
+        try:
+            record = check_record(leaf, data)
+        except TrustError as error:
+            message = f"the record shown for leaf {place} is not its own"
+            self._alarm(FindingKind.RECORD_WRONG, error.code, message, place, leaf)
+            self._match(place, leaf)
+            return
+        if record.origin != self._origin:
+            self._contradict(place, leaf, "is another project's")
+        self._match(place, leaf, mentions(record))
+        self._take_meaning(place, leaf, record)
+
+    def tell_overdue(self) -> None:
+        """Raise the alarm for what was not explained in time, once each."""
+        limit = self._now - self._settings.explain_s
+        for (place,) in self._overdue("admission", "place", limit):
+            message = f"nothing explains the admission at leaf {place}"
+            self._alarm(FindingKind.UNEXPLAINED, "STO-L134", message, place)
+        for place, entry in self._overdue("missing", "place, leaf", limit):
+            leaf = parse_leaf(entry)
+            message = f"the record of leaf {place} ({leaf.kind}) is not shown"
+            self._alarm(FindingKind.RECORD_MISSING, "STO-L137", message, place, leaf)
+            self._match(place, leaf)
+        connection = self._state.connection
+        connection.execute(
+            "UPDATE admission SET since = NULL WHERE since <= ?", (limit,)
+        )
+        query = "UPDATE missing SET since = ? WHERE since <= ?"
+        connection.execute(query, (_TOLD, limit))
+        self.finish()
+
+    def _overdue(self, table: str, fields: str, limit: int) -> Iterator[Any]:
+        """Yield rows older than `limit`, lowest place first."""
+        query = f"SELECT {fields} FROM {table} WHERE since <= ? ORDER BY place"  # noqa: S608 - names of ours
+        yield from self._state.connection.execute(query, (limit,))
+
+    def finish(self) -> None:
+        """Say how many findings of a kind were left out."""
+        for kind, count in self._counts.items():
+            if count > _MOST_OF_A_KIND:
+                message = f"{count - _MOST_OF_A_KIND} more of kind {kind}"
+                self._state.report(Finding(kind, Severity.ALARM, message))
+
+    def _take_admission(self, place: int, leaf: Leaf, own_hash: bytes) -> None:
+        self._state.connection.execute(
+            "INSERT INTO admission VALUES (?, ?, ?, ?, 0)",
+            (place, bytes.fromhex(leaf.digest), own_hash, self._since(leaf)),
+        )
+        self._match(place, leaf)
+
+    def _take_meaning(self, place: int, leaf: Leaf, record: Record) -> None:
+        """Draw the conclusions that a record's kind asks for."""
+        match record:
+            case WorkunitRecord():
+                self._take_workunit(place, leaf, record)
+                self._take_submitter(place, leaf, record)
+            case KeyRecord():
+                verb = "was born" if record.event == "born" else "died"
+                reason = f" ({record.reason})" if record.reason else ""
+                message = f"key {record.key} of role {record.role} {verb}{reason}"
+                self._notice(FindingKind.KEY, message, place, leaf)
+            case _:
+                pass
+
+    def _take_workunit(self, place: int, leaf: Leaf, record: WorkunitRecord) -> None:
+        """Let a record explain its admission, if it tells the truth about it."""
+        query = "SELECT digest, leaf, explained FROM admission WHERE place = ?"
+        connection = self._state.connection
+        row = connection.execute(query, (record.admission,)).fetchone()
+        if row is None or not _describes(record, *row[:2]):
+            self._contradict(
+                place, leaf, f"misdescribes the admission at leaf {record.admission}"
+            )
+        elif row[2]:
+            self._contradict(
+                place, leaf, f"explains the admission at leaf {record.admission} again"
+            )
+        else:
+            connection.execute(
+                "UPDATE admission SET since = NULL, explained = 1 WHERE place = ?",
+                (record.admission,),
+            )
+
+    def _take_submitter(self, place: int, leaf: Leaf, record: WorkunitRecord) -> None:
+        """Tell about a submitter who is new, or not on the list."""
+        if (
+            known := self._settings.known
+        ) is not None and record.submitter not in known:
+            message = f"unknown submitter {record.submitter} at leaf {place}"
+            self._alarm(FindingKind.UNKNOWN_SUBMITTER, "STO-L136", message, place, leaf)
+        query = "INSERT OR IGNORE INTO submitter VALUES (?)"
+        added = self._state.connection.execute(query, (record.submitter,)).rowcount
+        if added and known is None:
+            message = f"new submitter {record.submitter} at leaf {place}"
+            self._notice(FindingKind.SUBMITTER, message, place, leaf)
+
+    def _match(
+        self, place: int, leaf: Leaf, said: frozenset[Mention] = frozenset()
+    ) -> None:
+        """Report every watch that a leaf and its record fulfil."""
+        for watch in self._settings.watches.match(leaf.kind, leaf.digest, said):
+            message = f"leaf {place} ({leaf.kind}) matches {watch}"
+            self._notice(FindingKind.MATCH, message, place, leaf, watch)
+
+    def _since(self, leaf: Leaf) -> int:
+        return min(self._now, leaf.time) if self._first else self._now
+
+    def _contradict(self, place: int, leaf: Leaf, what: str) -> None:
+        message = f"the record of leaf {place} {what}"
+        self._alarm(FindingKind.RECORD_WRONG, "STO-L139", message, place, leaf)
+
+    def _alarm(
+        self,
+        kind: FindingKind,
+        code: str,
+        message: str,
+        place: int,
+        leaf: Leaf | None = None,
+    ) -> None:
+        self._counts[kind] += 1
+        if self._counts[kind] <= _MOST_OF_A_KIND:
+            made = Finding(kind, Severity.ALARM, message, code, place)
+            self._state.report(_about(made, leaf))
+
+    def _notice(
+        self, kind: FindingKind, message: str, place: int, leaf: Leaf, watch: str = ""
+    ) -> None:
+        made = Finding(kind, Severity.NOTICE, message, place=place, watch=watch)
+        self._state.report(_about(made, leaf))
+
+
+def _about(finding: Finding, leaf: Leaf | None) -> Finding:
+    """Return a finding that says which leaf it is about."""
+    if leaf is None:
+        return finding
+    return Finding(
+        finding.kind,
+        finding.severity,
+        finding.message,
+        finding.code,
+        finding.place,
+        leaf.kind.value,
+        leaf.digest,
+        leaf.time,
+        finding.watch,
+    )
+
+
+def _describes(record: WorkunitRecord, digest: bytes, own_hash: bytes) -> bool:
+    """Whether a record is about the admission with this digest and leaf hash."""
+    told = Leaf(
+        LeafKind.ADMISSION, Digest(digest.hex()), str(record.epoch), record.admitted_at
+    )
+    return own_hash.hex() == record.admission_leaf and (
+        leaf_hash(render_leaf(told)) == own_hash
+    )

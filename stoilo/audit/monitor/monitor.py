@@ -1,0 +1,305 @@
+"""One monitor of one log: what is shown now must extend what was shown before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoilo.audit.leaf import parse_leaf
+from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.monitor.inspection import Inspection
+from stoilo.audit.monitor.misbehaviour import (
+    Misbehaviour,
+    check_misbehaviour,
+    render_misbehaviour,
+)
+from stoilo.audit.monitor.seencheck import SeenCheck
+from stoilo.audit.monitor.settings import MonitorSettings
+from stoilo.audit.monitor.tail import read_leaves
+from stoilo.audit.monitor.witnessed import WitnessCheck
+from stoilo.audit.nodes import TileNodes
+from stoilo.audit.policy import LogPolicy, log_keys_of, open_checkpoint, render_policy
+from stoilo.audit.source import read_url
+from stoilo.core.errors import TrustError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoilo.audit.checkpoint import Checkpoint
+    from stoilo.audit.merkle import NodeReader
+    from stoilo.audit.monitor.state import MonitorState
+    from stoilo.audit.source import LogSource
+
+__all__ = ["Monitor"]
+
+_RETRIED_RECORDS = 256
+
+
+class Monitor:
+    """Follows one log; not thread-safe.
+
+    Args:
+        source: the log, hostile in every byte.
+        policy: whose signatures count; from the owner's hand, never from the log.
+        state: the monitor's memory, open.
+        settings: what to look for.
+        clock: s since 1970, ours.
+        fetch: how witnesses are asked: (URL, most bytes) → bytes, None for none.
+
+    Raises:
+        UsageError: ``STO-L123`` the state is another log's.
+        TrustError: ``STO-L124`` the state is damaged.
+    """
+
+    def __init__(
+        self,
+        source: LogSource,
+        policy: LogPolicy,
+        state: MonitorState,
+        settings: MonitorSettings | None = None,
+        *,
+        clock: Callable[[], float],
+        fetch: Callable[[str, int], bytes | None] = read_url,
+    ) -> None:
+        self._fetch = fetch
+        self._source = source
+        self._policy = policy
+        self._state = state
+        self._settings = settings or MonitorSettings()
+        self._clock = clock
+        state.check(policy)
+        self._note_policy()
+
+    def poll(self) -> None:
+        """Look at the log once; findings are in the state, committed.
+
+        A log that has misbehaved provably is not looked at again: the proof stays.
+
+        Raises:
+            TrustError: what does not verify and is not provable either: ``STO-L122``, a
+                signature, a missing tile. Nothing of it was taken into the state.
+            UnreachableError: ``STO-L002``.
+        """
+        if self._state.memory.condemned:
+            return
+        try:
+            self._look()
+        finally:
+            self._tell_time()
+
+    def _look(self) -> None:
+        """Read the log and what others saw of it; witnesses are asked in any case.
+
+        A log that answers nothing, or rubbish, must not keep us from those whom it
+        may have shown something else.
+        """
+        try:
+            if self._follow():
+                self._retry_records()
+        finally:
+            if not self._state.memory.condemned:
+                self._check_witnesses()
+        if not self._state.memory.condemned:
+            self._check_seen()
+
+    # -- the checkpoint ---------------------------------------------------------------
+
+    def _follow(self) -> bool:
+        """Take what is new; False after misbehaviour, when nothing else counts."""
+        note = self._source.checkpoint()
+        memory = self._state.memory
+        if note is None:
+            if memory.note:
+                raise TrustError("STO-L129", "the log shows no checkpoint any more")
+            return True
+        shown = open_checkpoint(note, log_keys_of(self._policy)).checkpoint
+        if memory.note and shown.origin != self._origin():
+            raise TrustError("STO-L011", f"the checkpoint is of {shown.origin!r}")
+        if shown.size > memory.size or not memory.note:
+            return self._advance(note, shown)
+        if self._state.mirror.root_at(shown.size) != shown.root:
+            with self._state.change():
+                self._state.report(self._prove_ourselves(note))
+            return False
+        self._stand_still(note, shown)
+        return True
+
+    def _advance(self, note: bytes, shown: Checkpoint) -> bool:
+        """Read up to a larger checkpoint, or prove that it does not extend ours."""
+        try:
+            signed = open_checkpoint(note, self._policy)
+            self._take(note, signed.checkpoint, signed.time or 0)
+        except (TrustError, UnreachableError) as error:
+            if error.code == "STO-L124" or not self._state.memory.note:
+                raise
+            tiles = TileNodes(self._source.tile)
+            found = self._prove(
+                note, lambda level, index: tiles.node(level, index, shown.size)
+            )
+            if found is None:
+                raise
+            with self._state.change():
+                self._state.report(found)
+            return False
+        return True
+
+    def _take(self, note: bytes, target: Checkpoint, cosigned_at: int) -> None:
+        """Match everything up to `target` and remember it, in one transaction."""
+        state, now = self._state, self._now()
+        if target.size - state.memory.size > self._settings.most_new:
+            raise TrustError(
+                "STO-L122",
+                f"the log claims {target.size} leaves, more than anybody reads",
+            )
+        with state.change():
+            first = not state.memory.note
+            inspection = Inspection(
+                state, self._settings, target.origin, now, first=first
+            )
+            read_leaves(self._source, state.mirror, target, inspection)
+            inspection.finish()
+            state.remember(
+                note=note,
+                size=target.size,
+                changed_at=now,
+                cosigned_at=max(cosigned_at, state.memory.cosigned_at),
+                silent=False,
+                shorter=-1,
+            )
+
+    def _stand_still(self, note: bytes, shown: Checkpoint) -> None:
+        """Note a sign of life of an unchanged log, or that an older one is shown."""
+        state, memory = self._state, self._state.memory
+        signed = open_checkpoint(note, self._policy)
+        if shown.size < memory.size:
+            if memory.shorter != shown.size:
+                message = f"{shown.size} leaves are shown, {memory.size} were before"
+                with state.change():
+                    state.remember(shorter=shown.size)
+                    state.report(_alarm(FindingKind.WENT_BACK, "STO-L121", message))
+        elif (signed.time or 0) > memory.cosigned_at or memory.shorter >= 0:
+            with state.change():
+                alive = (signed.time or 0) > memory.cosigned_at
+                state.remember(
+                    note=note,
+                    cosigned_at=max(signed.time or 0, memory.cosigned_at),
+                    changed_at=self._now() if alive else memory.changed_at,
+                    silent=memory.silent and not alive,
+                    shorter=-1,
+                )
+
+    def _prove_ourselves(self, note: bytes) -> Finding:
+        """Return the proof that a note contradicts our own hashes."""
+        found = self._prove(note, self._state.mirror.node)
+        if found is None:
+            raise TrustError(
+                "STO-L124",
+                "the state's hashes contradict a checkpoint and prove nothing",
+            )
+        return found
+
+    def _prove(self, note: bytes, node: NodeReader) -> Finding | None:
+        """Return the proof that `note` contradicts what we saw, if one holds."""
+        try:
+            proof = render_misbehaviour(self._state.memory.note, note, node)
+            shown = check_misbehaviour(proof, self._policy)
+        except (TrustError, UnreachableError, IndexError):
+            return None
+        return Finding(
+            FindingKind.FORK,
+            Severity.PROOF,
+            _describe(shown),
+            "STO-L120",
+            proof=proof.decode(),
+        )
+
+    # -- what is open ---------------------------------------------------------------
+
+    def _retry_records(self) -> None:
+        """Ask again for records that were not there when their leaves were read."""
+        state = self._state
+        # the newest first; of those that the alarm has named, some
+        query = "SELECT place, leaf FROM missing ORDER BY since, random() LIMIT ?"
+        rows = state.connection.execute(query, (_RETRIED_RECORDS,)).fetchall()
+        found = [(place, entry, self._record(entry)) for place, entry in rows]
+        with state.change():
+            inspection = self._inspection()
+            for place, entry, data in found:
+                if data is not None:
+                    query = "DELETE FROM missing WHERE place = ?"
+                    state.connection.execute(query, (place,))
+                    inspection.take_record(place, parse_leaf(entry), data)
+
+    def _record(self, entry: bytes) -> bytes | None:
+        try:
+            return self._source.record(parse_leaf(entry).digest)
+        except TrustError:
+            return None
+
+    def _check_seen(self) -> None:
+        """Compare what executors saw with our own hashes; prove what does not fit."""
+        SeenCheck(
+            self._source,
+            self._policy,
+            self._state,
+            self._settings,
+            self._prove_ourselves,
+        ).run(self._now())
+
+    def _check_witnesses(self) -> None:
+        """Compare what witnesses cosigned with our own hashes."""
+        if self._state.memory.note:
+            WitnessCheck(
+                self._policy,
+                self._state,
+                self._settings,
+                self._prove_ourselves,
+                self._fetch,
+            ).run(self._origin(), self._now())
+
+    def _tell_time(self) -> None:
+        """Raise the alarms that time alone raises."""
+        state, now = self._state, self._now()
+        with state.change():
+            self._inspection().tell_overdue()
+            memory = state.memory
+            quiet = now - memory.changed_at
+            if memory.note and not memory.silent and quiet > self._settings.silence_s:
+                message = f"the log has shown no sign of life for {quiet} s"
+                state.remember(silent=True)
+                state.report(_alarm(FindingKind.SILENCE, "STO-L135", message))
+
+    def _inspection(self) -> Inspection:
+        return Inspection(self._state, self._settings, self._origin(), self._now())
+
+    def _origin(self) -> str:
+        return self._state.memory.note.partition(b"\n")[0].decode()
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _note_policy(self) -> None:
+        """Remember the policy in use, and tell when it is another one than before."""
+        state, text = self._state, render_policy(self._policy)
+        if text == state.memory.policy:
+            return
+        with state.change():
+            if state.memory.policy:
+                message = "the monitor now judges by another policy than before"
+                state.report(Finding(FindingKind.POLICY, Severity.NOTICE, message))
+            state.remember(policy=text)
+
+
+def _describe(shown: Misbehaviour) -> str:
+    """Return misbehaviour in a sentence."""
+    text = (
+        f"the log {shown.first.origin} signed two histories: {shown.first.size} leaves "
+        f"with root {shown.first.root.hex()}, and {shown.second.size} leaves, of which "
+        f"the first {shown.first.size} have root {shown.root.hex()}"
+    )
+    if shown.witnesses:
+        text += f"; cosigned both: {', '.join(sorted(shown.witnesses))}"
+    return text
+
+
+def _alarm(kind: FindingKind, code: str, message: str) -> Finding:
+    return Finding(kind, Severity.ALARM, message, code)

@@ -1,0 +1,263 @@
+"""The log's side: have a checkpoint cosigned by all witnesses at once, until a quorum has.
+
+Each witness has a thread and a kept connection of its own, so that a dead or slow one
+costs no other any time. A witness's word is hostile: a cosignature counts when it verifies
+under the key of the policy, and a size that it tells only chooses the next proof.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.note import (
+    Note,
+    NoteSignature,
+    parse_note,
+    render_note,
+    verify_signature,
+)
+from stoilo.audit.policy import LogPolicy, Witness, has_quorum
+from stoilo.audit.publisher import Prove
+from stoilo.audit.witness.protocol import (
+    AddCheckpoint,
+    Status,
+    parse_cosignatures,
+    parse_told_size,
+    render_add_checkpoint,
+)
+from stoilo.audit.witness.wire import Answer, HttpWire, Wire
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+
+__all__ = ["CosignSettings", "Cosigner"]
+
+WITNESS_SKEW_S = 3600
+"""A cosignature whose time is further off is of no use: volunteers would refuse it."""
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CosignSettings:
+    """How long witnesses are waited for.
+
+    Attributes:
+        timeout_s: for the quorum, s.
+        linger_s: for the others, once there is a quorum, s.
+    """
+
+    timeout_s: float = 5.0
+    linger_s: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One checkpoint to be cosigned, and where answers go."""
+
+    note: bytes
+    text: bytes
+    checkpoint: Checkpoint
+    prove: Prove
+    round: _Round
+    deadline: float
+
+
+class _Round:
+    """The answers to one checkpoint, as they come in."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.cosignatures: dict[str, NoteSignature] = {}
+        self.errors: dict[str, StoiloError] = {}
+
+    def add(self, name: str, answer: NoteSignature | StoiloError) -> None:
+        """Take one witness's answer."""
+        with self._changed:
+            if isinstance(answer, StoiloError):
+                self.errors[name] = answer
+            else:
+                self.cosignatures[name] = answer
+            self._changed.notify_all()
+
+    def wait(
+        self, enough: Callable[[set[str]], bool], asked: int, settings: CosignSettings
+    ) -> bool:
+        """Wait for enough cosignatures, and a moment for more; False when there is none."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: enough(set(self.cosignatures)) or self._is_complete(asked),
+                settings.timeout_s,
+            )
+            if not enough(set(self.cosignatures)):
+                return False
+            self._changed.wait_for(lambda: self._is_complete(asked), settings.linger_s)
+            return True
+
+    def _is_complete(self, asked: int) -> bool:
+        return len(self.cosignatures) + len(self.errors) >= asked
+
+
+class Cosigner:
+    """`audit.publisher.Cosign` over the witnesses of a policy that have a URL.
+
+    Args:
+        policy: keys, addresses and quorum.
+        settings: how long to wait.
+        clock: POSIX s, to see witnesses whose clock is wrong.
+        wire: makes the way to one witness.
+    """
+
+    def __init__(
+        self,
+        policy: LogPolicy,
+        *,
+        settings: CosignSettings | None = None,
+        clock: Callable[[], float] = time.time,
+        wire: Callable[[str], Wire] = HttpWire,
+    ) -> None:
+        self._policy = policy
+        self._settings = settings or CosignSettings()
+        self._askers = [
+            _Asker(one, wire(one.url), clock) for one in policy.witnesses if one.url
+        ]
+        for asker in self._askers:
+            asker.start()
+
+    def __call__(self, note: bytes, prove: Prove) -> bytes:
+        """Return `note` with every cosignature that came in time.
+
+        Args:
+            note: signed by the log; trusted.
+            prove: size → consistency proof to the note's size.
+
+        Raises:
+            UnreachableError: ``STO-L101`` without a quorum; it says what each one said.
+        """
+        parsed = parse_note(note)
+        gathered = _Round()
+        job = _Job(
+            note,
+            parsed.text,
+            parse_checkpoint(parsed.text),
+            prove,
+            gathered,
+            time.monotonic() + self._settings.timeout_s,
+        )
+        for asker in self._askers:
+            asker.put(job)
+        enough = gathered.wait(
+            lambda names: has_quorum(self._policy, names),
+            len(self._askers),
+            self._settings,
+        )
+        if not enough:
+            raise self._too_few(gathered)
+        found = dict(gathered.cosignatures)
+        mine = [found[one.name] for one in self._policy.witnesses if one.name in found]
+        return render_note(Note(parsed.text, (*parsed.signatures, *mine)))
+
+    def close(self) -> None:
+        """End the threads; a witness that hangs is not waited for."""
+        for asker in self._askers:
+            asker.put(None)
+
+    def _too_few(self, gathered: _Round) -> UnreachableError:
+        said = [
+            f"{one.witness.name}: {gathered.errors[one.witness.name]}"
+            if one.witness.name in gathered.errors
+            else f"{one.witness.name}: no answer in {self._settings.timeout_s:g} s"
+            for one in self._askers
+            if one.witness.name not in gathered.cosignatures
+        ]
+        return UnreachableError(
+            "STO-L101",
+            f"the witness quorum {self._policy.quorum!r} was not reached "
+            f"({'; '.join(said) or 'no witness has a URL'})",
+        )
+
+
+class _Asker(threading.Thread):
+    """Asks one witness, always for the newest checkpoint it was given."""
+
+    def __init__(
+        self, witness: Witness, wire: Wire, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(name=f"witness-{witness.name}", daemon=True)
+        self.witness = witness
+        self._wire = wire
+        self._clock = clock
+        self._arrived = threading.Condition()
+        self._next: _Job | None = None
+        self._is_open = True
+        self._size = 0
+
+    def put(self, job: _Job | None) -> None:
+        """Give the next job, in the place of one that was not begun; None ends."""
+        with self._arrived:
+            self._next, self._is_open = job, job is not None
+            self._arrived.notify()
+
+    def run(self) -> None:
+        """Answer jobs until told to end."""
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(
+                    lambda: self._next is not None or not self._is_open
+                )
+                job, self._next = self._next, None
+            if job is None:
+                self._wire.close()
+                return
+            try:
+                job.round.add(self.witness.name, self._ask(job))
+            except StoiloError as error:
+                job.round.add(self.witness.name, error)
+            except Exception as error:  # noqa: BLE001 - the thread's edge
+                fault = UnreachableError("STO-L105", f"a fault in {type(error)}")
+                job.round.add(self.witness.name, fault)
+
+    def _ask(self, job: _Job) -> NoteSignature:
+        """Return the witness's cosignature; a size that it tells is tried at once."""
+        for _ in range(_TRIES):
+            if self._size > job.checkpoint.size:
+                size, self._size = self._size, 0  # it may have lied: ask anew next time
+                raise TrustError(
+                    "STO-L104",
+                    f"it has cosigned {size} leaves, but this log has only "
+                    f"{job.checkpoint.size}",
+                )
+            proof = tuple(job.prove(self._size))
+            request = AddCheckpoint(self._size, proof, job.note)
+            answer = self._wire.post(render_add_checkpoint(request), job.deadline)
+            if answer.status == Status.OTHER_SIZE:
+                self._size = parse_told_size(answer.body)
+                continue
+            cosignature = self._read(answer, job)
+            self._size = job.checkpoint.size
+            return cosignature
+        raise UnreachableError("STO-L105", "it tells another size each time")
+
+    def _read(self, answer: Answer, job: _Job) -> NoteSignature:
+        """Return the cosignature in an answer, verified."""
+        if answer.status == Status.INCONSISTENT:
+            self._size = 0
+            raise TrustError(
+                "STO-L103", "it says that this log does not extend what it cosigned"
+            )
+        if answer.status != Status.COSIGNED:
+            raise UnreachableError("STO-L105", f"it answered {answer.status}")
+        key = self.witness.key
+        for item in parse_cosignatures(answer.body):
+            if (item.name, item.key_id) == (key.name, key.key_id):
+                verify_signature(job.text, item, key)
+                self._check_time(item.time)
+                return item
+        raise TrustError("STO-L102", f"no cosignature by {key.name} came back")
+
+    def _check_time(self, cosigned: int) -> None:
+        """Refuse a cosignature that volunteers would take for a proof of a wrong clock."""
+        off = cosigned - int(self._clock())
+        if abs(off) > WITNESS_SKEW_S:
+            raise TrustError("STO-L109", f"its clock is {off} s off")

@@ -1,0 +1,213 @@
+"""A witness's decisions with their memory: request in, answer out; no network here.
+
+Nothing leaves before the checkpoint is on the disk: the cosignature is made inside the
+transaction that stores it, and given away after the commit. A witness's time never goes
+back, for a cosignature says that its tree was the largest seen *as of then*.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoilo.audit.checkpoint import parse_checkpoint
+from stoilo.audit.keys import VerifierKey
+from stoilo.audit.monitor.misbehaviour import render_misbehaviour
+from stoilo.audit.note import Note, parse_note, render_note, verify_signature
+from stoilo.audit.witness.keys import WitnessKey
+from stoilo.audit.witness.protocol import (
+    SIZE_MEDIA_TYPE,
+    AddCheckpoint,
+    Judgement,
+    Status,
+    hash_origin,
+    judge_checkpoint,
+    parse_add_checkpoint,
+    render_cosignatures,
+)
+from stoilo.audit.witness.store import Cosigned, WitnessStore
+from stoilo.core.errors import InternalError, TrustError
+
+__all__ = ["WitnessAnswer", "WitnessService"]
+
+LOGGER = logging.getLogger(__name__)
+TEXT_MEDIA_TYPE = "text/plain; charset=utf-8"
+MAX_EVIDENCE = 64
+MAX_STEP_S = 24 * 3600
+"""A clock further back than this is broken: the witness rather says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessAnswer:
+    """What goes back: an HTTP status, a body and its media type."""
+
+    status: int
+    body: bytes
+    media_type: str = TEXT_MEDIA_TYPE
+
+
+class WitnessService:
+    """One witness; thread-safe.
+
+    Args:
+        key: its own.
+        logs: keys of the logs that it watches; a key's name is its log's origin.
+        store: its memory.
+        clock: POSIX s.
+        evidence: directory for contradictions of a log, None to keep none.
+
+    Raises:
+        TrustError: ``STO-L106`` when the memory does not hold what this key signed.
+    """
+
+    def __init__(
+        self,
+        key: WitnessKey,
+        logs: Sequence[VerifierKey],
+        store: WitnessStore,
+        *,
+        clock: Callable[[], int],
+        evidence: Path | None = None,
+    ) -> None:
+        self._key = key
+        self._logs = tuple(logs)
+        self._store = store
+        self._clock = clock
+        self._evidence = evidence
+        self._evidence_guard = threading.Lock()
+        for one in store.entries():
+            _check_entry(one, key.verifier)
+
+    def watch(self, logs: Sequence[VerifierKey]) -> None:
+        """Watch these logs from now on; what was cosigned of others is remembered."""
+        self._logs = tuple(logs)
+
+    def add_checkpoint(self, body: bytes) -> WitnessAnswer:
+        """Answer a request (hostile bytes of any length that the caller bounded).
+
+        Raises:
+            InternalError, TrustError: ``STO-L106``, ``STO-L107``, ``STO-L108``: nothing
+                was cosigned, and the memory is as it was.
+        """
+        try:
+            request = parse_add_checkpoint(body)
+        except TrustError as error:
+            return _refusal(Status.MALFORMED, error.message)
+        first = judge_checkpoint(None, request, self._logs)
+        if first.checkpoint is None:  # nothing that a known log has signed
+            return _refusal(first.status, first.reason)
+        return self._decide(first.checkpoint.origin, request)
+
+    def latest(self, origin_hash: str) -> bytes | None:
+        """Return the newest cosigned note of a log, by the hash of its origin."""
+        if origin_hash not in {hash_origin(key.name) for key in self._logs}:
+            return None
+        found = self._store.latest(origin_hash)
+        return None if found is None else found.note
+
+    def _decide(self, origin: str, request: AddCheckpoint) -> WitnessAnswer:
+        """Judge against the memory and store, in one transaction."""
+        said: list[tuple[Judgement, Cosigned | None]] = []
+
+        def judge(last: Cosigned | None) -> Cosigned | None:
+            stored = None if last is None else last.checkpoint
+            judgement = judge_checkpoint(stored, request, self._logs)
+            said.append((judgement, last))
+            if judgement.status is not Status.COSIGNED or self._is_said(
+                judgement, last
+            ):
+                return None
+            return self._cosign(judgement, last)
+
+        fresh = self._store.advance(origin, judge)
+        judgement, last = said[0]
+        if judgement.contradiction and judgement.note and last is not None:
+            self._keep_evidence(render_note(judgement.note), last.note)
+        newest = fresh or last
+        if judgement.status is Status.COSIGNED and newest is not None:
+            mine = parse_note(newest.note).signatures[-1:]
+            return WitnessAnswer(Status.COSIGNED, render_cosignatures(mine))
+        if judgement.status is Status.OTHER_SIZE:
+            size = last.checkpoint.size if last else 0
+            return WitnessAnswer(409, b"%d\n" % size, SIZE_MEDIA_TYPE)
+        return _refusal(judgement.status, judgement.reason)
+
+    def _is_said(self, judgement: Judgement, last: Cosigned | None) -> bool:
+        """Whether this very checkpoint was cosigned in this second: then say it again.
+
+        Checkpoints are public, so anybody may repeat one; it costs no write.
+        """
+        return (
+            last is not None
+            and judgement.checkpoint == last.checkpoint
+            and self._time(last) == last.time
+        )
+
+    def _cosign(self, judgement: Judgement, last: Cosigned | None) -> Cosigned:
+        """Return the judged checkpoint with this witness's signature after the log's."""
+        note, checkpoint = judgement.note, judgement.checkpoint
+        if note is None or checkpoint is None:
+            raise InternalError("STO-L108", "a judgement without its checkpoint")
+        time = self._time(last)
+        mine = self._key.cosign(note.text, time)
+        whole = render_note(Note(note.text, (*note.signatures, mine)))
+        return Cosigned(checkpoint, time, whole)
+
+    def _time(self, last: Cosigned | None) -> int:
+        """Return a time that is not before the last one said."""
+        now, before = self._clock(), last.time if last else 0
+        if now < before - MAX_STEP_S:
+            raise InternalError(
+                "STO-L108", f"the clock went back {before - now} s; nothing is cosigned"
+            )
+        return max(now, before)
+
+    def _keep_evidence(self, asked: bytes, seen: bytes) -> None:
+        """Keep a proof of misbehaviour: two notes of one size, both signed by the log."""
+        LOGGER.error("a log has signed two trees of one size")
+        if self._evidence is None:
+            return
+        name = hash_origin(asked.hex())[:32]
+        path = self._evidence / f"{name}.misbehaviour"
+        try:
+            proof = render_misbehaviour(seen, asked, _no_node)
+            with self._evidence_guard:
+                self._evidence.mkdir(mode=0o700, exist_ok=True)
+                kept = len(list(self._evidence.iterdir()))
+                if kept < MAX_EVIDENCE and not path.exists():
+                    path.write_bytes(proof)
+        except (TrustError, OSError) as error:  # an empty tree's root; a full disk
+            LOGGER.warning("the evidence could not be kept: %s", error)
+
+
+def _no_node(level: int, index: int) -> bytes:
+    """Two trees of one size contradict each other without any hash below the root."""
+    raise TrustError("STO-L023", f"no node {level}, {index} is needed")
+
+
+def _check_entry(entry: Cosigned, key: VerifierKey) -> None:
+    """Refuse a memory whose numbers are not those that were cosigned."""
+    try:
+        note = parse_note(entry.note)
+        mine = note.signatures[-1]
+        verify_signature(note.text, mine, key)
+        same = (parse_checkpoint(note.text), mine.time) == (
+            entry.checkpoint,
+            entry.time,
+        )
+    except TrustError as error:
+        raise TrustError("STO-L106", f"the memory is damaged: {error}") from error
+    if not same:
+        raise TrustError(
+            "STO-L106",
+            f"the memory of {entry.checkpoint.origin!r} is not what was cosigned",
+        )
+
+
+def _refusal(status: Status, reason: str) -> WitnessAnswer:
+    """Return a refusal in words, free of line breaks that a client might parse."""
+    text = reason.encode(errors="replace").replace(b"\n", b" ")[:500]
+    return WitnessAnswer(int(status), text + b"\n")

@@ -1,0 +1,215 @@
+"""What the pages read: one log of a data directory, its records and published sources.
+
+A `View` is one reader's moment: the checkpoint is read first, and everything else is
+taken below its size, so that one page never shows two states. What is read is checked
+again (records against leaves, objects against digests); what does not fit is shown as
+what it is, a fault, and never hidden.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.merkle import leaf_hash
+from stoilo.audit.note import parse_note
+from stoilo.audit.policy import open_checkpoint
+from stoilo.audit.reader import find_policy
+from stoilo.audit.record import Record, check_record
+from stoilo.audit.side import ObjectKind, SideStore, side_path
+from stoilo.audit.source import DirectorySource
+from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stoilo.audit.record import Mention
+    from stoilo.audit.source import LogSource
+    from stoilo.core.digests import Digest
+
+__all__ = ["Archive", "Entry", "Head", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The published checkpoint, and what its signatures say under the log's own policy.
+
+    Attributes:
+        note: the signed text.
+        checkpoint: origin, size and root.
+        policy: the text of the log's own copy, hostile; empty when it publishes none.
+        witnesses: names of those who cosigned, sorted.
+        time: newest cosignature, POSIX seconds; None without witnesses.
+        fault: why the signatures do not hold, empty when they do.
+    """
+
+    note: bytes
+    checkpoint: Checkpoint
+    policy: bytes = b""
+    witnesses: tuple[str, ...] = ()
+    time: int | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One leaf with what is public about it.
+
+    Attributes:
+        index: place in the log, from 0.
+        data: the leaf's bytes.
+        leaf: what they say, None when they are of no kind that this version knows.
+        record: what the leaf's digest stands for, checked; None where there is none.
+        raw: the record's bytes as they are stored.
+        fault: what does not fit, empty when all does.
+    """
+
+    index: int
+    data: bytes
+    leaf: Leaf | None
+    record: Record | None = None
+    raw: bytes = b""
+    fault: str = ""
+
+    @property
+    def hash(self) -> str:
+        """The RFC 6962 leaf hash, hex."""
+        return leaf_hash(self.data).hex()
+
+    @property
+    def kind(self) -> str:
+        """The leaf's kind, ``unknown`` when it cannot be read."""
+        return self.leaf.kind.value if self.leaf else "unknown"
+
+
+class View:
+    """One moment of a log; see the module's text. Not shared between threads."""
+
+    def __init__(self, source: LogSource, head: Head, side: SideStore | None) -> None:
+        self.head = head
+        self.size = head.checkpoint.size
+        self._source = source
+        self._side = side
+        self._bundles: dict[int, list[bytes]] = {}
+
+    def entry(self, index: int) -> Entry | None:
+        """Return one entry, None when no published checkpoint covers it.
+
+        Raises:
+            TrustError: ``STO-L030``, ``STO-L031`` the log's own files are broken.
+        """
+        if not 0 <= index < self.size:
+            return None
+        data = self._bundle(index // TILE_WIDTH)[index % TILE_WIDTH]
+        try:
+            leaf = parse_leaf(data)
+        except TrustError as error:
+            return Entry(index, data, None, fault=error.message)
+        if leaf.kind is LeafKind.ADMISSION:
+            return Entry(index, data, leaf)
+        return self._with_record(Entry(index, data, leaf), leaf)
+
+    def newest(self, before: int, count: int) -> list[Entry]:
+        """Return up to `count` entries below place `before`, newest first."""
+        start = min(max(before, 0), self.size)
+        found = (self.entry(at) for at in range(start - 1, start - 1 - count, -1))
+        return [entry for entry in found if entry is not None]
+
+    def find(
+        self, mention: Mention, *, before: int | None = None, limit: int = 200
+    ) -> list[Entry]:
+        """Return the `limit` newest entries whose record mentions this, newest first.
+
+        Args:
+            mention: what to look for.
+            before: only places below this; None for all.
+            limit: the most entries.
+        """
+        if self._side is None:
+            return []
+        end = self.size if before is None else min(before, self.size)
+        places = self._side.find_newest(mention, end=end, limit=limit)
+        found = (self.entry(place) for place in places)
+        return [entry for entry in found if entry is not None]
+
+    def source(self, digest: Digest | str) -> bytes | None:
+        """Return a published source, None when it is not here.
+
+        Raises:
+            TrustError: ``STO-L142`` its bytes have changed on the disk.
+        """
+        return self._side.get(ObjectKind.SOURCE, digest) if self._side else None
+
+    def was_deleted(self, digest: Digest | str) -> bool:
+        """Whether a published source was here and was deleted on purpose."""
+        deleted = self._side and self._side.was_deleted(ObjectKind.SOURCE, digest)
+        return bool(deleted)
+
+    def _with_record(self, entry: Entry, leaf: Leaf) -> Entry:
+        """Return `entry` with its record, or with what is wrong about it."""
+        fault, raw = "its record is not in the side store", None
+        try:
+            raw = self._side and self._side.get(ObjectKind.RECORD, leaf.digest)
+            if raw:
+                record = check_record(leaf, raw)
+                return Entry(entry.index, entry.data, leaf, record, raw)
+        except TrustError as error:
+            fault = error.message
+        return Entry(entry.index, entry.data, leaf, raw=raw or b"", fault=fault)
+
+    def _bundle(self, number: int) -> list[bytes]:
+        if number not in self._bundles:
+            tile = tile_at(ENTRIES, number, self.size)
+            data = self._source.tile(tile) or self._source.tile(tile.full)
+            if data is None:
+                raise TrustError("STO-L031", f"the bundle of tile {number} is missing")
+            self._bundles[number] = decode_bundle(data, tile.width)
+        return self._bundles[number]
+
+
+class Archive:
+    """The public part of a data directory, opened for reading at every look."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+
+    @contextmanager
+    def look(self) -> Iterator[View]:
+        """Give a view of the log as it is published now.
+
+        Raises:
+            UnreachableError: ``STO-L170`` nothing is published yet, ``STO-L002``.
+            TrustError: the log's own files are broken.
+        """
+        try:
+            source = DirectorySource(self.data_dir)
+        except UsageError as error:
+            raise UnreachableError("STO-L170", "there is no log here") from error
+        note = source.checkpoint()
+        if note is None:
+            raise UnreachableError("STO-L170", "the log has published nothing yet")
+        head = _read_head(note, source)
+        side = None
+        if side_path(self.data_dir).is_file():
+            side = SideStore.read(self.data_dir)
+        try:
+            yield View(source, head, side)
+        finally:
+            if side is not None:
+                side.close()
+
+
+def _read_head(note: bytes, source: LogSource) -> Head:
+    """Return what a published checkpoint says; a wrong signature is a fault, no error."""
+    checkpoint = parse_checkpoint(parse_note(note).text)
+    text = source.policy() or b""
+    try:
+        signed = open_checkpoint(note, find_policy(source))
+    except StoiloError as error:
+        return Head(note, checkpoint, text, fault=error.message)
+    return Head(note, checkpoint, text, tuple(sorted(signed.witnesses)), signed.time)

@@ -1,0 +1,225 @@
+"""The pages' texts: what the log says, laid out by templates that escape everything."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import jinja2
+
+from stoilo.audit.leaf import LeafKind
+from stoilo.audit.record import (
+    Mention,
+    MentionKind,
+    RetentionRecord,
+    WorkunitRecord,
+    record_digest,
+)
+from stoilo.core.errors import TrustError
+from stoilo.web import commands, wording
+from stoilo.web.details import (
+    Shape,
+    describe_limits,
+    describe_redundancy,
+    list_details,
+)
+from stoilo.web.listing import Listing, list_source
+from stoilo.web.rules import describe_permission, judge_rules, remarks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stoilo.core.errors import StoiloError
+    from stoilo.web.archive import Entry, View
+    from stoilo.web.story import Attempt, TaskStory
+
+__all__ = ["PAGE_ENTRIES", "Asset", "Pages", "load_assets"]
+
+PAGE_ENTRIES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A static file that ships with the pages.
+
+    Attributes:
+        name: with a part of its digest, so that it may be cached for ever.
+        data: its bytes.
+        media_type: of the bytes.
+    """
+
+    name: str
+    data: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSource:
+    """The source of an attempt as its page shows it.
+
+    Attributes:
+        digest: its digest where it was published, else the salted commitment.
+        public: whether the submitter chose publication.
+        listing: the text, None when it is not here.
+        deleted: whether it was here and was deleted on purpose.
+        deleted_by: the entry that says so, if there is one.
+        fault: why it cannot be shown, empty when nothing is wrong.
+    """
+
+    digest: str
+    public: bool
+    listing: Listing | None = None
+    deleted: bool = False
+    deleted_by: Entry | None = None
+    fault: str = ""
+
+
+_MEDIA = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+
+
+def load_assets() -> dict[str, Asset]:
+    """Return the static files by their plain names, for example ``audit.css``."""
+    found: dict[str, Asset] = {}
+    for file in (resources.files("stoilo.web") / "static").iterdir():
+        data, (stem, _, ending) = file.read_bytes(), file.name.rpartition(".")
+        name = f"{stem}.{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
+        found[file.name] = Asset(name, data, _MEDIA[ending])
+    return found
+
+
+class Pages:
+    """Renders pages for the server that is reached at `url` (with final slash)."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.assets = load_assets()
+        environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("stoilo.web"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.globals.update(
+            Shape=Shape,
+            url=url,
+            assets={name: one.name for name, one in self.assets.items()},
+            commands=commands,
+            titles=wording.KIND_TITLES,
+        )
+        environment.filters.update(
+            amount=wording.render_amount,
+            bytes=wording.render_bytes,
+            sentence=wording.describe_entry,
+            time=wording.render_time,
+            time_attribute=wording.render_time_attribute,
+        )
+        self._environment = environment
+
+    def index(self, view: View, before: int) -> str:
+        """Return the overview, with entries below place `before`."""
+        policy = view.head.policy.decode(errors="backslashreplace")
+        entries = view.newest(before, PAGE_ENTRIES)
+        return self._render("index.html", view=view, entries=entries, policy=policy)
+
+    def entry(self, view: View, entry: Entry) -> str:
+        """Return the page of one entry."""
+        explained = None
+        if entry.leaf is not None and entry.leaf.kind is LeafKind.ADMISSION:
+            explained = find_explanation(view, entry)
+        return self._render(
+            "entry.html",
+            view=view,
+            entry=entry,
+            details=list_details(entry.record) if entry.record else [],
+            record_digest=record_digest(entry.raw) if entry.record else "",
+            explained=explained,
+            limits=_limits(entry),
+        )
+
+    def task(self, view: View, story: TaskStory) -> str:
+        """Return the page of one task; its newest attempt is told in full."""
+        attempt = story.attempts[-1] if story.attempts else None
+        return self._render(
+            "task.html",
+            view=view,
+            story=story,
+            summary=wording.summarize_task(story),
+            state=wording.describe_state(story.outcome),
+            attempt=attempt,
+            outcome_remarks=remarks_of(story.outcome.code if story.outcome else ""),
+            **(_attempt_parts(view, attempt) if attempt else {}),
+        )
+
+    def search(self, query: str, entries: Sequence[Entry], problem: str) -> str:
+        """Return the answers to a question, or why it cannot be answered."""
+        return self._render(
+            "search.html",
+            query=query,
+            entries=entries,
+            problem=problem,
+            most=PAGE_ENTRIES,
+        )
+
+    def error(self, error: StoiloError) -> str:
+        """Return the page of one of our errors."""
+        return self._render("error.html", error=error)
+
+    def _render(self, template: str, **values: object) -> str:
+        return self._environment.get_template(template).render(**values)
+
+
+def find_explanation(view: View, admission: Entry) -> Entry | None:
+    """Return the entry that explains an admission, None while there is none."""
+    for entry in view.find(Mention(MentionKind.DIGEST, admission.hash)):
+        record = entry.record
+        if isinstance(record, WorkunitRecord) and record.admission == admission.index:
+            return entry
+    return None
+
+
+def show_source(view: View, record: WorkunitRecord) -> ShownSource:
+    """Return an attempt's source as far as it may and can be shown."""
+    if not record.public_source:
+        return ShownSource(record.source, public=False)
+    try:
+        data = view.source(record.source)
+    except TrustError as error:
+        return ShownSource(record.source, public=True, fault=error.message)
+    if data is None:
+        deleted = view.was_deleted(record.source)
+        by = find_deletion(view, record.source) if deleted else None
+        return ShownSource(record.source, public=True, deleted=deleted, deleted_by=by)
+    return ShownSource(record.source, public=True, listing=list_source(data))
+
+
+def find_deletion(view: View, digest: str) -> Entry | None:
+    """Return the newest entry that says that a published source was deleted."""
+    for entry in view.find(Mention(MentionKind.DIGEST, digest)):
+        if isinstance(entry.record, RetentionRecord):
+            return entry
+    return None
+
+
+def _limits(entry: Entry) -> list[object]:
+    if not isinstance(entry.record, WorkunitRecord):
+        return []
+    record = entry.record
+    return [*describe_limits(record.limits), *describe_redundancy(record.redundancy)]
+
+
+def _attempt_parts(view: View, attempt: Attempt) -> dict[str, object]:
+    """Return what the template of a task needs for its newest attempt."""
+    record = attempt.record
+    return {
+        "record": record,
+        "record_digest": record_digest(attempt.entry.raw),
+        "rules": judge_rules(record),
+        "permission": describe_permission(record),
+        "limits": describe_limits(record.limits),
+        "redundancy": describe_redundancy(record.redundancy),
+        "details": [one for one in list_details(record) if one.shape is Shape.HASH],
+        "source": show_source(view, record),
+    }

@@ -1,0 +1,217 @@
+"""Plain words for what the log says. Pure; every text here is ours, none is foreign."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, assert_never
+
+from stoilo.audit.leaf import LeafKind
+from stoilo.audit.record import (
+    FlavorRecord,
+    KeyRecord,
+    LevelRecord,
+    OperatorRecord,
+    OutcomeRecord,
+    PolicyRecord,
+    RefusalsRecord,
+    ReleaseRecord,
+    RetentionRecord,
+    ReviewRecord,
+    RevocationRecord,
+    WorkunitRecord,
+)
+from stoilo.core.limits import KIB, MIB
+
+if TYPE_CHECKING:
+    from stoilo.audit.record import Record
+    from stoilo.web.archive import Entry
+    from stoilo.web.story import TaskStory
+
+__all__ = [
+    "KIND_TITLES",
+    "describe_entry",
+    "describe_state",
+    "render_amount",
+    "render_bytes",
+    "render_seconds",
+    "render_time",
+    "render_time_attribute",
+    "summarize_task",
+]
+
+KIND_TITLES = {
+    LeafKind.ADMISSION.value: "Admission",
+    LeafKind.WORKUNIT.value: "Workunit",
+    LeafKind.REFUSALS.value: "Refusals",
+    LeafKind.RESULT.value: "Result",
+    LeafKind.REVIEW.value: "Review",
+    LeafKind.KEY.value: "Key",
+    LeafKind.POLICY.value: "Policy",
+    LeafKind.LEVEL.value: "Level",
+    LeafKind.FLAVOR.value: "Flavor",
+    LeafKind.RELEASE.value: "Release",
+    LeafKind.REVOCATION.value: "Revocation",
+    LeafKind.RETENTION.value: "Retention",
+    LeafKind.OPERATOR.value: "Operator",
+    "unknown": "Unknown",
+}
+_STATES = {
+    "succeeded": "It succeeded: enough copies agreed on one result.",
+    "user_error": "It ended with an error of its own code.",
+    "system_error": "It ended without a result; the code says why.",
+    "expired": "Its time ended before enough copies agreed.",
+    "cancelled": "It was cancelled.",
+}
+_ACTS = {
+    "server_started": "The server was started.",
+    "server_stopped": "The server was stopped.",
+    "token_issued": "Somebody was given access.",
+    "token_revoked": "Somebody's access was withdrawn.",
+    "task_cancelled": "The operator cancelled a task.",
+    "reviewer_enrolled": "A reviewer was enrolled.",
+    "reviewer_withdrawn": "A reviewer was withdrawn.",
+    "retention_started": "A deletion by the retention rules began.",
+    "revocation_added": "A revocation was added.",
+}
+_WITHOUT_RECORD = {
+    LeafKind.ADMISSION.value: "The gate permitted one attempt of a task.",
+    LeafKind.RELEASE.value: "A level or flavor was released.",
+}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def render_time(seconds: int) -> str:
+    """Return POSIX seconds as ``2026-11-20 14:31:47 UTC``, or the number itself."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s since 1970"
+
+
+def render_time_attribute(seconds: int) -> str:
+    """Return POSIX seconds for an HTML ``datetime`` attribute; empty past year 9999."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def render_bytes(count: int) -> str:
+    """Return a size: ``512 MiB``, ``1.5 KiB``, ``17 bytes``."""
+    for unit, size in (("GiB", KIB * MIB), ("MiB", MIB), ("KiB", KIB)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return render_amount(count, "byte")
+
+
+def render_seconds(count: int) -> str:
+    """Return a time span: ``60 s``, ``2 min``, ``7 days``."""
+    for unit, size in (("day", _DAY), ("hour", _HOUR)):
+        if count >= size and count % size == 0:
+            return render_amount(count // size, unit)
+    if count > 2 * _MINUTE and count % _MINUTE == 0:
+        return f"{count // _MINUTE} min"
+    return f"{count} s"
+
+
+def render_amount(count: int, noun: str) -> str:
+    """Return ``1 copy``-like counts: ``17 bytes``."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def describe_state(outcome: OutcomeRecord | None) -> str:
+    """Return what became of a task."""
+    if outcome is None:
+        return "It has no final outcome yet."
+    return _STATES.get(outcome.state, "It has ended.")
+
+
+def describe_entry(entry: Entry) -> str:
+    """Return one sentence about an entry."""
+    if entry.record is not None:
+        return _describe(entry.record)
+    if entry.fault:
+        return "It cannot be shown: see its page."
+    return _WITHOUT_RECORD.get(entry.kind, "An entry of an older format.")
+
+
+def _describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a kind
+    match record:
+        case WorkunitRecord():
+            return _describe_workunit(record)
+        case OutcomeRecord():
+            return describe_state(record)
+        case RefusalsRecord():
+            many = render_amount(record.count, "submission")
+            return f"The gate refused {many} of one researcher."
+        case ReviewRecord(decision="signed"):
+            return f"A reviewer signed for a source at level {record.level}."
+        case ReviewRecord():
+            return "A reviewer refused a source."
+        case KeyRecord(event="born"):
+            return f"A {record.role} key came into use."
+        case KeyRecord():
+            return f"A {record.role} key is used no more ({record.reason or 'ended'})."
+        case PolicyRecord() | LevelRecord():
+            return _describe_rule(record)
+        case FlavorRecord():
+            return f"The flavor {record.name} was {record.change}."
+        case ReleaseRecord():
+            return (
+                f"A release came into force: root {record.root}, targets "
+                f"{record.targets}, {render_amount(len(record.parts), 'published part')}."
+            )
+        case RevocationRecord():
+            return _describe_revocation(record)
+        case RetentionRecord():
+            many = render_amount(record.count, record.what.removesuffix("s"))
+            return f"Deleted on purpose: {many} of tasks that had ended."
+        case OperatorRecord():
+            return _ACTS.get(record.act.value, "The operator acted.")
+        case _:
+            assert_never(record)
+
+
+def _describe_workunit(record: WorkunitRecord) -> str:
+    if record.state == "withdrawn":
+        return f"The admission in entry {record.admission} was not used."
+    return (
+        f"Attempt {record.attempt} of a task at level {record.level} went out "
+        f"to {render_amount(record.redundancy.target_results, 'copy')}."
+    )
+
+
+def _describe_rule(record: PolicyRecord | LevelRecord) -> str:
+    what = "A policy"
+    if isinstance(record, LevelRecord):
+        layer = record.name == "language"
+        what = "The language layer" if layer else f"The level {record.name}"
+    came = "came into force" if record.change == "in_force" else "is in force no more"
+    return f"{what} {came}."
+
+
+def _describe_revocation(record: RevocationRecord) -> str:
+    counts = (
+        (len(record.epochs), "epoch"),
+        (len(record.digests), "digest"),
+        (len(record.flavors), "flavor"),
+    )
+    denied = [render_amount(count, noun) for count, noun in counts if count]
+    if not denied and record.min_epoch <= 1:
+        return f"Revocation statement {record.sequence}: nothing is withdrawn."
+    old = f"epochs below {record.min_epoch}" if record.min_epoch > 1 else ""
+    listed = ", ".join([*denied, *([old] if old else [])])
+    return f"Revocation statement {record.sequence}: {listed} withdrawn."
+
+
+def summarize_task(story: TaskStory) -> str:
+    """Return the one sentence at the top of a task's page."""
+    if not story.attempts:
+        return "The log names this task, but no attempt of it was admitted."
+    record = story.attempts[-1].record
+    many = render_amount(record.redundancy.target_results, "volunteer")
+    return (
+        f"A function of one researcher, run at level {record.level} "
+        f"on the computers of {many}."
+    )

@@ -1,0 +1,48 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.audit.record import MentionKind, task_commitment
+from stoilo.core.errors import UsageError
+from stoilo.web.search import name_task, parse_query
+
+HEX = "ab" * 32
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_question_or_refused(text):
+    try:
+        query = parse_query(text)
+    except UsageError as error:
+        assert error.code == "STO-L172"
+    else:
+        assert query.index is not None or query.mentions
+
+
+def test_number_is_a_place():
+    assert parse_query(" 17 ").index == 17
+
+
+def test_code_is_found_in_any_case():
+    (mention,) = parse_query("sto-p040").mentions
+    assert (mention.kind, mention.value) == (MentionKind.CODE, "STO-P040")
+
+
+def test_digest_may_be_of_any_kind():
+    kinds = {mention.kind for mention in parse_query(HEX.upper()).mentions}
+    assert kinds == {MentionKind.COMMITMENT, MentionKind.DIGEST, MentionKind.KEY}
+
+
+def test_task_id_becomes_its_commitment():
+    assert parse_query("0a1b").mentions[0].value == task_commitment("0a1b")
+    assert name_task("0a1b") == task_commitment("0a1b")
+
+
+def test_commitment_names_its_task():
+    assert name_task(HEX) == HEX
+
+
+@pytest.mark.parametrize("text", ["", "../etc", "a b", "x" * 65, "<b>", "é"])
+def test_other_names_of_tasks_are_refused(text):
+    with pytest.raises(UsageError, match="STO-L172"):
+        name_task(text)
