@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from stoilo.audit.proof import ProvenLeaf
@@ -12,6 +13,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.statement import Statement
 from stoilo.executor.inputs import Source
 from stoilo.executor.release import GateEpoch
+from stoilo.executor.revocation import SeenRevocations
 
 __all__ = [
     "COMPILED_FLOORS",
@@ -38,6 +40,7 @@ class TaskBundle:
         task_module: the source.
         arguments: the encoded arguments.
         blobs: in the workunit's order.
+        revocations: the project's newest revocation statement, with its log proof.
     """
 
     envelope: bytes
@@ -49,6 +52,7 @@ class TaskBundle:
     task_module: Source
     arguments: Source
     blobs: tuple[Source, ...] = ()
+    revocations: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,18 @@ class Floors:
         targets: TUF targets version.
         epoch: gate epoch.
         log_size: leaves that the log had when this executor was released.
+        verifier: serial of a verifier that may do any work.
+        serials: other part → lowest serial that may run.
+        revocation: version of the offline revocation role.
     """
 
     root: int = 1
     targets: int = 1
     epoch: int = 1
     log_size: int = 0
+    verifier: int = 0
+    serials: Mapping[str, int] = field(default_factory=dict)
+    revocation: int = 0
 
 
 COMPILED_FLOORS: Final = Floors()
@@ -84,6 +94,10 @@ class HostState:
         limits: this host's own limits; None: those of admission and level.
         flavors: ids of the runtimes unpacked here, for bundles that name none.
         floors: lowest versions.
+        newest_time: of any cosignature ever verified on this host, POSIX s.
+        revocations: the newest statement that this host has seen; None before any.
+        serial: of this verifier's release; 0 for an unfrozen one, which has none.
+        platform: whose frozen runtimes would run the task; empty: what is installed.
     """
 
     max_level: str = "pure"
@@ -93,6 +107,10 @@ class HostState:
     limits: RunLimits | None = None
     flavors: frozenset[str] = frozenset()
     floors: Floors = COMPILED_FLOORS
+    newest_time: int = 0
+    revocations: SeenRevocations | None = None
+    serial: int = 0
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)

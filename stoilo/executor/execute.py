@@ -7,36 +7,25 @@ admission alone; argv and environment select nothing here (I4).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import importlib.util
 import logging
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from stoilo.core import skeleton
-from stoilo.core.digests import content_digest
-from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustError
-from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
+from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
-from stoilo.executor import workdir
-from stoilo.executor.ledger import replace_file
-from stoilo.executor.release import InstalledRelease, TrustedRelease
+from stoilo.executor.bundle import HostState, VerifiedTask
+from stoilo.executor.judge import Judge, installed_release
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.runs import Runs
-from stoilo.executor.trust import load_trust, parse_release_pack
-from stoilo.executor.verifier import HostState, TaskBundle, VerifiedTask, verify_bundle
-from stoilo.flavors.manifest import shipped_flavors
-from stoilo.policies.levels import load_levels
-from stoilo.sandbox.exchange import Exchange
+from stoilo.executor.runtimes import InstalledRuntimes, RunnerJail, Runtimes
+from stoilo.executor.work import Work
 from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_items, read_outcome
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.run import TaskRequest, read_items, read_outcome
 
 __all__ = [
     "VERIFIER_VERSION",
@@ -51,49 +40,6 @@ log = logging.getLogger(__name__)
 
 VERIFIER_VERSION = "0.1.0"
 MESSAGE_CHARS = 500
-ROLLED_BACK = "STO-K010"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One downloaded copy.
-
-    Attributes:
-        result: BOINC result name.
-        workunit: workunit name, ``<task id>_<attempt>``.
-        app: BOINC app under which it came: must be the admission's level.
-        files: (open name, file) of every input; hostile content.
-    """
-
-    result: str
-    workunit: str
-    app: str
-    files: tuple[tuple[str, Path], ...]
-
-    def file(self, open_name: str) -> Path:
-        """Return the file behind an open name, or raise ``STO-X011``."""
-        for name, path in self.files:
-            if name == open_name:
-                return path
-        raise TrustError("STO-X011", f"the workunit lacks its file {open_name!r}")
-
-    def read(self, open_name: str) -> bytes:
-        """Return a small file's bytes, bounded; raises ``STO-X011``."""
-        path, bound = self.file(open_name), workdir.open_name_bound(open_name)
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(bound + 1)
-        except OSError as error:
-            raise TrustError("STO-X011", f"{open_name} cannot be read") from error
-        if len(data) > bound:
-            raise TrustError("STO-X011", f"{open_name} is larger than {bound} bytes")
-        return data
-
-    def blobs(self) -> tuple[Path, ...]:
-        """Return the blob files in order; they are numbered without gaps."""
-        names = {name for name, _ in self.files}
-        count = sum(name.startswith("blob_") for name in names)
-        return tuple(self.file(workdir.blob_name(index)) for index in range(count))
 
 
 class Executor(Protocol):
@@ -117,44 +63,17 @@ class Executor(Protocol):
         ...
 
 
-class RunnerJail(Protocol):
-    """What the executor needs of `stoilo.sandbox.supervisor.Jail`."""
-
-    def run(
-        self,
-        request: bytes,
-        limits: RunLimits,
-        wall_s: float | None = None,
-        *,
-        watch: Callable[[Exchange], object] | None = None,
-    ) -> JailReport:
-        """Run the job on `request` in a fresh jailed child; see `Jail.run`."""
-        ...
-
-    def close(self) -> None:
-        """End the zygote."""
-        ...
-
-
-def installed_release() -> InstalledRelease:
-    """Return what this package holds: levels and language layer."""
-    return InstalledRelease(load_levels(), LANGUAGE_DIGEST)
-
-
-def _task_jail(level: Level) -> RunnerJail:
-    """Return a warm jail for tasks of `level`."""
-    return Jail(level, TASK_JOB)
-
-
 class VerifiedExecutor:
-    """The real executor: release metadata, verifier, one warm jail a level.
+    """The real executor: judges every copy, and runs those that may run.
 
     Args:
         root: the trusted TUF root metadata.
         state: this host's own directory, outside of what a project writes.
-        host: what this volunteer allows; the installed flavors are found here.
+        host: what this volunteer allows, and its compiled floors.
         clock: s since 1970.
-        jails: makes a jail for a level.
+        runtimes: where tasks run; this installation's own libraries unless said.
+        version: of this verifier, for the result's header.
+        release_build: whether marked roots are refused.
     """
 
     def __init__(
@@ -164,19 +83,21 @@ class VerifiedExecutor:
         host: HostState,
         *,
         clock: Callable[[], float],
-        jails: Callable[[Level], RunnerJail] = _task_jail,
+        runtimes: Runtimes | None = None,
+        version: str = VERIFIER_VERSION,
+        release_build: bool = False,
     ) -> None:
-        self._root = root
-        self._state = state
-        self._host = dataclasses.replace(host, flavors=installed_flavors())
-        self._clock = clock
-        self._make_jail = jails
-        self._jails: dict[str, RunnerJail] = {}
-        self._starting = threading.Lock()
-        self._closed = False
+        self._runtimes = runtimes or InstalledRuntimes()
+        self._judge = Judge(
+            root,
+            state,
+            host,
+            clock=clock,
+            runtimes=self._runtimes,
+            release_build=release_build,
+        )
+        self._version = version
         self._runs = Runs()
-        self._trust: tuple[str, TrustedRelease] | None = None
-        self._installed = installed_release()
 
     def execute(self, work: Work) -> bytes:
         """Return the result file's bytes; see `Executor`."""
@@ -185,17 +106,25 @@ class VerifiedExecutor:
             result=work.result,
             workunit=work.workunit,
             disposition=Disposition.REFUSED,
-            verifier=VERIFIER_VERSION,
+            verifier=self._version,
         )
         with self._runs.hold(work.result):
             try:
-                task = self._verify(work)
-                jail = self._jail(task.level)
+                judged = self._judge.judge(work)
+                task = judged.task
+                source = _text_of(task)
+                jail = self._runtimes.jail(
+                    task.level,
+                    task.admission.statement.flavor,
+                    judged.trust,
+                    work.runtime_archive(),
+                )
             except PolicyRefusal as error:
                 return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
             except TrustError as error:
                 return _refuse(header, error, Disposition.REFUSED)
-            return self._run(task, jail, header)
+            header = msgspec.structs.replace(header, checkpoint=judged.checkpoint)
+            return self._run(task, source, jail, header)
 
     def cancel(self, result: str) -> None:
         """Kill the run of a copy; see `Executor`."""
@@ -204,74 +133,15 @@ class VerifiedExecutor:
     def close(self) -> None:
         """End every run and every jail."""
         self._runs.close()
-        with self._starting:
-            for jail in self._jails.values():
-                jail.close()
-            self._jails.clear()
-            self._closed = True
+        self._runtimes.close()
 
-    def _verify(self, work: Work) -> VerifiedTask:
-        """Return the task if it may run here and now."""
-        now = int(self._clock())
-        trust = self._load_trust(work.read(workdir.RELEASE), now)
-        task_id, _, attempt = work.workunit.rpartition("_")
-        bundle = TaskBundle(
-            envelope=work.read(workdir.ADMISSION),
-            proof=work.read(workdir.PROOF),
-            task_id=task_id,
-            attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
-            app_level=work.app,
-            flavor="",
-            task_module=work.file(workdir.TASK_MODULE),
-            arguments=work.file(workdir.ARGUMENTS),
-            blobs=work.blobs(),
-        )
-        return verify_bundle(bundle, trust, self._host, now)
-
-    def _load_trust(self, pack: bytes, now: int) -> TrustedRelease:
-        """Return the verified release: this pack's, or a newer one already known.
-
-        Copies sent out before a refresh carry the older pack; they are judged by the
-        newest release that this host has seen, as long as it has not expired.
-        """
-        digest = content_digest(pack)
-        if self._trust and self._trust[0] == digest and now < self._trust[1].expires:
-            return self._trust[1]
-        newest = self._state / "release.pack"
-        try:
-            trust = self._load(pack, now)
-        except TrustError as error:
-            if error.code != ROLLED_BACK or not newest.exists():
-                raise
-            return self._load(newest.read_bytes(), now)
-        replace_file(newest, pack)
-        self._trust = (digest, trust)
-        return trust
-
-    def _load(self, pack: bytes, now: int) -> TrustedRelease:
-        """Verify one pack up to the root."""
-        return load_trust(
-            parse_release_pack(pack),
-            self._root,
-            now,
-            installed=self._installed,
-            cache=self._state / "tuf",
-        )
-
-    def _jail(self, level: Level) -> RunnerJail:
-        """Return the warm jail of `level`."""
-        with self._starting:
-            if self._closed:
-                raise InternalError("STO-S008", "this executor is closed")
-            if level.name not in self._jails:
-                self._jails[level.name] = self._make_jail(level)
-            return self._jails[level.name]
-
-    def _run(self, task: VerifiedTask, jail: RunnerJail, header: ResultHeader) -> bytes:
+    def _run(
+        self, task: VerifiedTask, source: str, jail: RunnerJail, header: ResultHeader
+    ) -> bytes:
         """Run a verified task and write its result file."""
         statement = task.admission.statement
         request = TaskRequest(
-            source=task.task_module.decode(),
+            source=source,
             entry=statement.entry,
             arguments=task.arguments,
             blobs=task.blobs,
@@ -290,7 +160,6 @@ class VerifiedExecutor:
             outcomes = (read_outcome(report),)
         frame = _frame(report, outcomes, items=statement.map_items)
         ending = _ending(report, outcomes)
-        proven = task.admission.proven
         header = ResultHeader(
             format=header.format,
             result=header.result,
@@ -301,7 +170,7 @@ class VerifiedExecutor:
             flavor=statement.flavor,
             verifier=header.verifier,
             layers=report.layers,
-            checkpoint=f"{proven.size} {proven.root.hex()}",
+            checkpoint=header.checkpoint,
             status=ending.status,
             code=ending.code,
             message="" if ending.layer is None else ending.error[:MESSAGE_CHARS],
@@ -309,6 +178,14 @@ class VerifiedExecutor:
             limit=ending.limit,
         )
         return render_result(header, frame, report.output[: task.limits.output_bytes])
+
+
+def _text_of(task: VerifiedTask) -> str:
+    """Return the source as text: whoever holds the gate's key may sign any bytes."""
+    try:
+        return task.task_module.decode()
+    except UnicodeDecodeError as error:
+        raise TrustError("STO-A093", "the task module is no UTF-8 text") from error
 
 
 def _refuse(
@@ -328,18 +205,6 @@ def _refuse(
         ),
         b"",
         b"",
-    )
-
-
-def installed_flavors() -> frozenset[str]:
-    """Return the ids of the shipped flavors whose libraries are all installed here."""
-    return frozenset(
-        flavor.digest
-        for flavor in shipped_flavors()
-        if all(
-            importlib.util.find_spec(module.partition(".")[0])
-            for module in flavor.modules
-        )
     )
 
 

@@ -357,6 +357,7 @@ class Volunteer:
             ncpus=self._settings.slots,
             results=tuple(report_of(copy) for copy in over),
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
+            wishes=self._settings.wishes,
             wait_s=0.0 if copies or self._stopping else WAIT_S,
         )
 

@@ -7,9 +7,13 @@ and a server that it accepts. The text is in `wire` and, for the project's half,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = [
+    "MOST_TOPICS",
+    "TOPIC",
     "FileInfo",
     "FileRef",
     "OtherResult",
@@ -19,6 +23,7 @@ __all__ = [
     "SchedulerReply",
     "SchedulerRequest",
     "UploadInfo",
+    "Wishes",
     "WorkunitInfo",
 ]
 
@@ -60,6 +65,30 @@ class OtherResult:
     name: str
 
 
+TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
+"""How a topic is written."""
+
+MOST_TOPICS: Final = 32
+"""In one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a host asks not to be sent; it would refuse that anyway (ours, not BOINC's).
+
+    Attributes:
+        max_level: highest level, empty for the account's.
+        require_review: only reviewed tasks.
+        require_public_source: only tasks of public source.
+        topics: when not empty, only tasks that carry one of these.
+    """
+
+    max_level: str = ""
+    require_review: bool = False
+    require_public_source: bool = False
+    topics: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerRequest:
     """What a client tells the scheduler.
@@ -75,6 +104,7 @@ class SchedulerRequest:
         ncpus: processors of the host.
         results: finished copies.
         other_results: unfinished copies.
+        wishes: what not to send.
         wait_s: the project may hold an empty answer that long for work to come (ours;
             other servers ignore it).
     """
@@ -90,6 +120,7 @@ class SchedulerRequest:
     results: tuple[ReportedResult, ...] = ()
     other_results: tuple[OtherResult, ...] = ()
     wait_s: float = 0.0
+    wishes: Wishes = Wishes()
 
 
 @dataclass(frozen=True, slots=True)

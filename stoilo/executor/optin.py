@@ -40,10 +40,22 @@ MAX_FILE_BYTES: Final = 16 * 1024
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 _Amount = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_LevelName = Annotated[
+    str, msgspec.Meta(extra_json_schema={"enum": sorted(LEVEL_ORDER)})
+]
 
 
-class _LimitsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ``[limits]`` table; units as in `RunLimits`, absent means no own limit."""
+class OptInLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``[limits]`` table; absent means no own limit.
+
+    Attributes:
+        cpu_s: processor time, s.
+        wall_s: elapsed time, s.
+        memory_bytes: address space above what the warm zygote already holds.
+        result_bytes: encoded result.
+        output_bytes: captured print output.
+        threads: 1 means no thread can be started.
+    """
 
     cpu_s: _Amount = 2**53
     wall_s: _Amount = 2**53
@@ -53,14 +65,22 @@ class _LimitsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: _Amount = 2**53
 
 
-class _OptInFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file's shape."""
+class OptInFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A volunteer's opt-in file: what this computer may be asked to run.
 
-    max_level: str = "pure"
+    Attributes:
+        max_level: highest level; nothing but `pure` unless said.
+        require_review: only tasks that a reviewer signed.
+        require_public_source: only tasks whose source may be published.
+        topics: when given, only tasks that carry one of these.
+        limits: this host's own limits; the lowest of admission, level and this holds.
+    """
+
+    max_level: _LevelName = "pure"
     require_review: bool = False
     require_public_source: bool = False
     topics: tuple[str, ...] = ()
-    limits: _LimitsFile = _LimitsFile()
+    limits: OptInLimits = OptInLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,10 @@ def default_files() -> tuple[Path, ...]:
 
     The home directory is the password database's, not the environment's.
     """
-    home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    try:
+        home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a container's user: no home, so no file in it
+        return (SYSTEM_FILE,)
     return SYSTEM_FILE, home / ".config" / "stoilo" / "optin.toml"
 
 
@@ -135,7 +158,7 @@ def load_opt_in(
 def parse_opt_in(text: bytes, *, name: str = "opt-in file") -> OptIn:
     """Parse an opt-in file's TOML; raises ``STO-A060`` naming what is wrong."""
     try:
-        parsed = msgspec.toml.decode(text, type=_OptInFile)
+        parsed = msgspec.toml.decode(text, type=OptInFile)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError("STO-A060", f"{name}: {error}") from error
     if parsed.max_level not in LEVEL_ORDER:
@@ -150,7 +173,7 @@ def parse_opt_in(text: bytes, *, name: str = "opt-in file") -> OptIn:
         require_review=parsed.require_review,
         require_public_source=parsed.require_public_source,
         topics=frozenset(parsed.topics),
-        limits=None if parsed.limits == _LimitsFile() else limits,
+        limits=None if parsed.limits == OptInLimits() else limits,
     )
 
 
@@ -203,8 +226,12 @@ def _read(path: Path, server_writable: Sequence[Path]) -> bytes | None:
         return None
     except OSError as error:
         raise UsageError("STO-A060", f"{path.name} cannot be opened") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         _check_owner(os.fstat(descriptor), path)
+    except UsageError:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
         text = file.read(MAX_FILE_BYTES + 1)
     if len(text) > MAX_FILE_BYTES:
         raise UsageError("STO-A060", f"{path.name} is too large")

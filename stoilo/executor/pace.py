@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from stoilo.executor.messages import Wishes
 
 __all__ = ["Backoff", "Settings"]
 
@@ -20,6 +22,7 @@ class Settings:
         cache_bytes: most that sticky inputs may take, bytes.
         idle_s: longest pause between two calls when the project names none, s.
         backoff_s: first and longest pause after a failed call, s.
+        wishes: what the project is asked not to send, since it would be refused.
     """
 
     project: str
@@ -28,6 +31,7 @@ class Settings:
     cache_bytes: int = 2 * 1024**3
     idle_s: float = 5.0
     backoff_s: tuple[float, float] = (0.5, 60.0)
+    wishes: Wishes = field(default_factory=Wishes)
 
 
 class Backoff:

@@ -1,90 +1,57 @@
-"""The typed contents of a release's targets: epochs, revocations, policies, reviewers.
+"""What a verified release says: epochs, levels, parts, floors, revocations, reviewers.
 
-Each is a small JSON file named by TUF metadata that the project's offline keys signed (or,
-for revocations and policies, a role they delegated). The bytes have been verified when
-they come here; they are read strictly all the same, because a typing error in a ceremony
-must not widen anything.
+The records of its files are in `stoilo.executor.targetfiles`; `stoilo.executor.trust`
+verifies them up to the root and puts them together here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
-
-import msgspec
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from stoilo.audit.policy import LogPolicy
+from stoilo.core.digests import Digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.executor.targetfiles import (
+    PART_FORMAT,
+    ArchiveFile,
+    BuilderFile,
+    BuilderKey,
+    EpochFile,
+    EpochsFile,
+    FloorsFile,
+    PartFile,
+    PolicyFile,
+    ProjectFile,
+    ReviewerFile,
+    ReviewerKey,
+    RevocationFile,
+    read_target,
+)
 
 __all__ = [
+    "PART_FORMAT",
+    "ArchiveFile",
+    "BuilderFile",
+    "BuilderKey",
     "EpochFile",
+    "EpochsFile",
+    "FloorsFile",
     "GateEpoch",
     "InstalledRelease",
+    "PartFile",
     "PolicyFile",
     "ProjectFile",
+    "Reviewer",
     "ReviewerFile",
+    "ReviewerKey",
     "RevocationFile",
     "TrustedRelease",
     "read_epoch",
     "read_target",
 ]
-
-MAX_EPOCHS = 16
-
-_Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
-_Time = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
-
-
-class ProjectFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``project.json``: what the release holds.
-
-    Attributes:
-        origin: the project's name, equal to its log's origin.
-        epochs: numbers of the certified gate epochs.
-        levels: name of each level → digest of its file.
-        languages: digests of the language layers that may be admitted.
-    """
-
-    origin: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    epochs: Annotated[tuple[_Count, ...], msgspec.Meta(max_length=MAX_EPOCHS)]
-    levels: dict[str, _Digest]
-    languages: tuple[_Digest, ...]
-
-
-class EpochFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``gate/<epoch>.json``: keys (hex), their window (Unix seconds) and rate."""
-
-    epoch: _Count
-    keys: Annotated[tuple[_Digest, ...], msgspec.Meta(min_length=1, max_length=8)]
-    threshold: _Count
-    not_before: _Time
-    not_after: _Time
-    max_per_minute: _Count
-
-
-class RevocationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``revocation/denied.json``: withdrawn digests and epochs, lowest epoch allowed."""
-
-    digests: tuple[_Digest, ...] = ()
-    epochs: tuple[_Count, ...] = ()
-    min_epoch: _Count = 1
-
-
-class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``policy/accepted.json``: digests of the policies in force; empty: not listed."""
-
-    digests: tuple[_Digest, ...] = ()
-
-
-class ReviewerFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``reviewers.json``: public keys, hex, of those whose reviews count."""
-
-    keys: tuple[_Digest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +71,33 @@ class GateEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class Reviewer:
+    """A reviewer as the verifier knows him; see `ReviewerKey`."""
+
+    key: PublicKey
+    name: str = ""
+    accounts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class InstalledRelease:
-    """What this executor's own package holds: levels and the language layer."""
+    """What this executor's own package holds.
+
+    Attributes:
+        levels: also older ones of the same name, if it still has them.
+        language_digest: of its language layer.
+        python: the minor version that it runs.
+        languages: digests of older language layers whose sources this one still runs.
+    """
 
     levels: tuple[Level, ...]
     language_digest: str
     python: str = "3.11"
+    languages: tuple[str, ...] = ()
+
+    def runs(self, language: str) -> bool:
+        """Whether a source that language layer `language` let in may run here."""
+        return language == self.language_digest or language in self.languages
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +113,27 @@ class TrustedRelease:
         expires: when the first piece of metadata expires, Unix seconds.
         epochs: certified gate epochs, lowest number first.
         log_policy: logs and witnesses to believe.
-        levels: the levels both certified and installed here.
-        languages: certified language layers.
+        levels: the levels both certified and installed here; of one name the newest
+            certified comes first.
+        languages: the language layers both certified and run here.
         installed_language: the one that this executor has.
         python: the minor version that this executor runs.
         policies: accepted policy digests; empty when the release lists none.
         denied: withdrawn digests of any kind.
         revoked_epochs: epochs withdrawn before their end.
         min_epoch: lowest epoch allowed.
-        reviewers: keys whose reviews count.
+        reviewers: those whose reviews count.
+        reviewed: policy digest → levels whose tasks need a review under it.
+        withdrawn_flavors: ids of flavors that must not run any more.
+        revocation_version: version of the offline revocation role.
+        revocation_digest: SHA-256 of its file.
+        revocation_keys: those who may add to it online.
+        revocations_settled: sequence number up to which online additions are settled.
+        rehearsal: whether the root is marked as one of a rehearsal.
+        parts: launcher, verifier and flavors of the release, by platform; empty where
+            none was published (development).
+        floors: the oldest parts that may still work.
+        builders: who attests builds.
     """
 
     origin: str
@@ -152,7 +152,17 @@ class TrustedRelease:
     denied: frozenset[str]
     revoked_epochs: frozenset[int]
     min_epoch: int
-    reviewers: tuple[PublicKey, ...]
+    reviewers: tuple[Reviewer, ...]
+    reviewed: Mapping[str, frozenset[str]]
+    withdrawn_flavors: frozenset[str]
+    revocation_version: int
+    revocation_digest: Digest
+    revocation_keys: tuple[PublicKey, ...]
+    revocations_settled: int
+    rehearsal: bool = False
+    parts: tuple[PartFile, ...] = ()
+    floors: FloorsFile = field(default_factory=FloorsFile)
+    builders: BuilderFile = field(default_factory=BuilderFile)
 
     def epoch_at(self, now: int, lifetime_s: int) -> GateEpoch | None:
         """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
@@ -165,21 +175,43 @@ class TrustedRelease:
         )
         return max(usable, key=lambda epoch: epoch.number, default=None)
 
-    def level(self, name: str) -> Level | None:
-        """Return the held level called `name`."""
-        return next((level for level in self.levels if level.name == name), None)
+    def needs_review(self, policy_digest: str, level: str) -> bool:
+        """Whether the signed policy wants a reviewer's signature at `level`."""
+        return level in self.reviewed.get(policy_digest, frozenset())
 
+    def level(self, name: str, digest: str = "") -> Level | None:
+        """Return the held level called `name`, the newest unless `digest` names one."""
+        named = [level for level in self.levels if level.name == name]
+        exact = [level for level in named if level.digest == digest]
+        return next(iter(exact or named), None)
 
-_File = TypeVar("_File", bound=msgspec.Struct)
+    def part(self, name: str, platform: str) -> PartFile | None:
+        """Return the record of part `name` for `platform`, None without one."""
+        return next(
+            (
+                part
+                for part in self.parts
+                if (part.part, part.platform) == (name, platform)
+            ),
+            None,
+        )
 
+    def flavor_part(self, flavor: str, platform: str) -> PartFile | None:
+        """Return the record of the flavor whose manifest is `flavor` (SHA-256)."""
+        return next(
+            (
+                part
+                for part in self.parts
+                if flavor and (part.flavor, part.platform) == (flavor, platform)
+            ),
+            None,
+        )
 
-def read_target(data: bytes, kind: type[_File], name: str) -> _File:
-    """Return target `name`, of verified bytes, as a record; raises ``STO-K013``."""
-    document = parse_strict_json(data, max_bytes=BOUNDS.metadata_bytes, what=name)
-    try:
-        return msgspec.convert(document, type=kind)
-    except msgspec.ValidationError as error:
-        raise TrustError("STO-K013", f"{name} is malformed: {error}") from error
+    def floor(self, name: str) -> int:
+        """Return the lowest serial of part `name` that may still work, at least 1."""
+        if name == "verifier":
+            return self.floors.verifier
+        return self.floors.serials.get(name, 1)
 
 
 def read_epoch(data: bytes, number: int) -> GateEpoch:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from stoilo.audit.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import RunLayer, RunStatus
@@ -27,6 +28,7 @@ __all__ = [
     "parse_result",
     "parse_result_header",
     "render_result",
+    "seen_checkpoint",
 ]
 
 FORMAT: Literal["stoilo-result/1"] = "stoilo-result/1"
@@ -55,7 +57,8 @@ class ResultHeader(
         flavor: flavor id that ran (or would have).
         verifier: version of the verifier.
         layers: mechanisms of the jail that were active.
-        checkpoint: ``<size> <root hex>`` of the checkpoint in the log proof.
+        checkpoint: the signed note in the log proof, whole or as `seen_checkpoint`
+            shortens it; empty unless the proof held.
         status: how the run ended, None unless it ran.
         code: stable code, empty when the run returned.
         message: one sentence for `code`, without paths or names of the host.
@@ -98,23 +101,37 @@ def largest_result(result_bytes: int, output_bytes: int) -> int:
     return BOUNDS.result_header_bytes + 1 + result_bytes + output_bytes
 
 
+def seen_checkpoint(note: bytes) -> str:
+    """Return a verified note for `ResultHeader.checkpoint`, at most 4 KiB of it.
+
+    Of a longer one (post-quantum cosignatures are large) the log's own signatures are
+    kept: they are what a monitor holds the log to.
+    """
+    if len(note) > BOUNDS.seen_checkpoint_bytes:
+        parsed = parse_note(note)
+        origin = parsed.text.partition(b"\n")[0].decode()
+        own = tuple(one for one in parsed.signatures if one.name == origin)
+        note = render_note(Note(parsed.text, own))
+    return note.decode() if len(note) <= BOUNDS.seen_checkpoint_bytes else ""
+
+
 def render_result(header: ResultHeader, frame: bytes, output: bytes) -> bytes:
     """Return the file's bytes; the lengths in `header` are set here.
 
     Raises:
-        TrustError: ``STO-X020`` when the header is longer than 4 KiB.
+        TrustError: ``STO-X020`` when the header is longer than its bound.
     """
     full = msgspec.structs.replace(
         header, frame_bytes=len(frame), output_bytes=len(output)
     )
     line = msgspec.json.encode(full)
     if len(line) > BOUNDS.result_header_bytes:
-        raise TrustError("STO-X020", "the result header is longer than 4 KiB")
+        raise TrustError("STO-X020", "the result header is too long")
     return b"".join((line, b"\n", frame, output))
 
 
 def parse_result_header(data: bytes) -> ResultHeader:
-    """Return the header of a hostile file; `data` may be only its first 4097 bytes.
+    """Return the header of a hostile file; `data` may be only its beginning.
 
     Raises:
         TrustError: ``STO-X020``.

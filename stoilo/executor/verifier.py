@@ -26,7 +26,6 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.statement import (
     CODEC_VERSION,
-    MAX_LIFETIME_S,
     Statement,
     parse_statement,
     statement_digest,
@@ -42,10 +41,24 @@ from stoilo.executor.bundle import (
 from stoilo.executor.inputs import InputFile
 from stoilo.executor.optin import LEVEL_ORDER
 from stoilo.executor.release import GateEpoch, TrustedRelease
-from stoilo.executor.review import check_reviews
+from stoilo.executor.revocation import (
+    LoggedRevocations,
+    check_revocation_age,
+    in_force,
+    newest_seen,
+    open_revocations,
+)
+from stoilo.executor.validity import (
+    check_floors,
+    check_release_age,
+    check_review_rules,
+    check_revocations,
+    check_runtime_floor,
+    check_times,
+    check_verifier_floor,
+)
 
 __all__ = [
-    "CLOCK_SKEW_S",
     "COMPILED_FLOORS",
     "Floors",
     "HostState",
@@ -60,8 +73,6 @@ __all__ = [
 ]
 
 NOT_INCLUDED: Final = "STO-L020"
-CLOCK_SKEW_S: Final = 24 * 3600
-"""How far a volunteer's clock may lag: wrong time zones are common, weeks are not."""
 
 
 def verify_bundle(
@@ -72,27 +83,34 @@ def verify_bundle(
     Args:
         bundle: the workunit, hostile.
         trust: the verified release.
-        host: this volunteer's own opt-in and floors.
-        now: the host's clock, Unix seconds; may be wrong.
+        host: this volunteer's own opt-in, floors and memory of time.
+        now: the host's clock, Unix seconds; may be wrong. In force is the latest of it,
+            the newest cosignature here and the newest one ever verified on this host.
 
     Raises:
-        TrustError: a code of STO-A001 to STO-A057, or the log's STO-L codes.
-        PolicyRefusal: STO-A050 to STO-A053 and STO-X013, not for this host.
+        TrustError: a code of STO-A001 to STO-A092, or the log's STO-L codes.
+        PolicyRefusal: STO-A050 to STO-A053, STO-A090 and STO-X013, not for this host.
     """
     with ExitStack() as opened:
         _check_sizes(bundle)
         inputs = [opened.enter_context(one) for one in _open_inputs(bundle)]
         admission = verify_admission(bundle.envelope, bundle.proof, trust)
+        withdrawn = open_revocations(bundle.revocations, trust)
         statement = admission.statement
         _check_identity(bundle, statement, trust)
         _check_flavor(bundle, statement)
         level = _check_level(bundle, statement, trust)
         module, arguments, *blobs = _check_digests(inputs, statement)
-    clock = max(now, admission.proven.checkpoint_time or 0)
+    cosigned = (admission.proven.checkpoint_time, withdrawn.proven.checkpoint_time)
+    clock = max(now, host.newest_time, *(time or 0 for time in cosigned))
     check_times(admission, clock)
+    check_release_age(admission, trust, clock)
+    trust = _check_statement(withdrawn, admission, trust, host, clock)
     check_revocations(admission, trust)
-    _check_floors(admission, trust, host.floors)
-    reviews = check_reviews(statement, trust.reviewers, clock)
+    check_floors(admission, trust, host.floors)
+    check_verifier_floor(trust, host)
+    check_runtime_floor(statement, trust, host)
+    reviews = check_review_rules(statement, trust, clock)
     _check_opt_in(statement, level, host, reviews)
     _check_runtime(bundle, statement, host)
     return VerifiedTask(
@@ -248,13 +266,12 @@ def _check_level(
         raise TrustError(
             "STO-A030", f"the app is not one for tasks of level {statement.level}"
         )
-    level = trust.level(statement.level)
+    level = trust.level(statement.level, statement.level_digest)
     if level is None:
         raise TrustError("STO-A032", "this release has no such level")
     if statement.level_digest != level.digest:
         raise TrustError("STO-A031", "the level's file is not one this release holds")
-    language = statement.language_digest
-    if language != trust.installed_language or language not in trust.languages:
+    if statement.language_digest not in trust.languages:
         raise TrustError("STO-A033", "the source was judged by another language layer")
     return level
 
@@ -277,61 +294,27 @@ def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]
     return [module, arguments, *blobs]
 
 
-def check_times(admission: VerifiedAdmission, clock: int) -> None:
-    """Refuse what has expired, lives too long or lies outside its epoch.
+def _check_statement(
+    withdrawn: LoggedRevocations,
+    admission: VerifiedAdmission,
+    trust: TrustedRelease,
+    host: HostState,
+    clock: int,
+) -> TrustedRelease:
+    """Return the release with what this host knows to be withdrawn online.
 
-    Args:
-        admission: the verified admission.
-        clock: Unix seconds, at least the newest verified cosignature's time.
+    Raises:
+        TrustError: STO-A074 to STO-A078.
     """
-    statement, epoch = admission.statement, admission.epoch
-    lifetime = statement.not_after - statement.admitted_at
-    if not 0 < lifetime <= MAX_LIFETIME_S:
-        raise TrustError("STO-A041", "the admission lives longer than 14 days")
-    if clock > statement.not_after:
-        raise TrustError("STO-A040", "the admission has expired")
-    if statement.admitted_at > clock + CLOCK_SKEW_S:
-        raise TrustError("STO-A042", "the admission lies in the future")
-    cosigned = admission.proven.checkpoint_time
-    if not epoch.holds(statement.admitted_at, statement.not_after) or not (
-        cosigned is None or epoch.not_before <= cosigned <= epoch.not_after
-    ):
-        raise TrustError("STO-A043", "the admission lies outside its epoch")
-
-
-def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> None:
-    """Refuse withdrawn epochs and digests of any kind."""
-    statement = admission.statement
-    if statement.epoch in trust.revoked_epochs:
-        raise TrustError("STO-A045", "the gate's epoch is revoked")
-    named = {
-        admission.digest,
-        statement.task_module,
-        statement.validator_module,
-        statement.arguments,
-        statement.flavor,
-        statement.level_digest,
-        statement.policy_digest,
-        statement.language_digest,
-        statement.submitter,
-        *statement.blobs,
-    }
-    if named & trust.denied:
-        raise TrustError("STO-A046", "a part of this task is withdrawn")
-
-
-def _check_floors(
-    admission: VerifiedAdmission, trust: TrustedRelease, floors: Floors
-) -> None:
-    """Refuse versions below those that this host already knows."""
-    if (
-        trust.root_version < floors.root
-        or trust.targets_version < floors.targets
-        or admission.statement.epoch < max(floors.epoch, trust.min_epoch)
-    ):
-        raise TrustError("STO-A047", "the release or epoch is below this host's floor")
-    if admission.proven.size < floors.log_size:
-        raise TrustError("STO-A048", "the log is shorter than at this release")
+    seen = newest_seen(host.revocations, withdrawn.statement, trust).statement
+    check_revocation_age(
+        withdrawn.statement,
+        admitted_at=admission.statement.admitted_at,
+        checkpoint_time=admission.proven.checkpoint_time,
+        clock=clock,
+        seen=seen,
+    )
+    return in_force(trust, seen)
 
 
 def _check_opt_in(

@@ -5,6 +5,9 @@ not be lost on the disk (`ledger`), works by `host` and leaves all judgement abo
 to the executor (`execute`).
 
     python -m stoilo.executor.volunteer --project URL --key KEY --state DIR --root FILE
+
+With ``--launcher FILE`` in place of ``--root`` the copies run as under a BOINC client, by the
+project's own signed launcher, verifier and frozen flavors (`slotexecutor`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.executor.execute import Executor, VerifiedExecutor
 from stoilo.executor.host import Volunteer
 from stoilo.executor.ledger import Ledger
+from stoilo.executor.messages import MOST_TOPICS, TOPIC, Wishes
 from stoilo.executor.optin import (
     LEVEL_ORDER,
     OptIn,
@@ -33,10 +37,11 @@ from stoilo.executor.optin import (
     lower_by_server,
 )
 from stoilo.executor.pace import Settings
+from stoilo.executor.slotexecutor import Program, SlotExecutor
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.verifier import HostState
 
-__all__ = ["choose_opt_in", "main", "run_volunteer"]
+__all__ = ["choose_opt_in", "main", "run_volunteer", "wishes_of"]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,8 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exit-with-parent", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     if not _is_frozen():  # I4: a frozen executor has no such switches
-        parser.add_argument("--root", required=True, type=Path, help="TUF root file")
+        trusted = parser.add_mutually_exclusive_group(required=True)
+        trusted.add_argument("--root", type=Path, help="TUF root file")
+        trusted.add_argument("--launcher", type=Path, help="run copies under this")
         parser.add_argument("--max-level", choices=list(LEVEL_ORDER))
+        parser.add_argument("--opt-in", type=Path, help="one more opt-in file")
     return parser
 
 
@@ -79,19 +87,31 @@ def _read(path: Path, most: int) -> bytes:
     return data
 
 
-def choose_opt_in(max_level: str | None, state: Path) -> OptIn:
-    """Return what this volunteer allows.
+def choose_opt_in(
+    state: Path, *, max_level: str | None = None, file: Path | None = None
+) -> OptIn:
+    """Return what this volunteer allows: what every opt-in file allows, else `pure`.
 
-    The opt-in files hold; `max_level`, typed by the volunteer, lowers them. Only where
-    there is no file at all does the typed level stand for one, since it is the
-    volunteer's own word; without either it is `pure`.
+    Args:
+        state: the volunteer's directory; what servers write lies in it.
+        max_level: typed by the volunteer; only lowers.
+        file: one more opt-in file, which must exist.
+
+    Raises:
+        UsageError: STO-A060, a file is missing or cannot be trusted.
     """
-    files = default_files()
-    own = load_opt_in(files, server_writable=(state,))
+    if file is not None and not file.exists():
+        raise UsageError(
+            "STO-A060",
+            f"there is no opt-in file {file.name}",
+            hint=f"stoilo volunteer opt-in set --file {file.name} --max-level pure",
+        )
+    own = load_opt_in(
+        (*default_files(), *([file] if file else [])),
+        server_writable=(state / "project", state / "executor", state / "slots"),
+    )
     if max_level is None:
         return own
-    if not any(path.exists() for path in files):
-        return OptIn(max_level=max_level)
     return lower_by_server(own, ServerPreferences(max_level=max_level))
 
 
@@ -106,6 +126,20 @@ def _host_state(opt_in: OptIn) -> HostState:
     )
 
 
+def wishes_of(opt_in: OptIn) -> Wishes:
+    """Return the opt-in as what a project is asked not to send.
+
+    Topics that no task can carry are left out; where none is left, none fits.
+    """
+    topics = sorted(filter(TOPIC.fullmatch, opt_in.topics))[:MOST_TOPICS]
+    return Wishes(
+        max_level=opt_in.max_level,
+        require_review=opt_in.require_review,
+        require_public_source=opt_in.require_public_source,
+        topics=tuple(topics) or (("-",) if opt_in.topics else ()),
+    )
+
+
 def _watch_parent(stop: Callable[[], None]) -> None:
     """Stop when the process that started us is gone."""
     parent = os.getppid()
@@ -116,6 +150,21 @@ def _watch_parent(stop: Callable[[], None]) -> None:
         stop()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _make_executor(options: argparse.Namespace, opt_in: OptIn) -> Executor:
+    """Return what runs the copies: the frozen chain, or this installation itself."""
+    if options.launcher is not None:
+        program = Program.of(options.launcher)
+        return SlotExecutor(program, options.state, opt_in)
+    trust_directory = options.state / "executor"
+    trust_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return VerifiedExecutor(
+        _read(options.root, BOUNDS.metadata_bytes),
+        trust_directory,
+        _host_state(opt_in),
+        clock=time.time,
+    )
 
 
 def run_volunteer(
@@ -135,21 +184,20 @@ def run_volunteer(
     project = options.project
     if not project.startswith(("http://", "https://")) or options.slots < 1:
         raise UsageError("STO-U003", "--project must be an http(s) URL, --slots >= 1")
+    frozen = _is_frozen()
+    opt_in = choose_opt_in(
+        options.state,
+        max_level=None if frozen else options.max_level,
+        file=None if frozen else options.opt_in,
+    )
     settings = Settings(
         project=project if project.endswith("/") else f"{project}/",
         key=_read_key(options.key),
         slots=options.slots,
+        wishes=wishes_of(opt_in),
     )
-    opt_in = choose_opt_in(options.max_level, options.state / "project")
     ledger = Ledger(options.state / "project", settings.project)
-    trust_directory = options.state / "executor"
-    trust_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    executor = VerifiedExecutor(
-        _read(options.root, BOUNDS.metadata_bytes),
-        trust_directory,
-        _host_state(opt_in),
-        clock=time.time,
-    )
+    executor = _make_executor(options, opt_in)
     transfer = Transfer(settings.project, ca=options.ca)
     volunteer = Volunteer(settings, ledger, transfer, wrap(executor))
     for sign in (signal.SIGTERM, signal.SIGINT):

@@ -21,6 +21,7 @@ from stoilo.executor.messages import (
     SchedulerReply,
     SchedulerRequest,
     UploadInfo,
+    Wishes,
     WorkunitInfo,
 )
 from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
@@ -109,6 +110,7 @@ def render_request(request: SchedulerRequest) -> bytes:
         ("cpu_req_instances", f"{request.cpu_req_instances:.6f}"),
         ("platform_name", PLATFORM),
     ]
+    head += _wish_fields(request.wishes)
     if request.wait_s:
         head.append(("stoilo_wait", f"{request.wait_s:.3f}"))
     lines = ["<scheduler_request>", *(_leaf(tag, value) for tag, value in head)]
@@ -122,6 +124,18 @@ def render_request(request: SchedulerRequest) -> bytes:
     ]
     lines += ["</other_results>", "</scheduler_request>", ""]
     return "\n".join(lines).encode()
+
+
+def _wish_fields(wishes: Wishes) -> list[tuple[str, object]]:
+    """Return the wishes that differ from none; other servers ignore them."""
+    fields: list[tuple[str, object]] = []
+    if wishes.max_level:
+        fields.append(("stoilo_max_level", wishes.max_level))
+    if wishes.require_review:
+        fields.append(("stoilo_require_review", 1))
+    if wishes.require_public_source:
+        fields.append(("stoilo_require_public_source", 1))
+    return fields + [("stoilo_topic", topic) for topic in wishes.topics]
 
 
 def parse_reply(data: bytes, master_url: str) -> SchedulerReply:

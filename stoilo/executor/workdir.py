@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 
 from stoilo.core.limits import BOUNDS
+from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
 
 __all__ = [
     "ADMISSION",
     "ARGUMENTS",
+    "FLAVOR",
     "PROOF",
     "RELEASE",
     "RESULT",
+    "REVOCATIONS",
     "TASK_MODULE",
     "blob_name",
     "open_name_bound",
@@ -27,15 +30,20 @@ PROOF = "proof"
 TASK_MODULE = "task_module"
 ARGUMENTS = "arguments"
 RELEASE = "release"
+REVOCATIONS = "revocations"
+FLAVOR = "flavor"
 RESULT = "result"
 
 RELEASE_BYTES = 8 * 1024 * 1024
+FLAVOR_BYTES = 2 * 1024 * 1024 * 1024
 _BOUND_OF = {
     ADMISSION: BOUNDS.envelope_bytes,
     PROOF: BOUNDS.proof_bytes,
     TASK_MODULE: BOUNDS.source_bytes,
     ARGUMENTS: BOUNDS.inline_arguments_bytes,
     RELEASE: RELEASE_BYTES,
+    REVOCATIONS: MAX_REVOCATIONS_BYTES,
+    FLAVOR: FLAVOR_BYTES,
 }
 
 

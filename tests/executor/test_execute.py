@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from stoilo.audit.proof import parse_proof
 from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
@@ -21,7 +22,7 @@ from stoilo.executor.verifier import HostState
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.gate import GateBench
+from stoilo.testing.gate import Admitted, GateBench
 
 SOURCE = b"def task(kwargs):\n    print('hello')\n    return kwargs['x'] + 1\n"
 RAISES = b"def task(kwargs):\n    raise ValueError('no')\n"
@@ -56,6 +57,7 @@ def make_work(folder, gate, source=SOURCE, *, arguments=None, app="pure", **chan
     files = {
         "admission": admitted.envelope,
         "proof": admitted.proof,
+        "revocations": gate.revocations,
         "task_module": source,
         "arguments": arguments,
         "release": pack_release(read_release(gate.root.directory)),
@@ -75,14 +77,15 @@ def run(executor, work):
 
 
 def test_admitted_task_runs_and_states_what_it_rests_on(tmp_path, gate, executor):
-    file, frame = run(executor, make_work(tmp_path / "wu", gate))
+    work = make_work(tmp_path / "wu", gate)
+    file, frame = run(executor, work)
     header = file.header
     assert header.disposition is Disposition.RAN
     assert (header.status, header.code) == (RunStatus.OK, "")
     assert (header.result, header.workunit) == ("task-1_1_0", "task-1_1")
     assert header.attempt == 1
     assert header.flavor == find_flavor("pure").digest
-    assert header.checkpoint.startswith("8 ")
+    assert header.checkpoint.encode() == parse_proof(work.read("proof")).checkpoint
     assert "seccomp" in " ".join(header.layers)
     assert skeleton.decode(frame["value"]) == 42
     assert file.output == b"hello\n"
@@ -115,6 +118,24 @@ def test_swapped_source_is_refused_and_never_parsed(tmp_path, gate, executor):
     (tmp_path / "wu" / "task_module").write_bytes(b"this is not python (")
     header = run(executor, work)[0].header
     assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A023")
+    assert not header.checkpoint
+
+
+def test_clock_beyond_all_calendars_is_an_expired_release(tmp_path, gate):
+    root = gate.root.root_file.read_bytes()
+    (tmp_path / "state").mkdir()
+    executor = VerifiedExecutor(
+        root, tmp_path / "state", HostState(), clock=lambda: 1e15
+    )
+    work = make_work(tmp_path / "work", gate)
+    assert parse_result(executor.execute(work)).header.code == "STO-K033"
+    executor.close()
+
+
+def test_source_that_is_no_text_is_refused(tmp_path, gate, executor):
+    work = make_work(tmp_path / "work", gate, b"def task(kwargs):\n    return '\xff'\n")
+    header = parse_result(executor.execute(work)).header
+    assert (header.disposition, header.code) == (Disposition.REFUSED, "STO-A093")
 
 
 def test_level_above_the_opt_in_is_not_for_this_host(tmp_path, gate, executor):
@@ -228,3 +249,63 @@ def test_hostile_release_is_refused(tmp_path, gate, executor):
     work = make_work(tmp_path / "wu", gate)
     (tmp_path / "wu" / "release").write_bytes(b'{"metadata/../x": "AAAA"}')
     assert run(executor, work)[0].header.disposition is Disposition.REFUSED
+
+
+def witnessed_pair(tmp_path, clock):
+    """Return a gate with a witness and an executor whose clock can be set."""
+    gate = GateBench(
+        tmp_path / "witnessed",
+        now=clock.now,
+        installed=installed_release(),
+        witnessed=True,
+    )
+    root = gate.root.root_file.read_bytes()
+    (tmp_path / "own").mkdir(exist_ok=True)
+    made = VerifiedExecutor(root, tmp_path / "own", HostState(), clock=clock)
+    return gate, made
+
+
+class Clock:
+    def __init__(self, now):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+def test_clock_set_back_does_not_revive_an_old_admission(tmp_path):
+    clock = Clock(int(time.time()))
+    gate, executor = witnessed_pair(tmp_path, clock)
+    old = make_work(tmp_path / "old", gate, not_after=gate.now + 3600)
+    gate.witness_time = gate.now + 7200  # a witness vouches for a later time
+    new = make_work(tmp_path / "new", gate, not_after=gate.now + 9000)
+    assert run(executor, old)[0].header.disposition is Disposition.RAN  # control
+    assert run(executor, new)[0].header.disposition is Disposition.RAN
+    executor.close()
+    restarted = VerifiedExecutor(
+        gate.root.root_file.read_bytes(), tmp_path / "own", HostState(), clock=clock
+    )
+    assert run(restarted, old)[0].header.code == "STO-A040"
+    restarted.close()
+
+
+def test_time_of_a_refused_task_is_not_remembered(tmp_path):
+    clock = Clock(int(time.time()))
+    gate, executor = witnessed_pair(tmp_path, clock)
+    good = make_work(tmp_path / "good", gate)
+    gate.witness_time = gate.now + 400 * 86_400  # beyond the epoch: a lying witness
+    bad = make_work(tmp_path / "bad", gate)
+    assert run(executor, bad)[0].header.code in {"STO-A040", "STO-A043"}
+    assert run(executor, good)[0].header.disposition is Disposition.RAN
+    executor.close()
+
+
+def test_admission_without_its_cosignature_is_refused(tmp_path):
+    clock = Clock(int(time.time()))
+    gate, executor = witnessed_pair(tmp_path, clock)
+    work = make_work(tmp_path / "wu", gate)
+    proof = work.file("proof")
+    bare = gate.strip_cosignatures(Admitted(b"", b"", proof.read_bytes()))
+    proof.write_bytes(bare.proof)
+    assert run(executor, work)[0].header.code == "STO-L013"
+    executor.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.executor.optin import (
     LEVEL_ORDER,
+    SYSTEM_FILE,
     OptIn,
     ServerPreferences,
     default_files,
@@ -82,6 +83,20 @@ def test_file_where_a_server_can_write_does_not_count(tmp_path: Path) -> None:
     path = write(tmp_path / "projects" / "p" / "o.toml", 'max_level = "gpu"')
     with pytest.raises(UsageError, match="STO-A060"):
         load_opt_in([path], server_writable=[tmp_path / "projects"])
+
+
+def test_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "optin.toml").mkdir()
+    with pytest.raises(UsageError) as caught:
+        load_opt_in([tmp_path / "optin.toml"])
+    assert caught.value.code == "STO-A060"
+
+
+def test_user_without_an_account_has_the_system_s_file_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    assert default_files() == (SYSTEM_FILE,)
 
 
 def test_environment_does_not_choose_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

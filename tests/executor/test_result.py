@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.audit.fakes import LogKey
+from stoilo.audit.note import Note, NoteSignature, parse_note, render_note
+from stoilo.audit.seen import open_seen
 from stoilo.core.errors import TrustError
 from stoilo.executor.result import (
     Disposition,
@@ -12,6 +15,7 @@ from stoilo.executor.result import (
     parse_result,
     parse_result_header,
     render_result,
+    seen_checkpoint,
 )
 
 
@@ -29,7 +33,7 @@ def test_result_file_round_trips(frame, output, message):
     parsed = parse_result(data)
     assert (parsed.frame, parsed.output) == (frame, output)
     assert parsed.header.message == message
-    assert parse_result_header(data[:5000]) == parsed.header
+    assert parse_result_header(data[:13_000]) == parsed.header
     assert len(data) <= largest_result(len(frame), len(output))
 
 
@@ -45,7 +49,7 @@ GOOD = render_result(header(), b"frame", b"output")
 BAD = {
     "empty": (b"", "STO-X020"),
     "no newline": (GOOD.replace(b"\n", b" "), "STO-X020"),
-    "header too long": (b"{" + b" " * 5000 + GOOD[1:], "STO-X020"),
+    "header too long": (b"{" + b" " * 13_000 + GOOD[1:], "STO-X020"),
     "spaces inside": (GOOD.replace(b'","', b'", "', 1), "STO-X020"),
     "duplicate key": (GOOD.replace(b"{", b'{"result":"b",', 1), "STO-X020"),
     "unknown key": (GOOD.replace(b"{", b'{"x":1,', 1), "STO-X020"),
@@ -70,4 +74,31 @@ def test_bad_result_file_is_refused(name):
 
 def test_header_beyond_its_bound_is_not_written():
     with pytest.raises(TrustError, match="STO-X020"):
-        render_result(header(message="x" * 5000), b"", b"")
+        render_result(header(message="x" * 13_000), b"", b"")
+
+
+KEY = LogKey("log.test/t")
+BODY = b"log.test/t\n1\n" + b"A" * 43 + b"=\n"
+
+
+def many_cosignatures(count):
+    """Return a note with `count` signatures as long as post-quantum ones."""
+    own = parse_note(KEY.sign(BODY)).signatures
+    large = NoteSignature("witness.test/pq", b"\1" * 4, b"\2" * 2428)
+    return render_note(Note(BODY, (large,) * count + own))
+
+
+def test_ordinary_note_is_sent_back_whole():
+    note = many_cosignatures(1)
+    assert seen_checkpoint(note).encode() == note
+
+
+def test_longer_note_keeps_the_log_s_own_signature():
+    short = seen_checkpoint(many_cosignatures(4))
+    assert len(short) < 4096
+    assert open_seen(short, KEY.policy).size == 1
+
+
+def test_longest_checkpoint_fits_into_a_header():
+    full = header(checkpoint="\n" * 4096, message="x" * 500, layers=("seccomp",) * 20)
+    assert parse_result_header(render_result(full, b"", b"")).checkpoint == "\n" * 4096

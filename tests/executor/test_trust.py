@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.executor import releasepack
 from stoilo.executor import trust as module
 from stoilo.executor.release import RevocationFile
 from stoilo.executor.trust import (
@@ -161,13 +162,14 @@ def test_thief_of_every_online_key_cannot_name_an_epoch(release: Path) -> None:
     """He holds online/*.pem and also the policy role, and signs what he can (I3)."""
     online = read_private_key(release / "online" / "online.pem")
     policy = RoleKeys((read_private_key(release / "offline" / "policy.pem"),), 1)
-    files = {"policy/accepted.json": b"{}", "gate/1.json": b'{"epoch":1}'}
+    own = {"policy/accepted.json": b"{}"}
+    publish_targets(release, "policy", policy, own, NOW)
+    refresh_online_metadata(release, online, NOW)
+    assert load(release) == ORIGIN
+    files = own | {"gate/1.json": b'{"epoch":1}'}
     publish_targets(release, "policy", policy, files, NOW)
     refresh_online_metadata(release, online, NOW)
-    root = (release / "root.json").read_bytes()
-    before = load_trust(release, root, NOW, installed=INSTALLED).epochs
-    assert [epoch.number for epoch in before] == [1, 2]
-    assert all(len(epoch.keys) == 1 for epoch in before)
+    assert load(release) == "STO-K083"
 
 
 def test_level_that_the_release_does_not_certify_is_not_held(release: Path) -> None:
@@ -215,3 +217,37 @@ def test_release_can_be_read_while_it_is_published(release: Path) -> None:
     thread.join()
     assert seen == {ORIGIN}
     assert load(release) == ORIGIN
+
+
+def test_only_the_newest_of_each_role_is_read(release: Path) -> None:
+    for number in range(1, 9):
+        revoke(release, RevocationFile(min_epoch=number), NOW)
+    names = [name for name, _ in read_release(release).files]
+    metadata = list((release / "metadata").iterdir())
+    assert len(metadata) > len(names)
+    assert sum(name.endswith(".revocation.json") for name in names) == 1
+    assert sum(name.endswith("denied.json") for name in names) == 1
+    assert load(release) == ORIGIN
+
+
+def test_release_whose_timestamp_is_still_to_come_is_read(release: Path) -> None:
+    """A ceremony publishes targets first; its next step reads what is there."""
+    whole = {name for name, _ in read_release(release).files}
+    (release / "metadata" / "timestamp.json").unlink()
+    rest = {name for name, _ in read_release(release).files}
+    assert whole - rest == {"metadata/timestamp.json", "metadata/1.snapshot.json"}
+    assert load(release) == "STO-K014"
+
+
+@pytest.mark.parametrize("name", ["metadata/timestamp.json", "metadata/1.targets.json"])
+def test_link_in_a_release_is_not_followed(release: Path, name: str) -> None:
+    (release / name).rename(release / "elsewhere")
+    (release / name).symlink_to(release / "elsewhere")
+    assert load(release) == "STO-K014"
+
+
+def test_release_that_never_stands_still_is_not_waited_for(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releasepack, "_read_reachable", lambda _: None)
+    assert load(release) == "STO-K014"

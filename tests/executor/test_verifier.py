@@ -24,21 +24,39 @@ from stoilo.core.codebook import load_codebook
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.limits import RunLimits
+from stoilo.core.revocation import join_revocations, split_revocations
 from stoilo.core.statement import render_statement, statement_digest
 from stoilo.executor.inputs import InputFile
-from stoilo.executor.release import TrustedRelease
-from stoilo.executor.review import ANY_ARGUMENTS, Review, check_reviews, sign_review
+from stoilo.executor.release import RevocationFile, TrustedRelease
+from stoilo.executor.review import (
+    ANY_ARGUMENTS,
+    Review,
+    check_reviews,
+    digest_arguments,
+    sign_review,
+)
+from stoilo.executor.trust import load_trust
+from stoilo.executor.validity import check_times
 from stoilo.executor.verifier import (
     HostState,
     TaskBundle,
     VerifiedTask,
     admission_leaf,
-    check_times,
     verify_admission,
     verify_bundle,
 )
-from stoilo.signer.keyfiles import read_private_key
-from stoilo.testing.gate import ARGUMENTS, BLOBS, DAY_S, FLAVOR, MODULE, NOW, GateBench
+from stoilo.signer.devroot import revoke
+from stoilo.signer.reviewers import withdraw_reviewer
+from stoilo.testing.gate import (
+    ARGUMENTS,
+    BLOBS,
+    DAY_S,
+    FLAVOR,
+    MODULE,
+    NOW,
+    OWN,
+    GateBench,
+)
 
 HOST = HostState()
 
@@ -170,13 +188,19 @@ def witnessed(gate: GateBench, time: int) -> tuple[TaskBundle, TrustedRelease]:
     key, admitted = PrivateKey.generate().key, gate.admit(gate.statement())
     vkey = render_vkey(private_vkey("w.example/1", KeyType.COSIGNATURE, key))
     text = f"log {gate.root.log_vkey}\nwitness w {vkey}\nquorum w\n"
-    proof = parse_proof(admitted.proof)
-    note = parse_note(proof.checkpoint)
-    cosigned = cosign_note(note.text, "w.example/1", key, time)
-    checkpoint = render_note(Note(note.text, (*note.signatures, cosigned)))
+
+    def cosign(text: bytes) -> bytes:
+        proof = parse_proof(text)
+        note = parse_note(proof.checkpoint)
+        cosigned = cosign_note(note.text, "w.example/1", key, time)
+        checkpoint = render_note(Note(note.text, (*note.signatures, cosigned)))
+        return render_proof(dataclasses.replace(proof, checkpoint=checkpoint))
+
+    signed, revocations = split_revocations(gate.revocations)
     bundle = dataclasses.replace(
         gate.bundle(admitted),
-        proof=render_proof(dataclasses.replace(proof, checkpoint=checkpoint)),
+        proof=cosign(admitted.proof),
+        revocations=join_revocations(signed, cosign(revocations)),
     )
     policy = parse_policy(text.encode())
     return bundle, dataclasses.replace(gate.root.trust, log_policy=policy)
@@ -194,6 +218,13 @@ def test_witness_that_saw_it_after_its_end_shows_the_clock_wrong(
     bundle, trust = witnessed(gate, NOW + 2 * DAY_S)
     with pytest.raises(TrustError, match="STO-A040"):
         verify_bundle(bundle, trust, HOST, NOW)
+
+
+def test_time_that_this_host_has_verified_once_counts(gate: GateBench) -> None:
+    bundle = gate.bundle(gate.admit(gate.statement()))
+    assert run(gate, bundle, HostState(newest_time=NOW + DAY_S))
+    with pytest.raises(TrustError, match="STO-A040"):
+        run(gate, bundle, HostState(newest_time=NOW + DAY_S + 1))
 
 
 def test_checkpoint_without_the_witness_quorum_is_refused(gate: GateBench) -> None:
@@ -221,7 +252,7 @@ def review(gate: GateBench, **changes: object) -> str:
     statement = gate.statement()
     key = changes.pop("key", None)
     if not isinstance(key, PrivateKey):
-        key = read_private_key(gate.root.directory / "offline" / "reviewer.pem")
+        key = gate.reviewer_key
     fields: dict[str, object] = {
         "task_module": statement.task_module,
         "validator_module": statement.validator_module,
@@ -259,6 +290,55 @@ def test_review_that_does_not_hold_is_refused(
     bundle = gate.bundle(gate.admit(gate.statement(reviewers=(text,))))
     with pytest.raises(TrustError, match="STO-A055"):
         run(gate, bundle)
+
+
+def test_nobody_reviews_himself(gate: GateBench) -> None:
+    own = gate.statement(reviewers=(review(gate),), submitter=OWN)
+    with pytest.raises(TrustError, match="STO-A061"):
+        run(gate, gate.bundle(gate.admit(own)))
+
+
+def test_reviewed_arguments_are_those_with_their_blobs(gate: GateBench) -> None:
+    """Arguments name blobs by place: another blob is another argument."""
+    statement = gate.statement()
+    exact = digest_arguments(statement.arguments, statement.blobs)
+    reviewed = gate.statement(reviewers=(review(gate, arguments=exact),))
+    assert run(gate, gate.bundle(gate.admit(reviewed)))
+    for wrong in (statement.arguments, digest_arguments(statement.arguments, ())):
+        text = review(gate, arguments=wrong)
+        bundle = gate.bundle(gate.admit(gate.statement(reviewers=(text,))))
+        with pytest.raises(TrustError, match="STO-A055"):
+            run(gate, bundle)
+
+
+def test_policy_that_demands_a_review_is_held_to_by_the_executor(
+    tmp_path: Path,
+) -> None:
+    """The gate's key alone does not get around a review that the policy role demands."""
+    gate = GateBench(tmp_path / "r", reviewed=("pure",))
+    without = gate.bundle(gate.admit(gate.statement()))
+    with pytest.raises(TrustError, match="STO-A062"):
+        run(gate, without)
+    reviewed = gate.statement(reviewers=(review(gate),))
+    assert run(gate, gate.bundle(gate.admit(reviewed)))
+    other = gate.statement(level="numeric")
+    assert not gate.root.trust.needs_review(other.policy_digest, other.level)
+
+
+@pytest.mark.parametrize("how", ["reviewers role", "revocation role"])
+def test_withdrawn_reviewer_counts_no_more(gate: GateBench, how: str) -> None:
+    bundle = gate.bundle(gate.admit(gate.statement(reviewers=(review(gate),))))
+    key, folder = gate.reviewer_key.public.raw.hex(), gate.root.directory
+    assert run(gate, bundle)
+    if how == "reviewers role":
+        withdraw_reviewer(folder, key, NOW)
+    else:
+        revoke(folder, RevocationFile(digests=(key,)), NOW)
+    trust = load_trust(
+        folder, gate.root.root_file.read_bytes(), NOW, installed=gate.installed
+    )
+    with pytest.raises(TrustError, match="STO-A055"):
+        verify_bundle(bundle, trust, HOST, NOW)
 
 
 def test_two_reviews_by_one_reviewer_count_once(gate: GateBench) -> None:

@@ -11,6 +11,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.dsse import parse_envelope, render_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
+from stoilo.core.limits import BOUNDS
 from stoilo.executor import verifier
 from stoilo.executor.release import RevocationFile, TrustedRelease
 from stoilo.executor.trust import load_trust
@@ -205,7 +206,7 @@ FORGERIES: dict[str, tuple[Change, str]] = {
     ),
     "deep nesting": (signed_text(lambda _: b"[" * 99 + b"]" * 99), "STO-A016"),
     "empty proof": (bundle(proof=b""), "STO-A056"),
-    "oversized proof": (bundle(proof=b" " * 2**15), "STO-A056"),
+    "oversized proof": (bundle(proof=b" " * (BOUNDS.proof_bytes + 1)), "STO-A056"),
     "oversized source": (bundle(task_module=b" " * (2**18 + 1)), "STO-A057"),
     "endless blobs": (bundle(blobs=(b"",) * 65), "STO-A026"),
     # signatures
@@ -283,6 +284,10 @@ FORGERIES: dict[str, tuple[Change, str]] = {
         "STO-A047",
     ),
     "root below the host's floor": (host(floors=Floors(root=2)), "STO-A047"),
+    "revocations below the host's floor": (
+        host(floors=Floors(revocation=99)),
+        "STO-A047",
+    ),
     "shorter log than at release": (host(floors=Floors(log_size=99)), "STO-A048"),
     # opt-in
     "level above opt-in": (
@@ -371,7 +376,7 @@ CONTROLS = {
     "_check_flavor": ("swapped flavor",),
     "check_times": ("expired", "endless life", "before its epoch"),
     "check_revocations": ("revoked epoch", "denied digest"),
-    "_check_floors": ("root below the host's floor", "shorter log than at release"),
+    "check_floors": ("root below the host's floor", "shorter log than at release"),
     "_check_opt_in": ("level above opt-in", "not reviewed", "topic not chosen"),
 }
 

@@ -1,0 +1,245 @@
+"""One part frozen: its wheels installed apart, our source beside them, PyInstaller's tree.
+
+A build happens in a directory of its own, from nothing: an interpreter's environment
+without packages, the locked wheels in it, the locked build tools outside it, a copy of
+this package's source, and programs started with a fixed environment. So two builds from
+the same commit, lock and base system are byte-equal, wherever they are made and by whom.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.flavors.contents import load_contents
+from stoilo.flavors.lock import load_lock, parse_lock
+from stoilo.flavors.processes import (
+    build_environment,
+    clean_environment,
+    pip_command,
+    run_logged,
+)
+from stoilo.flavors.tree import platform_name
+
+__all__ = ["FreezePlan", "FrozenPart", "base_python", "freeze_part"]
+
+_SPEC = "from stoilo.flavors.freezing import freeze\nfreeze({plan!r})\n"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_TOOLS = ("objcopy", "strip")  # of the Debian package binutils
+
+
+@dataclass(frozen=True, slots=True)
+class FreezePlan:
+    """What to freeze.
+
+    Attributes:
+        part: ``verifier`` or a flavor's name.
+        program: name of the program in the tree.
+        entry: our own module file that the program runs, below the package.
+        contents: name of the committed list of contents.
+        lock: the lock file's bytes.
+        python: minor version of the interpreter, ``3.11``.
+        extra: further files of the package, by path below the import root.
+    """
+
+    part: str
+    program: str
+    entry: str
+    contents: str
+    lock: bytes
+    python: str
+    extra: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPart:
+    """A built tree.
+
+    Attributes:
+        tree: its directory.
+        site: where the wheels are installed, for their licences.
+        wheels: ``.dist-info`` folders there of the wheels that are in the tree.
+        libraries: host libraries in it: path in the tree → file on the build host.
+        python: exact version of the interpreter.
+    """
+
+    tree: Path
+    site: Path
+    wheels: tuple[str, ...]
+    libraries: Mapping[str, str]
+    python: str
+
+
+def base_python() -> Path:
+    """Return the interpreter that environments here are made from."""
+    return Path(getattr(sys, "_base_executable", sys.executable))
+
+
+def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> FrozenPart:
+    """Freeze a part in the empty directory `work`.
+
+    Args:
+        plan: what to freeze.
+        work: made when it is missing; it keeps logs and all intermediate files.
+        python: interpreter to freeze with; default: `base_python`.
+
+    Raises:
+        UsageError: ``STO-F007`` or ``STO-F008`` about the lock, ``STO-F017`` `work` is
+            not empty.
+        InternalError: ``STO-F010`` wheels could not be installed, ``STO-F011`` PyInstaller
+            failed, ``STO-F012`` something is missing from the tree or from its list,
+            ``STO-F015`` a program or library of the system is missing.
+    """
+    python = python or base_python()
+    _check_host(plan, python)
+    _check_lock(plan)
+    load_contents(plan.contents)
+    work = make_empty(work)
+    log = work / "build.log"
+    environment, tools = _install(plan, work, python, log)
+    source = _copy_source(plan, work)
+    run_logged(
+        [
+            str(environment / "bin" / "python"),
+            "-s",
+            *("-m", "PyInstaller", "--clean", "--noconfirm"),
+            *("--distpath", str(work / "dist"), "--workpath", str(work / "build")),
+            str(_write_spec(plan, work, source)),
+        ],
+        log,
+        "STO-F011",
+        f"freezing {plan.part}",
+        build_environment(work, (source, tools)),
+    )
+    tree = work / "dist" / plan.part
+    _normalise_modes(tree, plan.program)
+    notes = json.loads((work / "notes.json").read_text("utf-8"))
+    (site,) = (environment / "lib").glob("python3.*/site-packages")
+    wheels = tuple(notes["wheels"])
+    return FrozenPart(tree, site, wheels, notes["libraries"], notes["python"])
+
+
+def make_empty(directory: Path) -> Path:
+    """Make `directory` (or take it when it is empty), or raise ``STO-F017``."""
+    directory = directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise UsageError(
+            "STO-F017",
+            f"{directory} is not empty",
+            hint="name a new directory: a build never goes on from another",
+        )
+    return directory
+
+
+def _check_host(plan: FreezePlan, python: Path) -> None:
+    """Raise ``STO-F015`` when a system program or the right interpreter is missing."""
+    missing = [name for name in _TOOLS if shutil.which(name) is None]
+    if missing:
+        raise InternalError(
+            "STO-F015",
+            f"a build needs {' and '.join(missing)}",
+            hint="install the package binutils",
+        )
+    question = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", question], capture_output=True, check=False
+        )
+        version = done.stdout.decode().strip()
+    except OSError:
+        version = "missing"
+    if version != plan.python:
+        raise InternalError(
+            "STO-F015",
+            f"{plan.part} is for Python {plan.python}, and {python} is {version}",
+            hint="name another interpreter with --python",
+        )
+
+
+def _check_lock(plan: FreezePlan) -> None:
+    lock = parse_lock(plan.lock)
+    if (lock.platform, lock.python) != (platform_name(), plan.python):
+        raise UsageError(
+            "STO-F007",
+            f"the lock of {plan.part} is for {lock.platform}, Python {lock.python}",
+            hint="resolve it on this machine with `stoilo flavor lock`",
+        )
+
+
+def _install(
+    plan: FreezePlan, work: Path, python: Path, log: Path
+) -> tuple[Path, Path]:
+    """Make the environment with the part's wheels; put the tools into another folder."""
+    environment, tools = work / "environment", work / "tools"
+    run_logged(
+        [str(python), "-I", "-m", "venv", "--without-pip", str(environment)],
+        log,
+        "STO-F010",
+        "making an environment",
+        clean_environment(),
+    )
+    locks = {"part": plan.lock, "tools": load_lock("tools", platform_name())}
+    for name, data in locks.items():
+        file = work / f"{name}.txt"
+        file.write_bytes(data)
+        where = ["--target", str(tools)] if name == "tools" else []
+        run_logged(
+            [
+                *pip_command(environment / "bin" / "python"),
+                *("install", "--no-deps", "--no-compile", "--require-hashes"),
+                *("--only-binary", ":all:", *where, "--requirement", str(file)),
+            ],
+            log,
+            "STO-F010",
+            f"installing the locked wheels ({name})",
+            clean_environment(),
+        )
+    return environment, tools
+
+
+def _copy_source(plan: FreezePlan, work: Path) -> Path:
+    """Copy this package's source: what is frozen is what was there when it began."""
+    source = work / "source"
+    shutil.copytree(
+        _PACKAGE, source / "stoilo", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for path, data in plan.extra.items():
+        (source / path).write_bytes(data)
+    return source
+
+
+def _write_spec(plan: FreezePlan, work: Path, source: Path) -> Path:
+    """Write the spec file and the plan that it names."""
+    (work / "build").mkdir()
+    facts = {
+        "part": plan.part,
+        "program": plan.program,
+        "entry": str(source / plan.entry),
+        "contents": str(source / f"stoilo/flavors/contents/{plan.contents}.txt"),
+        "extra": sorted(plan.extra),
+        "root": str(source),
+        "tools": str(work / "tools"),
+        "work": str(work / "build"),
+        "notes": str(work / "notes.json"),
+    }
+    file = work / "plan.json"
+    file.write_text(json.dumps(facts), "utf-8")
+    spec = work / f"{plan.part}.spec"
+    spec.write_text(_SPEC.format(plan=str(file)), "utf-8")
+    return spec
+
+
+def _normalise_modes(tree: Path, program: str) -> None:
+    """Give each file one of two modes: the program may be run, nothing else."""
+    for folder, _, files in os.walk(tree):
+        for name in files:
+            path = Path(folder, name)
+            path.chmod(0o755 if path == tree / program else 0o644)

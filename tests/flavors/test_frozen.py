@@ -1,0 +1,177 @@
+"""Real frozen parts: rebuilt equal, holding what is committed, running tasks in the jail."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stoilo.cli.main import main
+from stoilo.core import skeleton
+from stoilo.core.types import RunStatus
+from stoilo.flavors.contents import load_contents
+from stoilo.flavors.inspect import look_inside
+from stoilo.flavors.tree import platform_name
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.jobs import TASK_JOB
+from stoilo.sandbox.run import TaskRequest, run_task
+from stoilo.sandbox.supervisor import Jail
+
+CASES = Path(__file__).parents[1] / "attack" / "cases"
+FOLDERS = {"pure": "benign", "numeric": "benign_numeric"}
+PARTS = ("pure", "numeric", "verifier")
+PROGRAMS = {"verifier": "stoilo-verifier"}
+SAMPLE = 12
+LOADS = re.compile(r"\b(open|openat|openat2|stat|newfstatat|statx|execve|socket)\(")
+LATE = 'def run(kwargs):\n    return "x".encode("cp437").hex()\n'
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def program_of(output, part):
+    return str(output / "tree" / PROGRAMS.get(part, "stoilo-runtime"))
+
+
+def read_sample(part):
+    """Return programs of a level by name, spread over the corpus."""
+    found = sorted((CASES / FOLDERS[part]).glob("*.py"))
+    plain = [path for path in found if "\n# run = " not in path.read_text()]
+    step = max(1, len(plain) // SAMPLE)
+    return {path.stem: path.read_text() for path in plain[::step]}
+
+
+def run_frozen(level, command, sources):
+    rules = load_level(level)
+    arguments = skeleton.encode({"parts": 3, "n": 3})
+    with Jail(rules, TASK_JOB, command=lambda: command) as jail:
+        return {
+            name: run_task(
+                jail, TaskRequest(source, "run", arguments), rules.default_limits()
+            )
+            for name, source in sources.items()
+        }
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_two_builders_get_the_same_bytes(part, frozen, frozen_again, capsys):
+    assert main(["flavor", "compare", str(frozen(part)), str(frozen_again(part))]) == 0
+    assert capsys.readouterr().out.startswith("equal: ")
+    folder = "verifier" if part == "verifier" else f"flavor/{part}"
+    for path in sorted((frozen(part) / folder).iterdir()):
+        again = frozen_again(part) / folder / path.name
+        assert path.read_bytes() == again.read_bytes(), path.name
+
+
+def test_planted_byte_makes_compare_fail_and_names_the_path(frozen, tmp_path, capsys):
+    copy = tmp_path / "tree"
+    shutil.copytree(frozen("pure") / "tree", copy)
+    target = copy / "_internal" / "base_library.zip"
+    data = bytearray(target.read_bytes())
+    data[len(data) // 2] ^= 1
+    target.write_bytes(data)
+    assert main(["flavor", "verify", str(copy)]) == 4
+    assert "base_library.zip" in capsys.readouterr().err
+    assert main(["flavor", "compare", str(frozen("pure")), str(copy)]) == 4
+    assert "base_library.zip" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_tree_holds_the_committed_contents_and_nothing_else(part, frozen):
+    contents = load_contents(part)
+    inside = look_inside(frozen(part) / "tree", PROGRAMS.get(part, "stoilo-runtime"))
+    # the base interpreter may have modules built in: another set on each build of Python
+    assert set(inside.modules) <= set(contents.modules)
+    missing = set(contents.modules) - set(inside.modules)
+    assert {name for name in missing if not name.startswith("_")} <= set(BUILT_IN)
+    assert set(inside.libraries) <= set(contents.libraries)
+    expected = {*contents.data, "stoilo/executor/built.json"}
+    others = {f for f in inside.files if not f.startswith("licences/")}
+    assert others - expected == set()
+    assert {o.partition(" ")[0] for o in inside.options} == {
+        "X", "hash_seed=0", "pyi-contents-directory",
+    }  # fmt: skip
+
+
+BUILT_IN = {
+    *sys.builtin_module_names,
+    *("array", "binascii", "cmath", "fcntl", "math", "select", "syslog"),
+    *("unicodedata", "zlib", "grp", "pwd", "mmap", "resource"),
+}  # what builds of CPython have inside: Debian's more than others
+
+
+@pytest.mark.parametrize("part", ["pure", "numeric"])
+def test_tree_has_no_links_and_no_foreign_metadata(part, frozen):
+    files = sorted((frozen(part) / "tree").rglob("*"))
+    assert not [path for path in files if path.is_symlink()]
+    names = {path.name for path in files}
+    assert not names & {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
+
+
+@pytest.mark.parametrize("part", ["pure", "numeric"])
+def test_benign_programs_run_in_the_frozen_runtime(part, frozen):
+    outcomes = run_frozen(part, [program_of(frozen(part), part)], read_sample(part))
+    assert len(outcomes) >= 8
+    failed = {n: o.error for n, o in outcomes.items() if o.status is not RunStatus.OK}
+    assert failed == {}
+
+
+def test_runtime_takes_no_argument(frozen):
+    done = subprocess.run(
+        [program_of(frozen("pure"), "pure"), "-c", "print(1)"],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def trace_frozen(part, command, sources, trace):
+    """Run programs in a traced jail; return what each child called once sealed."""
+    wrapped = [shutil.which("strace"), "-Df", "-o", str(trace), *command]
+    outcomes = run_frozen(part, wrapped, sources)
+    sealed = {}
+    for line in trace.read_text(errors="replace").splitlines():
+        pid, _, call = line.partition(" ")
+        if "seccomp(SECCOMP_SET_MODE_FILTER" in call:
+            sealed[pid] = []
+        elif pid in sealed:
+            sealed[pid].append(call)
+    return outcomes, list(sealed.values())
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.parametrize("part", ["pure", "numeric"])
+def test_no_file_is_opened_inside_the_jail(part, frozen, tmp_path):
+    command = [program_of(frozen(part), part)]
+    sources = dict(list(read_sample(part).items())[:6])
+    outcomes, calls = trace_frozen(part, command, sources, tmp_path / "trace")
+    assert {o.status for o in outcomes.values()} == {RunStatus.OK}
+    assert len(calls) == len(sources)
+    assert [call for child in calls for call in child if LOADS.search(call)] == []
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_trace_shows_what_the_zygote_loads_before_jails_close(frozen, tmp_path):
+    """The control; a codec that is in no list is not even looked for in files."""
+    command = [program_of(frozen("pure"), "pure")]
+    trace = tmp_path / "trace"
+    outcomes, calls = trace_frozen("pure", command, {"late": LATE}, trace)
+    assert "openat(" in trace.read_text(errors="replace")
+    assert outcomes["late"].status is RunStatus.USER_ERROR
+    assert [call for call in calls[0] if LOADS.search(call)] == []
+
+
+def test_bill_of_materials_names_every_wheel_and_host_library(frozen):
+    folder = frozen("numeric") / "flavor" / "numeric"
+    bom = json.loads((folder / f"{platform_name()}.sbom.json").read_text())
+    names = {one["name"] for one in bom["components"]}
+    assert {"numpy", "msgspec", "restrictedpython", "python"} <= names
+    assert "libpython3.11.so.1.0" in names
+    assert "pyinstaller" not in names
+    assert all(
+        len(one["hashes"][0]["content"]) == 64
+        for one in bom["components"]
+        if one["name"] != "python"
+    )
