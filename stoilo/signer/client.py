@@ -24,15 +24,18 @@ from stoilo.signer.protocol import (
     Admission,
     CheckpointSigned,
     EnvelopesSigned,
+    LastRevocation,
     Ping,
     Pong,
     Refreshed,
     RefreshMetadata,
     Refused,
     Response,
+    RevocationSigned,
     SignAdmissions,
     SignCheckpoint,
     Signed,
+    SignRevocation,
     receive_response,
     send_frame,
 )
@@ -104,6 +107,20 @@ class SignerClient:
         """
         request = SignCheckpoint(body, tuple(consistency))
         return self._ask(request, CheckpointSigned).note
+
+    def sign_revocation(self, statement: bytes, proof: bytes) -> bytes:
+        """Return the DSSE envelope over a logged revocation statement.
+
+        Raises:
+            TrustError: STO-A073 and the log's codes, STO-A083 to STO-A085.
+        """
+        request = SignRevocation(statement, proof)
+        return self._ask(request, RevocationSigned).envelope
+
+    def last_revocation(self) -> tuple[bytes, bytes]:
+        """Return the newest statement signed and its envelope; b"" before any."""
+        answer = self._ask(LastRevocation(), RevocationSigned)
+        return answer.statement, answer.envelope
 
     def refresh_metadata(self) -> int:
         """Have snapshot and timestamp signed where due; return when they expire."""

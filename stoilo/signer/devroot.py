@@ -1,30 +1,37 @@
 """A development root: every key of a project, made on one machine, and marked as such.
 
 It has the same shape as a real release (root 2-of-3, targets 2-of-3, one online key, gate
-epochs certified ahead, delegated roles for revocation and policy), so that nothing changes
-but the ceremony. It protects nobody, because its offline keys lie beside the online ones:
-the root is marked and release-built verifiers refuse it (I3).
+epochs certified ahead by a delegated role, others for revocation, policy and reviewers), so
+that nothing changes but the ceremony. It protects nobody, because its offline keys lie beside
+the online ones: the root is marked and release-built verifiers refuse it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
     DIR/metadata, targets    public, see `stoilo.executor.trust.read_release`
-    DIR/online/*.pem         gate epochs, log, snapshot/timestamp: the signer's
-    DIR/offline/*.pem        root, targets, policy, revocation, reviewer: nobody's at run time
+    DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
+                             the signer's
+    DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
+                             run time
     DIR/state                the signer's memory
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from tuf.api.metadata import TargetFile, Targets
 
 from stoilo.audit.note import KeyType, private_vkey, render_vkey
-from stoilo.core.errors import TrustError
+from stoilo.audit.policy import LogPolicy
+from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.limits import BOUNDS
+from stoilo.core.strictjson import parse_strict_json
 from stoilo.executor.release import (
-    EpochFile,
+    FloorsFile,
     InstalledRelease,
     PolicyFile,
     ProjectFile,
@@ -33,31 +40,65 @@ from stoilo.executor.release import (
     TrustedRelease,
     read_target,
 )
-from stoilo.executor.trust import load_trust, read_release
+from stoilo.executor.releaseparts import is_part_file
+from stoilo.executor.trust import (
+    FLOORS_FILE,
+    POLICIES_FILE,
+    PROJECT_FILE,
+    REVIEWERS_FILE,
+    REVOCATION_FILE,
+    load_trust,
+    read_release,
+)
+from stoilo.signer.devepochs import (
+    certify_fresh_epoch,
+    publish_epochs,
+    published_epochs,
+    wanted_epochs,
+)
+from stoilo.signer.devkeys import (
+    check_development,
+    offline_role,
+    role_keys,
+)
 from stoilo.signer.keyfiles import (
     ensure_key,
     make_private_directory,
     write_private_file,
 )
 from stoilo.signer.ledger import LEDGER_FILE, create_ledger
+from stoilo.signer.logpolicy import log_policy_files
 from stoilo.signer.repository import (
     Delegation,
     RoleKeys,
+    newest,
     newest_file,
     publish_root,
     publish_targets,
     publishing,
     refresh_online_metadata,
+    store_target,
 )
 
-__all__ = ["DevelopmentRoot", "create_development_root", "revoke"]
+__all__ = [
+    "ONLINE_REVOCATION_KEY",
+    "DevelopmentRoot",
+    "certify_fresh_epoch",
+    "certify_parts",
+    "check_development",
+    "create_development_root",
+    "offline_list",
+    "published_epochs",
+    "reviewers_role",
+    "revoke",
+]
 
-DAY_S: Final = 24 * 3600
-EPOCH_LIFE_S: Final = 28 * DAY_S
-EPOCH_STEP_S: Final = 13 * DAY_S
-EPOCHS_AHEAD: Final = 2
-CLOCK_MARGIN_S: Final = 3600
-MAX_PER_MINUTE: Final = 600_000
+DELEGATED: Final = ("gate", "revocation", "policy", "reviewers")
+"""Roles with offline keys of their own; each speaks for its own folder."""
+
+_NO_FILES: Final[Mapping[str, bytes]] = {}
+ONLINE_REVOCATION_KEY: Final = "revocation.pem"
+"""File, below ``online``, of the key that may add to the offline list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +127,9 @@ def create_development_root(
     *,
     installed: InstalledRelease,
     policies: Sequence[str] = (),
+    reviewed: Mapping[str, Sequence[str]] | None = None,
+    witnesses: LogPolicy = NO_WITNESSES,
+    level_files: Mapping[str, bytes] = _NO_FILES,
 ) -> DevelopmentRoot:
     """Make or renew a development root; call it at every start.
 
@@ -95,17 +139,26 @@ def create_development_root(
         now: Unix seconds.
         installed: levels and language layer to certify.
         policies: digests of the policies in force; empty certifies none by name.
+        reviewed: policy digest → levels that need a review under it; what was certified
+            of the other `policies` stays.
+        witnesses: who must cosign the log: becomes the offline ``log/policy.txt``,
+            with the log's own key and without addresses.
+        level_files: the levels' own files by level name, published for readers.
 
     Raises:
         TrustError: STO-K003 for open modes, STO-K029 when made for another origin.
+        UsageError: STO-K091 when the directory is a released project's.
     """
+    check_development(directory)
     make_private_directory(directory)
     online = make_private_directory(directory / "online")
     make_private_directory(directory / "offline")
     state = make_private_directory(directory / "state")
     _check_origin(directory, origin)
     with publishing(directory):
-        _publish_all(directory, origin, now, installed, policies)
+        accepted = _accept(directory, policies, reviewed or {})
+        certified = _Certified(origin, installed, witnesses, level_files)
+        _publish_all(directory, certified, accepted, now)
         refresh_online_metadata(directory, ensure_key(online / "online.pem"), now)
     root_file = directory / "root.json"
     if not root_file.exists():
@@ -125,143 +178,203 @@ def create_development_root(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Certified:
+    """What the offline targets role certifies; see `create_development_root`."""
+
+    origin: str
+    installed: InstalledRelease
+    witnesses: LogPolicy
+    level_files: Mapping[str, bytes]
+
+
+def certify_parts(
+    directory: Path,
+    files: Mapping[str, Path],
+    now: int,
+    *,
+    floors: FloorsFile | None = None,
+) -> None:
+    """Publish launcher, verifier or flavors into a development root.
+
+    Args:
+        directory: the release, made by `create_development_root`.
+        files: target name (``verifier/x86_64-linux.tar``, ``.json``, ``.tree`` …) → file;
+            all of a part belong into one call. Parts published earlier stay.
+        now: Unix seconds.
+        floors: the oldest parts that may still work; None leaves them as they are.
+
+    Raises:
+        TrustError: STO-K014 when the release has no targets.
+        UsageError: STO-K082 when a name is not one of a part.
+    """
+    for name in files:
+        if not is_part_file(name):
+            raise UsageError("STO-K082", f"{name[:80]!r} is not a file of a part")
+    with publishing(directory):
+        infos = dict(_named(directory))
+        infos |= {
+            name: store_target(directory, name, file) for name, file in files.items()
+        }
+        changed = {} if floors is None else {FLOORS_FILE: msgspec.json.encode(floors)}
+        kept = {name: info for name, info in infos.items() if name not in changed}
+        _publish_targets(directory, changed, kept, now)
+        online = ensure_key(directory / "online" / "online.pem")
+        refresh_online_metadata(directory, online, now)
+
+
 def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
-    """Publish `denied` by the revocation role's key, and fresh online metadata."""
-    key = RoleKeys((ensure_key(directory / "offline" / "revocation.pem"),), 1)
-    files = {"revocation/denied.json": msgspec.json.encode(denied)}
+    """Publish `denied` by the revocation role's key, and fresh online metadata.
+
+    Where it names no key that may add online, the directory's own stays.
+    """
+    key = offline_role(directory, "revocation")
+    files = {REVOCATION_FILE: _with_online_key(directory, denied)}
     online = ensure_key(directory / "online" / "online.pem")
     with publishing(directory):
         publish_targets(directory, "revocation", key, files, now)
         refresh_online_metadata(directory, online, now)
 
 
+def offline_list(directory: Path) -> RevocationFile:
+    """Return what the offline revocation role has published last."""
+    data = newest_file(directory, "revocation", REVOCATION_FILE)
+    if data is None:
+        return RevocationFile()
+    return read_target(data, RevocationFile, REVOCATION_FILE)
+
+
+def _with_online_key(directory: Path, denied: RevocationFile) -> bytes:
+    """Return the file's bytes, naming the online revocation key if it names none."""
+    if not denied.keys:
+        online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
+        keys = (online.public.raw.hex(),)
+        denied = msgspec.structs.replace(denied, keys=keys)
+    return msgspec.json.encode(denied)
+
+
+def reviewers_role(directory: Path) -> RoleKeys:
+    """Return the keys of the role that names the reviewers."""
+    return offline_role(directory, "reviewers")
+
+
+def _accept(
+    directory: Path, policies: Sequence[str], reviewed: Mapping[str, Sequence[str]]
+) -> PolicyFile:
+    """Return the policies to certify; what was said of earlier ones is kept."""
+    data = newest_file(directory, "policy", POLICIES_FILE)
+    earlier = read_target(data, PolicyFile, POLICIES_FILE).reviewed if data else {}
+    known = earlier | {digest: tuple(levels) for digest, levels in reviewed.items()}
+    kept = {digest: levels for digest, levels in known.items() if digest in policies}
+    return PolicyFile(tuple(policies), kept)
+
+
 def _check_origin(directory: Path, origin: str) -> None:
-    """Refuse a directory that was made for another project."""
-    data = newest_file(directory, "targets", "project.json")
-    if data is not None:
-        known = read_target(data, ProjectFile, "project.json").origin
-        if known != origin:
-            raise TrustError("STO-K029", f"this root was made for {known!r}")
+    """Refuse a directory that was made for another project.
+
+    Only the origin is read, so that a directory of an earlier version is understood.
+    """
+    data = newest_file(directory, "targets", PROJECT_FILE)
+    if data is None:
+        return
+    record = parse_strict_json(data, max_bytes=BOUNDS.metadata_bytes, what=PROJECT_FILE)
+    known = record.get("origin") if isinstance(record, dict) else None
+    if known != origin:
+        raise TrustError("STO-K029", f"this root was made for {known!r}")
 
 
 def _publish_all(
-    directory: Path,
-    origin: str,
-    now: int,
-    installed: InstalledRelease,
-    policies: Sequence[str],
+    directory: Path, certified: _Certified, accepted: PolicyFile, now: int
 ) -> None:
     """Publish root, delegated roles and targets, each only where it changed."""
     offline = directory / "offline"
+    online = RoleKeys((ensure_key(directory / "online" / "online.pem"),), 1)
     roles = {
-        "root": _keys(offline, "root", 3, threshold=2),
-        "targets": _keys(offline, "targets", 3, threshold=2),
-        "snapshot": RoleKeys((ensure_key(directory / "online" / "online.pem"),), 1),
-        "timestamp": RoleKeys((ensure_key(directory / "online" / "online.pem"),), 1),
+        "root": role_keys(offline, "root", 3, threshold=2),
+        "targets": role_keys(offline, "targets", 3, threshold=2),
+        "snapshot": online,
+        "timestamp": online,
     }
     publish_root(directory, roles, now, development=True)
-    revocation = RoleKeys((ensure_key(offline / "revocation.pem"),), 1)
-    policy = RoleKeys((ensure_key(offline / "policy.pem"),), 1)
-    denied = newest_file(directory, "revocation", "revocation/denied.json")
-    publish_targets(
-        directory,
-        "revocation",
-        revocation,
-        {"revocation/denied.json": denied or msgspec.json.encode(RevocationFile())},
-        now,
-    )
-    accepted = msgspec.json.encode(PolicyFile(tuple(policies)))
-    publish_targets(
-        directory, "policy", policy, {"policy/accepted.json": accepted}, now
-    )
+    denied = _with_online_key(directory, offline_list(directory))
+    named = newest_file(directory, "reviewers", REVIEWERS_FILE)
+    delegated = {
+        REVOCATION_FILE: denied,
+        POLICIES_FILE: msgspec.json.encode(accepted),
+        REVIEWERS_FILE: named or msgspec.json.encode(ReviewerFile()),
+    }
+    publish_epochs(directory, wanted_epochs(directory, now), now)
+    for path, data in delegated.items():
+        name = path.partition("/")[0]
+        publish_targets(
+            directory, name, offline_role(directory, name), {path: data}, now
+        )
+    files = _target_files(directory, certified, now)
+    parts = {
+        name: info
+        for name, info in _named(directory).items()
+        if name not in files and (is_part_file(name) or name == FLOORS_FILE)
+    }
+    _publish_targets(directory, files, parts, now)
+
+
+def _publish_targets(
+    directory: Path,
+    files: Mapping[str, bytes],
+    kept: Mapping[str, TargetFile],
+    now: int,
+) -> None:
+    """Publish the top-level targets."""
+    offline = directory / "offline"
     publish_targets(
         directory,
         "targets",
-        roles["targets"],
-        _target_files(directory, origin, now, installed),
+        role_keys(offline, "targets", 3, threshold=2),
+        files,
         now,
-        delegations=(
-            Delegation("revocation", revocation, "revocation/*"),
-            Delegation("policy", policy, "policy/*"),
-        ),
+        delegations=_delegations(directory),
+        kept=kept,
     )
 
 
-def _keys(folder: Path, name: str, count: int, *, threshold: int) -> RoleKeys:
-    """Return a role's keys, one file each."""
-    files = (folder / f"{name}-{number}.pem" for number in range(1, count + 1))
-    return RoleKeys(tuple(ensure_key(file) for file in files), threshold)
+def _named(directory: Path) -> Mapping[str, TargetFile]:
+    """Return what the newest top-level targets name."""
+    current = newest(directory, "targets", Targets)
+    return {} if current is None else current.signed.targets
 
 
-def _target_files(
-    directory: Path, origin: str, now: int, installed: InstalledRelease
-) -> dict[str, bytes]:
+def _delegations(directory: Path) -> tuple[Delegation, ...]:
+    """Return the roles that targets delegates, and what each may speak for."""
+    return tuple(
+        Delegation(name, offline_role(directory, name), f"{name}/*")
+        for name in DELEGATED
+    )
+
+
+def _target_files(directory: Path, certified: _Certified, now: int) -> dict[str, bytes]:
     """Return what the offline targets role certifies, by name."""
     log_key = ensure_key(directory / "online" / "log.pem")
-    vkey = render_vkey(private_vkey(origin, KeyType.ED25519, log_key.key))
-    epochs = _epochs(directory, now)
-    reviewer = ensure_key(directory / "offline" / "reviewer.pem")
+    vkey = render_vkey(private_vkey(certified.origin, KeyType.ED25519, log_key.key))
+    installed = certified.installed
     project = ProjectFile(
-        origin=origin,
-        epochs=tuple(epoch.epoch for epoch in epochs),
-        levels={level.name: level.digest for level in installed.levels},
-        languages=(installed.language_digest,),
+        origin=certified.origin,
+        levels=_accepted_levels(installed),
+        languages=(installed.language_digest, *installed.languages),
     )
-    files: dict[str, msgspec.Struct] = {
-        "project.json": project,
-        "reviewers.json": ReviewerFile((reviewer.public.raw.hex(),)),
-        **{f"gate/{epoch.epoch}.json": epoch for epoch in epochs},
+    levels = {
+        f"levels/{name}.toml": data for name, data in certified.level_files.items()
     }
-    encoded = {name: msgspec.json.encode(record) for name, record in files.items()}
-    return encoded | {"log/policy.txt": f"log {vkey}\nquorum none\n".encode()}
-
-
-def _epochs(directory: Path, now: int) -> list[EpochFile]:
-    """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    epochs = [
-        epoch
-        for epoch in _published_epochs(directory)
-        if epoch.not_after > now - EPOCH_LIFE_S
-    ]
-    if not epochs:
-        last = _last_number(directory)
-        epochs = [_make_epoch(directory, last + 1, now - CLOCK_MARGIN_S)]
-    while epochs[-1].not_before < now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S:
-        last_epoch = epochs[-1]
-        start = max(last_epoch.not_before + EPOCH_STEP_S, now - CLOCK_MARGIN_S)
-        epochs.append(_make_epoch(directory, last_epoch.epoch + 1, start))
-    return epochs
-
-
-def _make_epoch(directory: Path, number: int, start: int) -> EpochFile:
-    """Return a new epoch's certificate, making its key."""
-    key = ensure_key(directory / "online" / f"gate-{number}.pem")
-    return EpochFile(
-        epoch=number,
-        keys=(key.public.raw.hex(),),
-        threshold=1,
-        not_before=start,
-        not_after=start + EPOCH_LIFE_S,
-        max_per_minute=MAX_PER_MINUTE,
+    policy = without_urls(with_log(certified.witnesses, vkey))
+    return (
+        {PROJECT_FILE: msgspec.json.encode(project)}
+        | levels
+        | log_policy_files(directory, policy, now)
     )
 
 
-def _published_epochs(directory: Path) -> list[EpochFile]:
-    """Return the epochs that the newest targets certify, by number."""
-    project = newest_file(directory, "targets", "project.json")
-    if project is None:
-        return []
-    found = []
-    for number in sorted(read_target(project, ProjectFile, "project.json").epochs):
-        name = f"gate/{number}.json"
-        data = newest_file(directory, "targets", name)
-        if data is None:
-            raise TrustError("STO-K014", f"the release lacks {name}")
-        found.append(read_target(data, EpochFile, name))
+def _accepted_levels(installed: InstalledRelease) -> dict[str, tuple[str, ...]]:
+    """Return the digests of the installed levels by name, in the package's order."""
+    found: dict[str, tuple[str, ...]] = {}
+    for level in installed.levels:
+        found[level.name] = (*found.get(level.name, ()), level.digest)
     return found
-
-
-def _last_number(directory: Path) -> int:
-    """Return the highest epoch that ever had a key here, 0 for none."""
-    names = (path.stem for path in (directory / "online").glob("gate-*.pem"))
-    return max((int(name.removeprefix("gate-")) for name in names), default=0)

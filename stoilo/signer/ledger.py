@@ -63,7 +63,7 @@ def judge_next(
     if not 0 < last.size < asked.size:
         return
     try:
-        check_consistency(last.size, last.root, asked.size, asked.root, consistency)
+        check_consistency(last, asked, consistency)
     except TrustError as error:
         raise TrustError(
             "STO-K026", f"the tree does not extend the one of size {last.size}"

@@ -20,6 +20,7 @@ __all__ = [
     "Admission",
     "CheckpointSigned",
     "EnvelopesSigned",
+    "LastRevocation",
     "Ping",
     "Pong",
     "RefreshMetadata",
@@ -27,8 +28,10 @@ __all__ = [
     "Refused",
     "Request",
     "Response",
+    "RevocationSigned",
     "SignAdmissions",
     "SignCheckpoint",
+    "SignRevocation",
     "Signed",
     "receive_request",
     "receive_response",
@@ -66,6 +69,21 @@ class SignCheckpoint(
     consistency: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=64)] = ()
 
 
+class SignRevocation(
+    msgspec.Struct, frozen=True, tag="sign_revocation", forbid_unknown_fields=True
+):
+    """Sign a logged revocation statement that takes nothing back."""
+
+    statement: Annotated[bytes, msgspec.Meta(max_length=BOUNDS.statement_bytes)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=BOUNDS.proof_bytes)]
+
+
+class LastRevocation(
+    msgspec.Struct, frozen=True, tag="last_revocation", forbid_unknown_fields=True
+):
+    """Say which revocation statement was signed last."""
+
+
 class RefreshMetadata(
     msgspec.Struct, frozen=True, tag="refresh_metadata", forbid_unknown_fields=True
 ):
@@ -101,6 +119,13 @@ class CheckpointSigned(msgspec.Struct, frozen=True, tag="checkpoint"):
     note: bytes
 
 
+class RevocationSigned(msgspec.Struct, frozen=True, tag="revocation"):
+    """The newest statement signed and its envelope; both empty before the first."""
+
+    statement: bytes
+    envelope: bytes
+
+
 class Refreshed(msgspec.Struct, frozen=True, tag="refreshed"):
     """The release is fresh; `expires` in Unix seconds."""
 
@@ -115,8 +140,17 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     pid: int
 
 
-Request = SignAdmissions | SignCheckpoint | RefreshMetadata | Ping
-Response = EnvelopesSigned | CheckpointSigned | Refreshed | Pong | Refused
+Request = (
+    SignAdmissions
+    | SignCheckpoint
+    | SignRevocation
+    | LastRevocation
+    | RefreshMetadata
+    | Ping
+)
+Response = (
+    EnvelopesSigned | CheckpointSigned | RevocationSigned | Refreshed | Pong | Refused
+)
 
 _REQUEST = msgspec.json.Decoder(Request)
 _RESPONSE = msgspec.json.Decoder(Response)

@@ -8,7 +8,9 @@ Source: TUF specification 1.0.34 §3 to §5; expiries from signing-audit §1.5.
 from __future__ import annotations
 
 import fcntl
+import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +37,9 @@ from tuf.api.metadata import (
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.trust import DEVELOPMENT_MARK
+from stoilo.executor.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.keyfiles import sync_directory, write_private_file
+from stoilo.signer.roles import role_limits
 
 __all__ = [
     "LIFETIMES",
@@ -48,17 +51,18 @@ __all__ = [
     "publish_targets",
     "publishing",
     "refresh_online_metadata",
+    "store_target",
 ]
 
 LIFETIMES: Final = {
-    "root": timedelta(days=365),
-    "targets": timedelta(days=180),
-    "snapshot": timedelta(days=30),
-    "timestamp": timedelta(days=7),
+    role: timedelta(days=role_limits(role).lifetime_days)
+    for role in ("root", "targets", "snapshot", "timestamp")
 }
 """How long each role's metadata lives; it is signed again at half of that."""
 
+COPY_BYTES: Final = 1024 * 1024
 KEPT_SNAPSHOTS: Final = 3
+_NOTHING: Final[Mapping[str, TargetFile]] = {}
 _VERSIONED = re.compile(r"([0-9]+)\.([a-z]+)\.json")
 
 
@@ -96,7 +100,12 @@ def publishing(directory: Path) -> Iterator[None]:
 
 
 def publish_root(
-    directory: Path, roles: Mapping[str, RoleKeys], now: int, *, development: bool
+    directory: Path,
+    roles: Mapping[str, RoleKeys],
+    now: int,
+    *,
+    development: bool,
+    rehearsal: bool = False,
 ) -> None:
     """Publish a root naming `roles`' keys, unless the newest is still fresh.
 
@@ -106,6 +115,7 @@ def publish_root(
     if current is not None and _is_fresh(current.signed, "root", now):
         return
     marks = {DEVELOPMENT_MARK: True} if development else {}
+    marks |= {REHEARSAL_MARK: True} if rehearsal else {}
     root = Root(
         version=1 if current is None else current.signed.version + 1,
         expires=_expiry("root", now),
@@ -127,16 +137,29 @@ def publish_targets(
     now: int,
     *,
     delegations: Sequence[Delegation] = (),
+    kept: Mapping[str, TargetFile] = _NOTHING,
 ) -> None:
-    """Publish targets role `name` naming exactly `files`, unless it already does."""
+    """Publish targets role `name` naming exactly `files` and `kept`, unless it does.
+
+    Args:
+        directory: the release.
+        name: the role.
+        keys: its keys; all of them sign.
+        files: contents by target name; stored under their consistent-snapshot names.
+        now: Unix seconds.
+        delegations: the roles that this one delegates to.
+        kept: what is named as well and already lies in the directory.
+    """
     current = newest(directory, name, Targets)
-    targets = {
+    targets = dict(kept) | {
         path: TargetFile.from_data(path, data, ["sha256"])
         for path, data in files.items()
     }
+    delegated = _delegations(delegations)
     if (
         current is not None
         and current.signed.targets == targets
+        and current.signed.delegations == delegated
         and _is_fresh(current.signed, "targets", now)
     ):
         return
@@ -146,7 +169,7 @@ def publish_targets(
         version=1 if current is None else current.signed.version + 1,
         expires=_expiry("targets", now),
         targets=targets,
-        delegations=_delegations(delegations),
+        delegations=delegated,
     )
     _publish(directory, name, Metadata(role), keys)
 
@@ -166,6 +189,7 @@ def refresh_online_metadata(directory: Path, online: PrivateKey, now: int) -> No
         snapshot is None
         or snapshot.signed.meta != meta
         or not _is_fresh(snapshot.signed, "snapshot", now)
+        or not _is_certified(directory, "snapshot", snapshot)
     ):
         version = 1 if snapshot is None else snapshot.signed.version + 1
         fresh = Snapshot(version=version, expires=_expiry("snapshot", now), meta=meta)
@@ -185,6 +209,29 @@ def newest(directory: Path, name: str, kind: type[T]) -> Metadata[T] | None:
     if not versions:
         return None
     return _read(directory / "metadata" / f"{max(versions)}.{name}.json", kind)
+
+
+def store_target(directory: Path, path: str, source: Path) -> TargetFile:
+    """Store the file `source` as target `path`, and return what metadata says of it.
+
+    For files too large to be held in memory: name the result in `publish_targets`'
+    ``kept``. The copy is durable and is not linked to `source`.
+    """
+    info = TargetFile.from_file(path, str(source), ["sha256"])
+    plain = directory / "targets" / path
+    file = plain.with_name(f"{info.hashes['sha256']}.{plain.name}")
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.new")
+        with source.open("rb") as reader, temporary.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, COPY_BYTES)
+            writer.flush()
+            os.fsync(writer.fileno())
+        with temporary.open("rb") as copied:
+            info.verify_length_and_hashes(copied)
+        temporary.replace(file)
+        sync_directory(file.parent)
+    return info
 
 
 def newest_file(directory: Path, role: str, path: str) -> bytes | None:
@@ -219,7 +266,7 @@ def _verified_targets(directory: Path) -> dict[str, MetaFile]:
     targets = newest(directory, "targets", Targets)
     if root is None or targets is None:
         raise TrustError("STO-K014", "the release has no root or no targets")
-    meta = {"targets.json": MetaFile(targets.signed.version)}
+    meta = {"targets.json": _describe(directory, "targets", targets.signed.version)}
     try:
         root.signed.verify_delegate("targets", targets.signed_bytes, targets.signatures)
         delegations = targets.signed.delegations
@@ -228,10 +275,22 @@ def _verified_targets(directory: Path) -> dict[str, MetaFile]:
             if role is None:
                 raise TrustError("STO-K014", f"the release lacks its role {name}")
             targets.signed.verify_delegate(name, role.signed_bytes, role.signatures)
-            meta[f"{name}.json"] = MetaFile(role.signed.version)
+            meta[f"{name}.json"] = _describe(directory, name, role.signed.version)
     except RepositoryError as error:
         raise TrustError("STO-K012", f"too few signatures: {error}") from error
     return meta
+
+
+def _is_certified(directory: Path, name: str, metadata: Metadata[T]) -> bool:
+    """Whether the newest root's keys signed it; not so after these were replaced."""
+    root = newest(directory, "root", Root)
+    if root is None:
+        return False
+    try:
+        root.signed.verify_delegate(name, metadata.signed_bytes, metadata.signatures)
+    except RepositoryError:
+        return False
+    return True
 
 
 def _refresh_timestamp(
@@ -240,21 +299,29 @@ def _refresh_timestamp(
     """Publish the timestamp for a snapshot, unless the present one still serves."""
     path = directory / "metadata" / "timestamp.json"
     current = _read(path, Timestamp) if path.exists() else None
+    described = _describe(directory, "snapshot", snapshot_version)
     if (
         current is not None
-        and current.signed.snapshot_meta.version == snapshot_version
+        and current.signed.snapshot_meta == described
         and _is_fresh(current.signed, "timestamp", now)
+        and _is_certified(directory, "timestamp", current)
     ):
         return
     timestamp = Timestamp(
         version=1 if current is None else current.signed.version + 1,
         expires=_expiry("timestamp", now),
-        snapshot_meta=MetaFile(snapshot_version),
+        snapshot_meta=described,
     )
     metadata = Metadata(timestamp)
     for signer in keys.signers():
         metadata.sign(signer, append=True)
     write_private_file(path, metadata.to_bytes())
+
+
+def _describe(directory: Path, name: str, version: int) -> MetaFile:
+    """Return what snapshot or timestamp say of a role: version, length and hash."""
+    data = (directory / "metadata" / f"{version}.{name}.json").read_bytes()
+    return MetaFile(version, len(data), {"sha256": str(content_digest(data))})
 
 
 def _publish(directory: Path, name: str, metadata: Metadata[T], keys: RoleKeys) -> None:

@@ -26,22 +26,26 @@ from stoilo.audit.note import (
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.revocation import RECORD_PAYLOAD
 from stoilo.core.statement import Statement, parse_statement, statement_digest
-from stoilo.executor.release import GateEpoch, InstalledRelease, TrustedRelease
+from stoilo.executor.release import GateEpoch, InstalledRelease
+from stoilo.executor.revocation import in_force, prove_revocation
 from stoilo.executor.trust import load_trust, read_release
-from stoilo.executor.verifier import (
-    VerifiedAdmission,
-    admission_leaf,
+from stoilo.executor.validity import (
+    check_review_rules,
     check_revocations,
     check_times,
-    prove_leaf,
 )
+from stoilo.executor.verifier import VerifiedAdmission, admission_leaf, prove_leaf
+from stoilo.signer.denials import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.keyfiles import read_private_file, read_private_key
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
+from stoilo.signer.onlinekeys import certified_online_key, find_key
 from stoilo.signer.protocol import (
     Admission,
     CheckpointSigned,
     EnvelopesSigned,
+    LastRevocation,
     Ping,
     Pong,
     Refreshed,
@@ -49,9 +53,11 @@ from stoilo.signer.protocol import (
     Refused,
     Request,
     Response,
+    RevocationSigned,
     SignAdmissions,
     SignCheckpoint,
     Signed,
+    SignRevocation,
 )
 from stoilo.signer.rate import RateLimit
 from stoilo.signer.repository import publishing, refresh_online_metadata
@@ -82,7 +88,8 @@ class SignerService:
         """Load the log key, the release and the memory of the log.
 
         Args:
-            directory: made by `stoilo.signer.devroot` or by a ceremony.
+            directory: made by `stoilo.signer.devroot`, or by `stoilo.signer.onlinekeys`
+                and published into by a ceremony.
             clock: Unix seconds.
             ledger: the memory; the directory's own unless given.
 
@@ -98,7 +105,8 @@ class SignerService:
         self._rates: dict[int, RateLimit] = {}
         self._stamp = 0
         self._sign_online_metadata()
-        self._trust = self._load()
+        self._revocations = RevocationLedger(directory / "state" / REVOCATION_LEDGER)
+        self._load()
 
     def answer(self, request: Request) -> Response:
         """Return the answer to `request`; refusals are answers too."""
@@ -113,6 +121,10 @@ class SignerService:
                 return EnvelopesSigned(self._sign_admissions(admissions))
             case SignCheckpoint(body, consistency):
                 return CheckpointSigned(self._sign_checkpoint(body, consistency))
+            case SignRevocation(statement, proof):
+                return self._sign_revocation(statement, proof)
+            case LastRevocation():
+                return self._signed_revocation()
             case RefreshMetadata():
                 return Refreshed(self._refresh())
             case Ping():
@@ -140,12 +152,14 @@ class SignerService:
             raise TrustError("STO-A020", "the statement is for another project")
         epoch = self._open_epoch(statement)
         leaf = admission_leaf(statement, admission.statement)
-        proven = prove_leaf(admission.proof, leaf, self._trust.log_policy)
+        proven = prove_leaf(admission.proof, leaf, self._trust.log_policy.current)
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )
-        check_times(verified, max(self._clock(), proven.checkpoint_time or 0))
+        clock = max(self._clock(), proven.checkpoint_time or 0)
+        check_times(verified, clock)
         check_revocations(verified, self._trust)
+        check_review_rules(statement, self._trust, clock)
         self._rate(epoch).take(1)
         key = self._gate_key(epoch)
         keyid = f"gate-{epoch.number}"
@@ -171,10 +185,33 @@ class SignerService:
         signature = sign_note(body, checkpoint.origin, self._log_key.key)
         return render_note(Note(body, (signature,)))
 
+    def _sign_revocation(self, payload: bytes, proof: bytes) -> RevocationSigned:
+        """Record, then sign, what the log holds and takes nothing back."""
+        self._reload_if_changed()
+        key = self._revocation_key()
+        prove_revocation(payload, proof, self._release.log_policy.current)
+        self._revocations.record(payload, key.public, self._release, self._clock())
+        self._trust = in_force(self._release, self._revocations.last)
+        return self._signed_revocation()
+
+    def _signed_revocation(self) -> RevocationSigned:
+        """Return the newest statement and its envelope: signing it again is harmless."""
+        self._reload_if_changed()
+        key = self._revocation_key()
+        payload = self._revocations.signed_by(key.public)
+        if not payload:
+            return RevocationSigned(b"", b"")
+        envelope = sign_envelope(payload, [("revocation", key)], RECORD_PAYLOAD)
+        return RevocationSigned(payload, render_envelope(envelope))
+
+    def _revocation_key(self) -> PrivateKey:
+        """Return the online revocation key, which the offline role must name."""
+        return find_key(self._directory, "revocation", self._release.revocation_keys)
+
     def _refresh(self) -> int:
         """Sign online metadata where due; return when it expires."""
         self._sign_online_metadata()
-        self._trust = self._load()
+        self._load()
         return self._trust.expires
 
     def _sign_online_metadata(self) -> None:
@@ -189,22 +226,23 @@ class SignerService:
         key = private_vkey(last.origin, KeyType.ED25519, self._log_key.key)
         return Pong(log_vkey=render_vkey(key), size=last.size, pid=os.getpid())
 
-    def _load(self) -> TrustedRelease:
-        """Verify the release as any volunteer would."""
+    def _load(self) -> None:
+        """Verify the release as any volunteer would; add what was withdrawn since."""
         self._stamp = self._timestamp_stamp()
-        return load_trust(
+        self._release = load_trust(
             read_release(self._directory),
             self._root,
             self._clock(),
             installed=_NOTHING_INSTALLED,
         )
+        self._trust = in_force(self._release, self._revocations.last)
 
     def _reload_if_changed(self) -> None:
         """Take up new metadata, and renew what has expired."""
         if self._trust.expires <= self._clock():
             self._refresh()
         elif self._timestamp_stamp() != self._stamp:
-            self._trust = self._load()
+            self._load()
 
     def _timestamp_stamp(self) -> int:
         """Return what changes when a new timestamp is published."""
@@ -212,8 +250,8 @@ class SignerService:
         return path.stat().st_mtime_ns
 
     def _online_key(self) -> PrivateKey:
-        """Return the snapshot and timestamp key."""
-        return read_private_key(self._directory / "online" / "online.pem")
+        """Return the snapshot and timestamp key that the newest root names."""
+        return certified_online_key(self._directory)
 
     def _gate_key(self, epoch: GateEpoch) -> PrivateKey:
         """Return the epoch's key, which must be one that the epoch certifies."""

@@ -28,7 +28,7 @@ def test_nothing_changes_when_made_again(tmp_path: Path) -> None:
 def test_every_key_is_another_one(tmp_path: Path) -> None:
     files = make(tmp_path / "r")
     keys = [data for name, data in files.items() if name.endswith(".pem")]
-    assert len(keys) == 13
+    assert len(keys) == 15
     assert len(set(keys)) == len(keys)
 
 
@@ -52,6 +52,26 @@ def test_directory_of_another_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrustError, match="STO-K029"):
         make(tmp_path / "r", origin="elsewhere.example/log")
     assert make(tmp_path / "r")  # and was not changed by the refusal
+
+
+def test_what_an_earlier_policy_wants_reviewed_stays_certified(tmp_path: Path) -> None:
+    first, second = "1" * 64, "2" * 64
+
+    def make_with(policies: tuple[str, ...], reviewed: dict[str, list[str]]):
+        return create_development_root(
+            tmp_path / "r",
+            ORIGIN,
+            NOW,
+            installed=INSTALLED,
+            policies=policies,
+            reviewed=reviewed,
+        ).trust
+
+    make_with((first,), {first: ["pure"]})
+    trust = make_with((second, first), {second: []})
+    assert trust.needs_review(first, "pure")
+    assert not trust.needs_review(second, "pure")
+    assert not make_with((second,), {}).needs_review(first, "pure")
 
 
 def test_lost_memory_of_the_log_is_not_made_anew(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -176,7 +176,16 @@ def test_absent_signer_is_named_after_the_deadline(tmp_path: Path) -> None:
         SignerClient(tmp_path / "none", timeout_s=0.1).ping()
 
 
-def test_signer_ends_with_its_server(gate: GateBench, tmp_path: Path) -> None:
+def is_over(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+def test_signer_ends_with_its_server(
+    gate: GateBench, tmp_path: Path, wait_until: Callable[..., object]
+) -> None:
     """kill -9 of the server leaves no process with keys behind."""
     program = (
         "import sys,time;from pathlib import Path;"
@@ -191,13 +200,7 @@ def test_signer_ends_with_its_server(gate: GateBench, tmp_path: Path) -> None:
         assert server.stdout is not None
         pid = int(server.stdout.readline())
         server.kill()
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}/stat").exists() and time.monotonic() < deadline:
-        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-            break
-        time.sleep(0.02)
-    else:
-        assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: is_over(pid))
 
 
 def test_signers_memory_is_closed_to_its_own_user(signer: SignerProcess) -> None:

@@ -1,9 +1,11 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from stoilo.audit.policy import open_checkpoint
 from stoilo.core.digests import content_digest
+from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.release import RevocationFile
 from stoilo.executor.verifier import HostState, verify_bundle
 from stoilo.signer.devroot import revoke
@@ -142,3 +144,17 @@ def test_signer_says_which_log_it_signs(gate: GateBench) -> None:
     pong = service(gate).answer(Ping())
     assert isinstance(pong, Pong)
     assert pong.log_vkey == gate.root.log_vkey
+
+
+def test_admission_without_the_witness_quorum_is_not_signed(tmp_path: Path) -> None:
+    """A thief of the log's key alone gets no admission under its unseen tree."""
+    gate = GateBench(tmp_path / "witnessed", witnessed=True)
+    admitted = gate.admit(gate.statement())
+    assert code_of(sign(gate, gate.strip_cosignatures(admitted))) == "STO-L013"
+    assert isinstance(sign(gate, admitted), Signed)  # control
+
+
+def test_cosignature_by_a_stranger_is_no_quorum(tmp_path: Path) -> None:
+    gate = GateBench(tmp_path / "witnessed", witnessed=True)
+    gate.witness_key = PrivateKey.generate().key
+    assert code_of(sign(gate, gate.admit(gate.statement()))) == "STO-L013"

@@ -1,0 +1,255 @@
+"""Why a ceremony may not be signed: every reason with its own code. Pure.
+
+Each check yields errors instead of raising them, so that a person sees all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from tuf.api.metadata import Root, Targets
+
+from stoilo.core.ed25519 import parse_public_key
+from stoilo.core.errors import StoiloError, TrustError
+from stoilo.executor.release import BuilderFile, PartFile, read_target
+from stoilo.executor.releaseparts import part_target
+from stoilo.executor.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.signer.ceremony.content import check_content, named_targets, release_parts
+from stoilo.signer.ceremony.expiry import expiries
+from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.metadata import RoleFile, open_root, open_targets
+from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.ceremony.quorum import authorities, stray_signatures
+from stoilo.signer.ceremony.rolekeys import check_role_keys
+from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
+
+__all__ = ["BuildView", "check_ceremony", "find_builds"]
+
+
+class BuildView(msgspec.Struct, frozen=True):
+    """Who built one new archive equal; `builders` are names."""
+
+    part: str
+    platform: str
+    archive: str
+    builders: tuple[str, ...]
+    threshold: int
+
+
+def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
+    """Yield every reason not to sign, but those about builds (`find_builds`).
+
+    Args:
+        ceremony: hostile.
+        now: Unix seconds.
+    """
+    proposal = ceremony.proposal
+    if not proposal.metadata:
+        yield TrustError(
+            "STO-K068", "the folder proposes nothing", hint="`stoilo release request`"
+        )
+        return
+    yield from _check_time(ceremony, now)
+    yield from _check_base(ceremony)
+    yield from _check_versions(proposal)
+    yield from _check_marks(ceremony)
+    yield from _check_keys(proposal)
+    yield from _check_lifetimes(proposal, ceremony.about.created, now)
+    yield from check_content(ceremony)
+    for file in proposal.metadata:
+        for keyid in stray_signatures(proposal, file):
+            yield TrustError(
+                "STO-K057",
+                f"{file.name} has a signature ({keyid[:8]}) that does not verify",
+            )
+    yield from _check_dependents(proposal)
+
+
+def _check_time(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
+    bounds, created = ceremony_bounds(), ceremony.about.created
+    if created > now + bounds.clock_margin_s:
+        yield TrustError("STO-K058", "the proposal is from the future of this machine")
+    if now > created + bounds.life_s:
+        yield TrustError(
+            "STO-K058", f"the proposal is more than {bounds.life_days} days old"
+        )
+
+
+def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
+    """The release below was not expired when the proposal was made on it."""
+    base = ceremony.proposal.base
+    if base is None:
+        return
+    if ceremony.about.base != base.digest:
+        yield TrustError("STO-K052", "current/ is not the release this was made for")
+    found = {one.role: one for one in expiries(base.signed(), ceremony.about.created)}
+    for role in (*OFFLINE, "timestamp"):
+        known = found.get(role)
+        if ceremony.about.renews_expired:
+            continue
+        if known is None or known.state == "expired":
+            what = "is not there" if known is None else "has expired"
+            yield TrustError("STO-K059", f"{role} of the release below {what}")
+
+
+def _check_versions(proposal: Proposal) -> Iterator[StoiloError]:
+    for file in proposal.metadata:
+        known = None if proposal.base is None else proposal.base.role(file.role)
+        wanted = 1 if known is None else known.version + 1
+        if file.version != wanted:
+            yield TrustError(
+                "STO-K060", f"{file.name}: the next version of {file.role} is {wanted}"
+            )
+    for role in OFFLINE:
+        if proposal.newest(role) is None:
+            yield TrustError("STO-K068", f"a release needs its role {role}")
+
+
+def _check_marks(ceremony: Ceremony) -> Iterator[StoiloError]:
+    """A root is marked as what the folder says, and as its predecessor."""
+    file = ceremony.proposal.newest("root")
+    if file is None:
+        return
+    root = open_root(file).signed
+    marks = set(root.unrecognized_fields)
+    if DEVELOPMENT_MARK in marks:
+        yield TrustError("STO-K062", "a development root is not signed in a ceremony")
+    if (REHEARSAL_MARK in marks) != ceremony.about.rehearsal:
+        yield TrustError("STO-K062", "root and folder disagree about a rehearsal")
+    if marks - {DEVELOPMENT_MARK, REHEARSAL_MARK}:
+        yield TrustError("STO-K062", "the root has fields that are not ours")
+    if not root.consistent_snapshot:
+        yield TrustError("STO-K050", "the root does not name files by their digests")
+    base = ceremony.proposal.base
+    if base is not None and set(base.root.unrecognized_fields) != marks:
+        yield TrustError("STO-K062", "the root's marks would change")
+
+
+def _check_keys(proposal: Proposal) -> Iterator[StoiloError]:
+    root, targets = proposal.newest("root"), proposal.newest("targets")
+    if root is None or targets is None:
+        return
+    try:
+        check_role_keys(open_root(root).signed, open_targets(targets).signed)
+    except StoiloError as error:
+        yield error
+
+
+def _check_lifetimes(
+    proposal: Proposal, created: int, now: int
+) -> Iterator[StoiloError]:
+    """Nothing lives longer than its role may, and nothing has ended already."""
+    for file in proposal.metadata:
+        signed: Root | Targets = _open(file)
+        ends = int(signed.expires.timestamp())
+        limit = created + role_limits(file.role).lifetime_s
+        if ends <= now:
+            yield TrustError("STO-K058", f"{file.name} would have expired already")
+        if ends > limit + ceremony_bounds().clock_margin_s:
+            yield TrustError("STO-K058", f"{file.name} would live too long")
+
+
+def _open(file: RoleFile) -> Root | Targets:
+    return open_root(file).signed if file.role == "root" else open_targets(file).signed
+
+
+def _check_dependents(proposal: Proposal) -> Iterator[StoiloError]:
+    """What stays as published is still signed by enough of the keys as they will be."""
+    if proposal.base is None:
+        return
+    for role in ("targets", *DELEGATED):
+        file = proposal.newest(role)
+        if file is None or proposal.role(role) is not None:
+            continue
+        metadata = open_targets(file)
+        for _, owner in authorities(proposal, role):
+            result = owner.get_verification_result(
+                role, metadata.signed_bytes, metadata.signatures
+            )
+            if not result:
+                yield TrustError(
+                    "STO-K068", f"{role} must be signed anew: its keys change"
+                )
+
+
+def find_builds(
+    ceremony: Ceremony,
+) -> tuple[tuple[BuildView, ...], tuple[StoiloError, ...]]:
+    """Return who built each new archive equal, and which were not.
+
+    An archive that the published release holds already is not asked about again.
+    """
+    from stoilo.signer.builds import check_builds  # noqa: PLC0415 - only with archives
+
+    proposal = ceremony.proposal
+    try:
+        builders = read_target(
+            proposal.target(BUILDERS_FILE) or b"{}", BuilderFile, BUILDERS_FILE
+        )
+        parts = release_parts(proposal)
+    except StoiloError:
+        return (), ()  # said by `check_content`
+    views: list[BuildView] = []
+    problems = list(_strange_builds(ceremony, parts, builders))
+    for part in parts:
+        if not _is_new(proposal, part):
+            continue
+        prefix = f"{part.part}/{part.platform}/"
+        given = [data for name, data in ceremony.builds if name.startswith(prefix)]
+        try:
+            found = check_builds(part, given, builders)
+        except StoiloError as error:
+            problems.append(error)
+        else:
+            views.append(
+                BuildView(
+                    part.part,
+                    part.platform,
+                    part.archive.sha256,
+                    found.builders,
+                    found.threshold,
+                )
+            )
+    return tuple(views), tuple(problems)
+
+
+def _strange_builds(
+    ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
+) -> Iterator[StoiloError]:
+    """Yield what would lie beside the release and refuse it as a whole for who checks it."""
+    from stoilo.signer.builds import (  # noqa: PLC0415 - only with archives
+        attestation_path,
+        read_attestation,
+    )
+
+    try:
+        keys = tuple(parse_public_key(one.key) for one in builders.keys)
+    except StoiloError:
+        return  # said by `check_content`
+    known = {attestation_path(part, key): (part, key) for part in parts for key in keys}
+    for name, data in ceremony.builds:
+        row = known.get(f"builds/{name}")
+        if row is None:
+            yield TrustError("STO-F031", f"builds/{name} is of no builder or no part")
+            continue
+        try:
+            one = read_attestation(data, keys)
+        except StoiloError as error:
+            yield error
+            continue
+        if one.builder != row[1]:
+            yield TrustError("STO-F031", f"builds/{name} is by another builder")
+        if one.part.archive != row[0].archive and not _is_new(
+            ceremony.proposal, row[0]
+        ):
+            yield TrustError("STO-F032", f"builds/{name} is of another build")
+
+
+def _is_new(proposal: Proposal, part: PartFile) -> bool:
+    """Whether the published release does not hold this very archive for this part."""
+    base = proposal.base
+    if base is None:
+        return True
+    record = f"{part_target(part.part, part.platform)}.json"
+    return base.info(record) != named_targets(proposal).get(record)

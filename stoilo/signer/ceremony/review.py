@@ -1,0 +1,351 @@
+"""What a ceremony changes, who has signed, who is missing, and what is wrong: pure.
+
+This is what a person looks at before signing, and what `sign` and `publish` obey: a review
+with problems is signed by nobody, one with missing signatures is not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from tuf.api.metadata import Root, TargetFile, Targets
+
+from stoilo.core.errors import StoiloError
+from stoilo.executor.release import RevocationFile
+from stoilo.executor.trust import BUILDERS_FILE, REVOCATION_FILE
+from stoilo.signer.ceremony.boincfiles import missing_boinc_files
+from stoilo.signer.ceremony.checks import BuildView, check_ceremony, find_builds
+from stoilo.signer.ceremony.describe import describe_target
+from stoilo.signer.ceremony.epochs import open_until
+from stoilo.signer.ceremony.expiry import expiries
+from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.metadata import (
+    RoleFile,
+    open_root,
+    open_targets,
+    targets_of,
+)
+from stoilo.signer.ceremony.pairs import check_pairs
+from stoilo.signer.ceremony.proposal import Proposal
+from stoilo.signer.ceremony.quorum import Quorum, quorums
+from stoilo.signer.ceremony.rolekeys import ONLINE_ROLES, role_set
+from stoilo.signer.roles import DELEGATED, OFFLINE
+
+__all__ = [
+    "KeyChange",
+    "Problem",
+    "QuorumView",
+    "Review",
+    "RoleReview",
+    "TargetChange",
+    "review",
+]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why nobody may sign this."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Person(msgspec.Struct, frozen=True):
+    """A key's holder; the first groups of its fingerprint, and all of them."""
+
+    name: str
+    fingerprint: str
+    whole: str
+
+
+class QuorumView(msgspec.Struct, frozen=True):
+    """One set of keys that a file needs; see `Quorum`."""
+
+    standing: Literal["in force", "proposed"]
+    threshold: int
+    signed: tuple[Person, ...]
+    missing: tuple[Person, ...]
+    met: bool
+
+
+class KeyChange(msgspec.Struct, frozen=True):
+    """What changes in a role's keys."""
+
+    role: str
+    joined: tuple[Person, ...]
+    left: tuple[Person, ...]
+    old_threshold: int
+    new_threshold: int
+    keys: int
+
+
+class TargetChange(msgspec.Struct, frozen=True):
+    """One file that becomes another; digests are SHA-256, empty for none."""
+
+    name: str
+    old: str
+    new: str
+    size: int
+    words: tuple[str, ...]
+
+
+class RoleReview(msgspec.Struct, frozen=True):
+    """One metadata file to sign; times in Unix seconds."""
+
+    role: str
+    file: str
+    old_version: int
+    new_version: int
+    expires: int
+    quorums: tuple[QuorumView, ...]
+    keys: tuple[KeyChange, ...]
+    targets: tuple[TargetChange, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether enough people have signed."""
+        return all(one.met for one in self.quorums) and bool(self.quorums)
+
+
+class Review(msgspec.Struct, frozen=True):
+    """Everything to know before signing.
+
+    Attributes:
+        digest: of the proposal: what is signed, and compared between screens.
+        first_root: SHA-256 of the first root's file, empty while it is being signed.
+        problems: why nobody may sign; empty is good.
+        warnings: what deserves a second look.
+        complete: whether the release's roles have signed it.
+        boinc_unsigned: targets that BOINC's key has still to sign; a project whose
+            release has BOINC signatures already cannot be published without.
+    """
+
+    digest: str
+    origin: str
+    rehearsal: bool
+    note: str
+    created: int
+    now: int
+    base: str
+    first_root: str
+    roles: tuple[RoleReview, ...]
+    builds: tuple[BuildView, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    complete: bool
+    boinc_unsigned: tuple[str, ...] = ()
+
+
+def review(ceremony: Ceremony, now: int) -> Review:
+    """Return what `ceremony` changes and what stands in its way.
+
+    Args:
+        ceremony: as read; hostile in everything but the bounds of its files.
+        now: Unix seconds, by this machine's clock.
+
+    Raises:
+        TrustError: when metadata or keys cannot be read at all.
+    """
+    proposal = ceremony.proposal
+    roles = tuple(_role_review(proposal, file) for file in proposal.metadata)
+    builds, found = find_builds(ceremony)
+    against = (*check_ceremony(ceremony, now), *found, *check_pairs(ceremony))
+    problems = tuple(_problem(one) for one in against)
+    about = ceremony.about
+    return Review(
+        digest=ceremony.digest,
+        origin=about.origin,
+        rehearsal=about.rehearsal,
+        note=about.note,
+        created=about.created,
+        now=now,
+        base=about.base,
+        first_root=_first_root(proposal),
+        roles=roles,
+        builds=builds,
+        problems=problems,
+        warnings=tuple(_warnings(ceremony, roles, now, found_builds=bool(builds))),
+        complete=not problems and bool(roles) and all(one.is_met for one in roles),
+        boinc_unsigned=missing_boinc_files(ceremony),
+    )
+
+
+def _problem(error: StoiloError) -> Problem:
+    return Problem(error.code, error.message, error.hint)
+
+
+def _first_root(proposal: Proposal) -> str:
+    """Return the digest that ``--root FILE`` is compared with."""
+    if proposal.base is None:
+        return ""
+    return proposal.base.roots[0].signed_digest
+
+
+def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
+    known = None if proposal.base is None else proposal.base.role(file.role)
+    signed = _open(file)
+    return RoleReview(
+        role=file.role,
+        file=file.name,
+        old_version=0 if known is None else known.version,
+        new_version=file.version,
+        expires=int(signed.expires.timestamp()),
+        quorums=tuple(_view(one) for one in quorums(proposal, file)),
+        keys=tuple(
+            _key_changes(file.role, None if known is None else _open(known), signed)
+        ),
+        targets=tuple(_target_changes(proposal, file, known)),
+    )
+
+
+def _open(file: RoleFile) -> Root | Targets:
+    return open_root(file).signed if file.role == "root" else open_targets(file).signed
+
+
+def _view(found: Quorum) -> QuorumView:
+    return QuorumView(
+        found.standing,
+        found.threshold,
+        _people(found.signed),
+        _people(found.missing),
+        found.is_met,
+    )
+
+
+def _key_changes(
+    role: str, old: Root | Targets | None, new: Root | Targets
+) -> Iterator[KeyChange]:
+    """Yield what changes in the keys that this metadata gives to roles."""
+    roles = {"root": ("root", "targets", *ONLINE_ROLES), "targets": DELEGATED}
+    for name in roles.get(role, ()):
+        before = RoleSet((), 0) if old is None else role_set(old, name)
+        after = role_set(new, name)
+        known = {one.key.raw for one in before.holders}
+        kept = {one.key.raw for one in after.holders}
+        if known != kept or before.threshold != after.threshold:
+            yield KeyChange(
+                role=name,
+                joined=_people(
+                    one for one in after.holders if one.key.raw not in known
+                ),
+                left=_people(one for one in before.holders if one.key.raw not in kept),
+                old_threshold=before.threshold,
+                new_threshold=after.threshold,
+                keys=len(kept),
+            )
+
+
+def _people(holders: Iterable[KeyHolder]) -> tuple[Person, ...]:
+    return tuple(Person(one.name, one.short, one.whole) for one in holders)
+
+
+def _target_changes(
+    proposal: Proposal, file: RoleFile, known: RoleFile | None
+) -> Iterator[TargetChange]:
+    if file.role == "root":
+        return
+    before = {} if known is None else targets_of(known)
+    after = targets_of(file)
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            yield TargetChange(
+                name=name,
+                old=_digest(old),
+                new=_digest(new),
+                size=0 if new is None else new.length,
+                words=_words(proposal, name, old, new),
+            )
+
+
+def _digest(info: TargetFile | None) -> str:
+    return "" if info is None else str(info.hashes.get("sha256", ""))
+
+
+def _words(
+    proposal: Proposal, name: str, old: TargetFile | None, new: TargetFile | None
+) -> tuple[str, ...]:
+    """Return the change in words, nothing for what is too large to be shown."""
+    try:
+        before = proposal.base.target(name) if proposal.base and old else None
+        after = proposal.target(name) if new else None
+    except StoiloError:
+        return ()
+    if before is None and after is None:
+        return ()
+    return describe_target(name, before, after)
+
+
+def _warnings(
+    ceremony: Ceremony, roles: tuple[RoleReview, ...], now: int, *, found_builds: bool
+) -> Iterator[str]:
+    """Yield what deserves a second look and is allowed all the same."""
+    proposal = ceremony.proposal
+    if ceremony.about.rehearsal:
+        yield "REHEARSAL: this root is marked; release-built verifiers refuse it"
+    if ceremony.about.renews_expired:
+        yield "the release below had expired: make sure that it is the newest one"
+    yield from _key_warnings(roles)
+    if proposal.base is not None and found_builds and _has_new(roles, BUILDERS_FILE):
+        yield "who attests builds changes together with what they attest"
+    if proposal.base is not None:
+        proposed = {file.role for file in proposal.metadata}
+        for known in expiries(proposal.base.signed(), now):
+            if (
+                known.state != "ok"
+                and known.role in OFFLINE
+                and known.role not in proposed
+            ):
+                yield f"{known.role} ends {known.state}, and this does not renew it"
+    yield from _closed_gate(proposal, now)
+    yield from _taken_back(proposal)
+
+
+def _key_warnings(roles: tuple[RoleReview, ...]) -> Iterator[str]:
+    """Yield what is weaker about the keys than it need be."""
+    for one in roles:
+        for change in one.keys:
+            if one.old_version and change.new_threshold < change.old_threshold:
+                yield f"{change.role} would need fewer signatures than before"
+            if change.new_threshold == change.keys > 1:
+                yield f"{change.role} needs all of its {change.keys} keys: one lost stops it"
+
+
+def _has_new(roles: tuple[RoleReview, ...], name: str) -> bool:
+    return any(change.name == name for one in roles for change in one.targets)
+
+
+def _closed_gate(proposal: Proposal, now: int) -> Iterator[str]:
+    """Yield that no work could be admitted."""
+    try:
+        until = open_until(proposal, now)
+    except StoiloError:
+        return  # said as a problem
+    if not until:
+        yield (
+            "no gate epoch would be open now, so that nothing is admitted: `stoilo release "
+            "online-keys --replace gate` on the server makes new ones to certify"
+        )
+
+
+def _taken_back(proposal: Proposal) -> Iterator[str]:
+    """Yield what was withdrawn and would run again."""
+    base = proposal.base
+    old = None if base is None else base.target(REVOCATION_FILE)
+    new = proposal.target(REVOCATION_FILE) if proposal.role("revocation") else None
+    if old is None or new is None:
+        return
+    try:
+        before = msgspec.json.decode(old, type=RevocationFile)
+        after = msgspec.json.decode(new, type=RevocationFile)
+    except msgspec.MsgspecError:
+        return  # said as a problem
+    gone = {*before.digests, *before.flavors} - {*after.digests, *after.flavors}
+    for digest in sorted(gone):
+        yield f"{digest} was withdrawn and would be allowed again"
+    for epoch in sorted(set(before.epochs) - set(after.epochs)):
+        if epoch >= after.min_epoch:
+            yield f"gate epoch {epoch} was withdrawn and would be allowed again"

@@ -1,0 +1,169 @@
+"""Is this published release whole, signed, rebuilt, logged, and nothing beside it?
+
+Two checks in one. A volunteer's own verifier (`stoilo.executor.trust`) reads the release
+as it would before any work: thresholds, versions, expiry, delegations. And every file is
+accounted for, in the one spelling that was signed, so that nobody can change, cut, remove
+or add a byte of what is published without being seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from stoilo.audit.releaseproof import LoggedRelease
+from stoilo.core.digests import Digest, content_digest
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+from stoilo.executor.release import InstalledRelease, PartFile, TrustedRelease
+from stoilo.executor.trust import ReleaseFiles, load_trust, travels
+from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.builds import BuildEvidence
+from stoilo.signer.ceremony.metadata import RoleFile
+from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
+from stoilo.signer.published.contents import (
+    Contents,
+    check_archives,
+    read_contents,
+    stored_file,
+)
+from stoilo.signer.published.evidence import (
+    check_attestations,
+    check_boinc,
+    check_log,
+    check_pairs,
+    read_transcript_of,
+)
+from stoilo.signer.published.history import History, RoleVersion, read_history
+from stoilo.signer.published.places import Place
+
+__all__ = ["PublishedRelease", "verify_release"]
+
+ROOT_COPY: Final = "root.json"
+"""What volunteers take as ``--root FILE``: a copy of one of the published roots."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRelease:
+    """A published release that holds.
+
+    Attributes:
+        trust: what it says, as a volunteer's verifier reads it.
+        roles: the metadata in force, root first.
+        first_root: SHA-256 of what was signed as the first root, as the ceremony's review
+            shows it too: what volunteers must have got from elsewhere.
+        given_root: whether the caller's own root was one of the chain.
+        parts: launcher, verifier and flavors, by name.
+        evidence: for each attested part, the builders who got the same bytes.
+        boinc: BOINC's code-sign key; None when nothing is signed with one.
+        logged: the log's record and where it lies; None when the release has no proof.
+        transcript: what the people of the ceremony wrote; None when not published.
+        files: how many files were read.
+    """
+
+    trust: TrustedRelease
+    roles: tuple[RoleVersion, ...]
+    first_root: Digest
+    given_root: bool
+    parts: tuple[PartFile, ...]
+    evidence: tuple[BuildEvidence, ...]
+    boinc: BoincPublicKey | None
+    logged: LoggedRelease | None
+    transcript: tuple[TranscriptLine, ...] | None
+    files: int
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A release as far as it was read: its files in memory, and the names judged."""
+
+    place: Place
+    found: set[str] = field(default_factory=set)
+
+
+def verify_release(
+    place: Place,
+    now: int,
+    *,
+    installed: InstalledRelease,
+    root: bytes | None = None,
+) -> PublishedRelease:
+    """Verify everything that is published.
+
+    Args:
+        place: where it lies; hostile.
+        now: Unix seconds: expiry is judged by it.
+        installed: this installation's levels and language layer.
+        root: a root that the caller trusts; without one the first root is believed, and
+            only what people compare by its fingerprint tells whose release it is.
+
+    Raises:
+        UsageError: STO-K079 when there is no release.
+        TrustError: the first thing that does not hold, by its own code.
+        UnreachableError: STO-L002.
+    """
+    reading = _Reading(place)
+    history = read_history(place.read, place.names(), root)
+    reading.found |= {one.path for one in history.all()}
+    contents = read_contents(place, history)
+    reading.found |= contents.paths
+    trust = load_trust(
+        _travelling(history, contents),
+        history.roots[0].data if root is None else root,
+        now,
+        installed=installed,
+    )
+    check_pairs(place, history, contents, trust, check_archives(place, contents))
+    real = not (trust.development or trust.rehearsal)
+    evidence = check_attestations(
+        place, contents, trust.builders, reading.found, required=real
+    )
+    boinc = check_boinc(place, contents, reading.found)
+    transcript = read_transcript_of(place, reading.found)
+    digest = "" if transcript is None else content_digest(render_transcript(transcript))
+    logged = check_log(place, history, contents, trust, digest, reading.found)
+    _check_root_copy(reading, history)
+    _refuse_others(reading)
+    return PublishedRelease(
+        trust=trust,
+        roles=tuple(history.newest()),
+        first_root=RoleFile("root", 1, history.roots[0].data).signed_digest,
+        given_root=root is not None,
+        parts=contents.parts(),
+        evidence=evidence,
+        boinc=boinc,
+        logged=logged,
+        transcript=transcript,
+        files=len(reading.found),
+    )
+
+
+def _travelling(history: History, contents: Contents) -> ReleaseFiles:
+    """Return what a volunteer would be given: verified again there, from scratch."""
+    files = {one.path: one.data for one in history.all()}
+    for one in contents.current.values():
+        if travels(one.name):
+            files[stored_file(one)] = one.data
+    return ReleaseFiles(tuple(files.items()))
+
+
+def _check_root_copy(reading: _Reading, history: History) -> None:
+    """Refuse a ``root.json`` that is missing, or none of the published roots."""
+    data = reading.place.read(ROOT_COPY, BOUNDS.metadata_bytes)
+    if data is None:
+        raise TrustError("STO-K014", f"the release lacks {ROOT_COPY}")
+    if data not in {one.data for one in history.roots}:
+        raise TrustError("STO-K012", "root.json is none of the release's roots")
+    reading.found.add(ROOT_COPY)
+
+
+def _refuse_others(reading: _Reading) -> None:
+    """Refuse files that nothing accounts for."""
+    names = reading.place.names()
+    others = set() if names is None else names - reading.found
+    if others:
+        raise TrustError(
+            "STO-K078",
+            f"{min(others)[:120]!r} belongs to nothing in the release",
+            hint="the publisher did not sign it: do not use it",
+        )
