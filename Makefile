@@ -1,11 +1,18 @@
 # stoilo: `make demo` and `make test` set up everything they need by themselves.
 .DEFAULT_GOAL := help
 VENV := .venv/bin
+# What builds the launcher.
+COMPILER := gcc:gcc libc6-dev:/usr/include/stdio.h
+# What freezing needs; and what `make freeze` freezes a verifier for.
+FREEZER := binutils:objcopy libpython3.11:lib:libpython3.11.so.1.0
+ORIGIN := project.example/development
+SERIAL := 1
 
-.PHONY: help setup demo test slow lint format bench fuzz docs proto lock clean
+.PHONY: help setup demo test slow lint format bench fuzz docs proto freeze freeze-tensor \
+  contents lock clean
 
 help: ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## create .venv with the locked packages, install system packages when root
 	@./scripts/system.sh
@@ -15,9 +22,11 @@ demo: setup ## the whole path on this machine, every claim checked
 	@$(VENV)/stoilo demo
 
 test: setup ## unit, property, attack and end-to-end tests
+	@./scripts/system.sh chromium:chromium $(COMPILER)
 	@$(VENV)/python -m pytest -m "not slow"
 
 slow: setup ## kill rounds, fault matrices, long runs
+	@./scripts/system.sh $(COMPILER) $(FREEZER)
 	@$(VENV)/python -m pytest -m slow
 
 lint: setup ## format, lint, types, layers, docstrings
@@ -32,22 +41,43 @@ format: setup ## rewrite the code in the project's format
 	@$(VENV)/ruff check --fix .
 
 bench: setup ## measure ours and the peers' side by side
+	@./scripts/system.sh bubblewrap:bwrap
+	@./scripts/peers.sh
 	@$(VENV)/python -m bench
 
-fuzz: setup ## run the fuzz targets for a minute each
+fuzz: setup ## run the fuzz targets: a minute each, mutated programs for five
 	@$(VENV)/python tests/fuzz/fuzz_skeleton.py 60
+	@$(VENV)/python tests/fuzz/fuzz_gate.py 60
+	@$(VENV)/python tests/fuzz/fuzz_log_formats.py 60
+	@$(VENV)/python tests/fuzz/fuzz_programs.py 300
+	@$(VENV)/python tests/fuzz/fuzz_launcher.py 60
 
 docs: setup ## write the reference pages that come from the code
 	@$(VENV)/python scripts/write_reference.py
 
 proto: setup ## regenerate the gRPC bindings
 	@$(VENV)/python -m grpc_tools.protoc -I proto/stoilo/v1 --python_out=stoilo/core/rpc \
-	  --pyi_out=stoilo/core/rpc --grpc_python_out=stoilo/core/rpc proto/stoilo/v1/tasks.proto
-	@sed -i 's/^import tasks_pb2 as/from stoilo.core.rpc import tasks_pb2 as/' \
-	  stoilo/core/rpc/tasks_pb2_grpc.py
+	  --pyi_out=stoilo/core/rpc --grpc_python_out=stoilo/core/rpc proto/stoilo/v1/*.proto
+	@sed -i -E 's/^import (\w+_pb2) as/from stoilo.core.rpc import \1 as/' \
+	  stoilo/core/rpc/*_pb2_grpc.py
+
+freeze: setup ## freeze verifier, launcher, pure and numeric below build/frozen (ROOT, ORIGIN, SERIAL)
+	@./scripts/system.sh $(COMPILER) $(FREEZER)
+	@rm -rf build/frozen build/development
+	@[ -n "$(ROOT)" ] || $(VENV)/python scripts/development_root.py build/development $(ORIGIN)
+	@$(VENV)/stoilo release build --output build/frozen --origin $(ORIGIN) --serial $(SERIAL) \
+	  --root $(or $(ROOT),build/development/root.json) --flavor pure --flavor numeric
+
+freeze-tensor: setup ## freeze tensor below build/tensor (half a GB)
+	@./scripts/system.sh $(FREEZER)
+	@rm -rf build/tensor
+	@$(VENV)/stoilo flavor build tensor --output build/tensor
+
+contents: setup ## write the lists of what frozen parts hold (stoilo/flavors/contents)
+	@$(VENV)/python scripts/write_contents.py
 
 lock: ## resolve requirements/dev.in again (needs network)
 	@./scripts/lock.sh
 
 clean: ## remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,25 +1,34 @@
 #!/bin/sh
-# Debian packages that the sandbox and its tests use. Root: installed. Otherwise: named.
+# Debian packages that the sandbox and its tests use, and those named as PACKAGE:COMMAND,
+# PACKAGE:/FILE or PACKAGE:lib:LIBRARY.
+# Root: installed. Otherwise: named.
 set -eu
 
 PATH="$PATH:/usr/sbin:/sbin" # ldconfig lies there; an ordinary user's PATH often ends before
 missing=""
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
 ldconfig -p 2>/dev/null | grep -q 'libseccomp\.so\.2' || missing="$missing libseccomp2"
+for also in "$@"; do
+    case "${also#*:}" in
+    /*) [ -e "${also#*:}" ] ;;
+    lib:*) ldconfig -p 2>/dev/null | grep -qF "${also#*:lib:}" ;;
+    *) command -v "${also#*:}" >/dev/null 2>&1 ;;
+    esac || missing="$missing ${also%%:*}"
+done
 [ -z "$missing" ] && exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "system: installing$missing" >&2
-    apt-get update -qq >/dev/null
+    apt-get update -qq >/dev/null || true # what is known may be enough
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-    exit 0
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+    echo "system: apt-get could not install$missing" >&2
 fi
 
 case "$missing" in
 *libseccomp2*)
-    echo "stoilo: libseccomp is missing and this is not root." >&2
+    echo "stoilo: libseccomp is missing and could not be installed from here." >&2
     echo "  Install it: sudo apt-get install libseccomp2" >&2
     exit 1 ;;
-*) echo "system: not installed, some tests need it:$missing" >&2 ;;
+*) echo "system: not installed, tests or the bench would use it:$missing" >&2 ;;
 esac

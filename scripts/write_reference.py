@@ -15,10 +15,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import click
+import msgspec
 
 import stoilo
 from stoilo.cli.explain import render_markdown
 from stoilo.cli.main import cli
+from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core import limits
 from stoilo.core.codebook import load_codebook
 from stoilo.core.levels import Level
@@ -26,6 +28,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
+from stoilo.sandbox.filter_text import render_filter
 
 __all__ = ["PAGES", "help_text", "write_pages"]
 
@@ -97,14 +100,15 @@ Everything else that goes wrong raises `StoiloError` with `code`, `message` and 
 LEVELS_INTRO = """\
 # Levels
 
-A level is data (`stoilo/policies/levels/*.toml`) and part of the verifier's release: what a
-task may import and call, which system calls the kernel layer lets through, and limits. A
-task's level is the lowest that admits its source and arguments; `level=` may raise it, never
-lower it. A volunteer opts in to a highest level ([opt-in](opt-in.md)).
+A level is data (`stoilo/policies/levels/*.toml`; each adds to the one that it `extends`) and
+part of the verifier's release: what a task may import and call, which system calls the
+kernel layer lets through, and limits. A task's level is the lowest that admits its source
+and arguments; `level=` may raise it, never lower it. A volunteer opts in
+to a highest level ([opt-in](opt-in.md)).
 
 No level opens a file, a socket or a process. `stoilo policy show LEVEL` lists every name of
 every module. Limits are *default / largest*; in force is the lowest of admission, level and
-opt-in. `tensor` (torch) and `gpu` are reserved names: an opt-in may name them, no task can.
+opt-in. `gpu` is a reserved name: an opt-in may name it, no task can.
 """
 
 REDUNDANCY_INTRO = """\
@@ -164,6 +168,8 @@ def _commands(
         terminal_width=HELP_WIDTH,
         **({} if parent else command.context_settings),
     )
+    # click keeps the option that it made for whoever asked first, under other names maybe
+    command._help_option = None  # noqa: SLF001 - there is no public way to forget it
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for inner_name in command.list_commands(context):
@@ -307,7 +313,7 @@ def limits_page() -> str:
     rows = ["| bound | most | |", "|---|---|---|"]
     rows += [
         f"| `{item.name}` | {getattr(BOUNDS, item.name):,} | {comments[item.name]} |"
-        for item in fields(BOUNDS)
+        for item in msgspec.structs.fields(BOUNDS)
     ]
     runs = ["## One run (default / largest)", "", *_limit_rows(load_levels()), ""]
     units = (
@@ -334,9 +340,16 @@ def render_page(name: str) -> str:
 
 
 def write_pages() -> None:
-    """Write every generated page."""
+    """Write every generated page, and each level's filter on x86-64."""
     for name in PAGES:
         (FOLDER / name).write_text(render_page(name), encoding="utf-8")
+    (FOLDER / "schemas").mkdir(exist_ok=True)
+    for kind in SCHEMAS:
+        place = FOLDER / "schemas" / f"{kind}.schema.json"
+        place.write_text(render_schema(kind), encoding="utf-8")
+    for level in load_levels():
+        path = FOLDER / "filters" / f"{level.name}.txt"
+        path.write_text(render_filter(level), encoding="utf-8")
 
 
 if __name__ == "__main__":

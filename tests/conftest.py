@@ -1,6 +1,7 @@
 """For every test: whatever a session starts or puts into the temporary directory goes."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -8,13 +9,31 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from stoilo.sandbox.arithmetic import pin_instructions
 
 os.environ.update(
     pin_instructions()
 )  # what tests compute themselves is what a jail gives
+# A slow machine is no failure; time is the bench's affair.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 GRACE_S = 15.0  # for what dies with its parent: the kernel's signal takes a moment
+INSTALLABLE = re.compile(r"needs (strace|gcc|binutils|libpython)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):  # noqa: ARG001 - pytest calls it by name
+    """In CI nothing is skipped for what the project's own scripts install."""
+    report = yield
+    if (
+        report.skipped
+        and os.environ.get("CI")
+        and INSTALLABLE.search(str(report.longrepr))
+    ):
+        report.outcome = "failed"
+    return report
 
 
 def read_stat(pid):

@@ -26,6 +26,7 @@ PACKAGES = {
         "starlette",
         "uvicorn",
     ),
+    "web": ("jinja2",),
 }
 
 

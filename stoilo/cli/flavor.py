@@ -1,4 +1,4 @@
-"""`stoilo flavor`: identifiers and contents of frozen dependency sets."""
+"""`stoilo flavor`: frozen dependency sets: their names, locks, builds and contents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import json
 
 import click
 
+from stoilo.cli.flavor_attest import attest
+from stoilo.cli.flavor_build import build, lock
+from stoilo.cli.flavor_check import compare, inspect, verify
+from stoilo.cli.flavor_publish import publish, withdraw
 from stoilo.cli.policy import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
@@ -22,7 +26,11 @@ __all__ = ["flavor"]
 
 @click.group()
 def flavor() -> None:
-    """Name frozen dependency sets."""
+    """Name frozen dependency sets, build them, look into them."""
+
+
+for command in (lock, build, attest, inspect, verify, compare, publish, withdraw):
+    flavor.add_command(command)
 
 
 @flavor.command(name="id")
@@ -63,7 +71,10 @@ def list_flavors(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(name: str, as_json: bool) -> None:
     """Show the flavor called NAME (a name, a SHA-256 or an MD5)."""
-    document = _document(find_flavor(name))
+    from stoilo.flavors.build import flavor_level  # noqa: PLC0415 - loads the levels
+
+    found = find_flavor(name)
+    document = _document(found) | {"level": flavor_level(found)}
     if as_json:
         click.echo(json.dumps(document))
         return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 
 import click
 
 from stoilo.cli.extras import missing_extra, require_extra
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import InternalError, StoiloError
+from stoilo.core.plaintext import show_plainly
 
 __all__ = ["cli", "main"]
 
@@ -33,6 +35,11 @@ COMMANDS = {
     ),
     "sandbox": ("stoilo.cli.sandbox", "sandbox", "Run code in the jail."),
     "flavor": ("stoilo.cli.flavor", "flavor", "Name frozen dependency sets."),
+    "release": (
+        "stoilo.cli.release",
+        "release",
+        "Sign releases offline, publish and check them.",
+    ),
     "audit": ("stoilo.cli.audit", "audit", "Verify the log and fetch proofs."),
     "volunteer": (
         "stoilo.cli.volunteer",
@@ -92,8 +99,8 @@ def render_error(error: StoiloError, *, as_json: bool) -> str:
                 }
             }
         )
-    hint = f"\n  {error.hint}" if error.hint else ""
-    return f"stoilo: {error.message} [{error.code}]{hint}"
+    hint = f"\n  {show_plainly(error.hint)}" if error.hint else ""
+    return f"stoilo: {show_plainly(error.message)} [{error.code}]{hint}"
 
 
 def report_error(error: StoiloError, arguments: list[str]) -> int:
@@ -102,20 +109,28 @@ def report_error(error: StoiloError, arguments: list[str]) -> int:
     return error.exit_code
 
 
+def system_error(error: OSError) -> StoiloError:
+    """Return what a user learns of an answer of the system that nobody expected."""
+    named = f": {error.filename}" if isinstance(error.filename, str) else ""
+    return InternalError(
+        "STO-U006", f"{os.strerror(error.errno) if error.errno else error}{named}"
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code of design §7."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         result = cli.main(args=arguments, prog_name="stoilo", standalone_mode=False)
-    except click.exceptions.Abort:
-        return 130
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return 130
     except click.ClickException as error:
         error.show()
         return 2
     except StoiloError as error:
         return report_error(error, arguments)
+    except OSError as error:
+        return report_error(system_error(error), arguments)
     except ModuleNotFoundError as error:
         lacking = missing_extra(error.name or "")
         if lacking is None:

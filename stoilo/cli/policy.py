@@ -1,4 +1,4 @@
-"""`stoilo policy`: check a source as the server would, show what levels hand out."""
+"""`stoilo policy`: check a source as the server would, show, explain and compare rules."""
 
 from __future__ import annotations
 
@@ -9,15 +9,33 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from stoilo.cli.review import review
+from stoilo.cli.schemas import SCHEMAS, render_schema
+from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
+from stoilo.policies.difference import diff_levels, diff_policies, render_changes
+from stoilo.policies.explanation import (
+    explain_name,
+    explain_source,
+    render_name,
+    render_source,
+)
 from stoilo.policies.gate import GateRequest
-from stoilo.policies.levels import load_level, load_levels
-from stoilo.policies.policy import Policy, default_policy, parse_policy
+from stoilo.policies.levels import level_names, load_level, load_levels
+from stoilo.policies.policy import (
+    EVERYBODY,
+    LevelRule,
+    Policy,
+    default_policy,
+    parse_policy,
+)
 from stoilo.policies.render import render_json, render_text
+from stoilo.policies.sarif import render_sarif
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
+    from stoilo.core.types import Verdict
 
 __all__ = ["policy", "read_source"]
 
@@ -33,6 +51,8 @@ class LevelLine(msgspec.Struct, frozen=True):
     summary: str
     digest: str
     open: bool
+    open_to: tuple[str, ...]
+    review: str
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -45,18 +65,28 @@ class Overview(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, rules: Policy, levels: tuple[Level, ...]) -> Overview:
         """Return the overview of `levels` under `rules`."""
-        lines = tuple(
-            LevelLine(
-                one.name, one.order, one.summary, one.digest, rules.is_open(one.name)
-            )
-            for one in levels
-        )
-        return cls(rules.name, rules.digest, lines)
+        return cls(rules.name, rules.digest, tuple(_line(rules, one) for one in levels))
+
+
+def _line(rules: Policy, level: Level) -> LevelLine:
+    rule = rules.levels.get(level.name, LevelRule())
+    return LevelLine(
+        level.name,
+        level.order,
+        level.summary,
+        level.digest,
+        rules.is_open(level.name),
+        rule.open_to,
+        rule.review.value,
+    )
 
 
 @click.group()
 def policy() -> None:
-    """Check source against a level, show levels."""
+    """Check source against a level; show, explain and compare levels and policies."""
+
+
+policy.add_command(review)
 
 
 @policy.command()
@@ -67,7 +97,7 @@ def policy() -> None:
 @click.option(
     "--format",
     "output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "sarif"]),
     default="text",
     show_default=True,
 )
@@ -82,7 +112,8 @@ def check(
 ) -> int:
     """Check FILE (- for stdin) as the server's gate would. Nothing in it is run.
 
-    Exit code 0: admitted, 3: refused.
+    Exit code 0: admitted, 3: refused. `--format sarif` is SARIF 2.1.0, for code hosts
+    and editors.
     Example: stoilo policy check task.py --level numeric
     """
     source = read_source(file)
@@ -90,7 +121,9 @@ def check(
         source=source, entry=entry, level=level, policy=_read_policy(policy_file)
     )
     verdict = check_in_child(request)
-    if as_json or output == "json":
+    if output == "sarif":
+        click.echo(render_sarif(verdict, source, file))
+    elif as_json or output == "json":
         click.echo(render_json(verdict))
     else:
         click.echo(render_text(verdict, source, file))
@@ -99,19 +132,91 @@ def check(
 
 @policy.command()
 @click.argument("level", required=False)
+@click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(level: str | None, as_json: bool) -> None:
-    """Show what LEVEL hands out, or list the levels.
+def show(level: str | None, policy_file: str | None, as_json: bool) -> None:
+    """Show what LEVEL hands out, or list the levels and who may use them.
 
     Example: stoilo policy show numeric
     """
     if level is None:
-        overview = Overview.of(default_policy(), load_levels())
+        overview = Overview.of(_read_policy(policy_file), load_levels())
         text = _encode(overview) if as_json else _render_overview(overview)
     else:
         one = load_level(level)
         text = _encode(one) if as_json else _render_level(one)
     click.echo(text)
+
+
+@policy.command()
+@click.argument("subject", metavar="FILE|RULE")
+@click.option("--entry", default="", help="Function to call; default: the last def.")
+@click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def explain(
+    subject: str, entry: str, policy_file: str | None, as_json: bool
+) -> int | None:
+    """Say what every level makes of FILE (- for stdin), or what RULE means.
+
+    RULE is a code (STO-P040), or a module, a name in one, a built-in or a library type:
+    then the levels that hand it out. Nothing in FILE is run.
+
+    Exit code of FILE: 0 some open level admits it, 3 none does.
+    Example: stoilo policy explain numpy.linalg
+    """
+    if CODE_PATTERN.fullmatch(subject.strip().upper()):
+        entry_page = find_entry(subject)
+        click.echo(_encode(entry_page) if as_json else render_entry(entry_page))
+        return 0
+    if subject != "-" and not Path(subject).is_file():
+        named = explain_name(subject, load_levels())
+        click.echo(_encode(named) if as_json else render_name(named))
+        return 0
+    source, rules = read_source(subject), _read_policy(policy_file)
+
+    def judge(level: str) -> Verdict:
+        """Judge in a child, at one level."""
+        return check_in_child(GateRequest(source, None, entry, level, rules))
+
+    explained = explain_source(judge, rules, load_levels())
+    click.echo(_encode(explained) if as_json else render_source(explained, subject))
+    return 0 if explained.lowest else REFUSED
+
+
+@policy.command()
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def diff(one: str, other: str, as_json: bool) -> None:
+    """Show what B has otherwise than A: two levels, or two policy files.
+
+    `default` is the shipped policy. + widens, - narrows, ~ does neither.
+    Example: stoilo policy diff pure numeric
+    """
+    before, after = _read_side(one), _read_side(other)
+    if isinstance(before, Policy) and isinstance(after, Policy):
+        changes = diff_policies(before, after)
+    elif not isinstance(before, Policy) and not isinstance(after, Policy):
+        changes = diff_levels(before, after)
+    else:
+        raise UsageError(
+            "STO-P007",
+            "a level cannot be compared with a policy",
+            hint="name two levels, or two policy files",
+        )
+    click.echo(_encode(changes) if as_json else render_changes(changes))
+
+
+@policy.command()
+@click.argument("kind", type=click.Choice(list(SCHEMAS)))
+@click.option("--json", "as_json", is_flag=True, help="No effect: it is JSON.")
+def schema(kind: str, as_json: bool) -> None:
+    """Print the JSON Schema of a kind of file, generated from the code that reads it.
+
+    Example: stoilo policy schema policy > policy.schema.json
+    """
+    del as_json
+    click.echo(render_schema(kind), nl=False)
 
 
 def read_source(file: str) -> bytes:
@@ -138,18 +243,31 @@ def _read_policy(file: str | None) -> Policy:
     return default_policy() if file is None else parse_policy(read_source(file))
 
 
+def _read_side(name: str) -> Policy | Level:
+    """Return the level called `name`, or the policy in that file."""
+    if name in level_names():
+        return load_level(name)
+    return default_policy() if name == "default" else _read_policy(name)
+
+
 def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
 def _render_overview(overview: Overview) -> str:
     rows = [
-        f"{level.order}  {level.name:<10} {level.summary}"
-        + ("" if level.open else "  (closed by the policy)")
+        f"{level.order}  {level.name:<10} {level.summary}" + f"  ({_access(level)})"
         for level in overview.levels
     ]
     head = f"policy {overview.policy}, digest {overview.policy_digest}"
     return "\n".join([head, *rows])
+
+
+def _access(level: LevelLine) -> str:
+    if not level.open:
+        return "closed by the policy"
+    who = ", ".join(level.open_to).replace(EVERYBODY, "everybody")
+    return f"open to {who}" + ("; a reviewer signs" if level.review == "manual" else "")
 
 
 def _render_level(level: Level) -> str:

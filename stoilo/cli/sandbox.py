@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stoilo.cli.extras import require_extra
+from stoilo.cli.filters import show_filter
+from stoilo.cli.platforms import check_platform
+from stoilo.cli.selftest import selftest
+from stoilo.cli.suite import suite
 from stoilo.core import skeleton
-from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.core.jsonvalue import parse_json_value, render_json_value
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import Node
@@ -35,16 +38,6 @@ _SEEN_BY_RUNNING = frozenset({"STO-P029", "STO-P030", "STO-P031"})
 
 _KWARGS_BYTES = 64 * 1024 * 1024
 _TIMEOUT = click.FloatRange(min=0, min_open=True)
-
-
-def check_platform() -> None:
-    """Refuse with ``STO-S001`` outside Linux, before anything of the jail is imported."""
-    if not sys.platform.startswith("linux"):
-        raise PolicyRefusal(
-            "STO-S001",
-            "the jail needs Linux",
-            hint="use a Linux virtual machine or container",
-        )
 
 
 def read_bytes(path: str) -> bytes:
@@ -181,6 +174,10 @@ def sandbox() -> None:
     """Run code in the jail, through both layers or the kernel layer alone."""
 
 
+sandbox.add_command(selftest)
+sandbox.add_command(show_filter)
+
+
 @sandbox.command()
 @click.argument("file")
 @click.option("--entry", help="Function to call; default: the last def of the module.")
@@ -213,17 +210,38 @@ def run(
 @click.option("--level", default="pure", show_default=True, help="Policy level.")
 @click.option("--preload", default="", help="Modules to import first, with commas.")
 @click.option("--timeout", type=_TIMEOUT, help="Wall time, seconds.")
+@click.option(
+    "--denied",
+    type=click.Choice(["kill", "errno"]),
+    default="kill",
+    show_default=True,
+    help="What a call outside the level gets: the end, or EPERM and on to the next one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object as last line.")
 def probe(
-    file: str, level: str, preload: str, timeout: float | None, as_json: bool
+    file: str,
+    level: str,
+    preload: str,
+    timeout: float | None,
+    denied: str,
+    as_json: bool,
 ) -> int:
     """Run FILE as a plain program through the kernel layer alone."""
     check_platform()
     require_extra("executor")
     from stoilo.sandbox.run import probe_source  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.seccomp import Denied  # noqa: PLC0415 - likewise
 
-    names = read_preload(preload)
     outcome = probe_source(
-        read_source(file), load_level(level), preload=names, wall_s=timeout
+        read_source(file),
+        load_level(level),
+        preload=read_preload(preload),
+        wall_s=timeout,
+        denied=Denied(denied),
     )
+    if denied != Denied.KILL:
+        click.echo("denied calls failed with EPERM: no task is run so", err=True)
     return _show(outcome, as_json=as_json, value=False)
+
+
+sandbox.add_command(suite)

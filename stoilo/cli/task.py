@@ -84,6 +84,12 @@ def _run(
 @click.option("--level", default="", help="Lowest level wanted.")
 @click.option("--flavor", default="", help="Dependency set, by name or id.")
 @click.option("--label", default="", help="Your own words for it.")
+@click.option(
+    "--topic", "topics", multiple=True, help="What it is about, for volunteers."
+)
+@click.option(
+    "--publish-source", is_flag=True, help="The project may publish the source."
+)
 @click.option("--key", default="", help="Idempotency key; repeats find the same task.")
 @click.option("--wait", is_flag=True, help="Wait for the outcome.")
 @timeout_option
@@ -96,6 +102,8 @@ def submit(  # noqa: PLR0917 - click passes options by name
     level: str,
     flavor: str,
     label: str,
+    topics: tuple[str, ...],
+    publish_source: bool,
     key: str,
     wait: bool,
     timeout: float | None,
@@ -116,7 +124,13 @@ def submit(  # noqa: PLR0917 - click passes options by name
         arguments=encode(read_kwargs(kwargs)),
         blobs=(),
     )
-    options = TaskOptions(level=level, flavor=flavor, label=label)
+    options = TaskOptions(
+        level=level,
+        flavor=flavor,
+        label=label,
+        topics=topics,
+        publish_source=publish_source,
+    )
 
     async def work(server: Connection) -> int:
         """Do it on an open connection."""

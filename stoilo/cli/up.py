@@ -7,11 +7,15 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from stoilo.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoilo.server.faces import Face
 
 __all__ = ["up"]
 
@@ -31,6 +35,7 @@ __all__ = ["up"]
 @click.option("--tls-names", help="More names for the gRPC certificate, by comma.")
 @click.option("--origin", help="Name of project and log, fixed at the first start.")
 @click.option("--policy", help="File of the project's policy.")
+@click.option("--log-policy", help="File naming the log's witnesses and their quorum.")
 @click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
 def up(data: Path, as_json: bool, **flags: object) -> None:
     """Run an embedded server; prints one JSON line when it is ready."""
@@ -53,4 +58,18 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 
-    asyncio.run(run_server(config, ready))
+    asyncio.run(run_server(config, ready, find_faces()))
+
+
+def find_faces() -> tuple[Face, ...]:
+    """Return the pages to mount; none, and a word about it, without the web extra."""
+    try:
+        from stoilo.web.face import audit_pages  # noqa: PLC0415 - extra
+    except ModuleNotFoundError as error:
+        if error.name != "jinja2":
+            raise
+        logging.getLogger(__name__).warning(
+            "no pages at /audit/: jinja2 is missing (pip install 'stoilo[web]')"
+        )
+        return ()
+    return (audit_pages,)

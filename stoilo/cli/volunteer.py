@@ -1,57 +1,92 @@
-"""`stoilo volunteer`: help a project from this machine, until stopped."""
+"""`stoilo volunteer`: help a project from this machine; say what it may run here."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+
+from stoilo.cli.optin import opt_in
+from stoilo.cli.volunteer_check import self_check
 
 __all__ = ["volunteer"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_NEEDED = ("project", "key", "state")
 
 
-@click.command()
-@click.option("--project", required=True, help="Master URL, as printed by the project.")
+@click.group(invoke_without_command=True)
+@click.option("--project", help="Master URL, as printed by the project.  [required]")
 @click.option(
     "--key",
-    required=True,
-    help="Account key, or @FILE: then it is in no process list.",
+    help="Account key, or @FILE: then it is in no process list.  [required]",
 )
 @click.option(
     "--state",
-    required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of its own; survives restarts.",
+    help="Directory of its own; survives restarts.  [required]",
 )
-@click.option("--root", required=True, type=_FILE, help="The project's TUF root.")
+@click.option("--root", type=_FILE, help="The project's TUF root: this or --launcher.")
 @click.option(
-    "--max-level",
-    help="Highest level to run; lowers the opt-in file, or stands for one.",
+    "--launcher",
+    type=_FILE,
+    help="The project's launcher: run tasks by its frozen programs, as BOINC would.",
+)
+@click.option(
+    "--max-level", help="Highest level to run now; only lowers what the opt-in says."
+)
+@click.option(
+    "--opt-in",
+    "opt_in_file",
+    type=_FILE,
+    help="One more opt-in file, your own; what all files allow is allowed.",
 )
 @click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
 @click.option("--slots", default=1, show_default=True, help="Tasks at the same time.")
 @click.option("--verbose", is_flag=True, help="Say more on stderr.")
-def volunteer(
-    project: str,
-    key: str,
-    state: Path,
-    root: Path,
-    max_level: str | None,
-    ca: Path | None,
-    slots: int,
-    verbose: bool,
-) -> int:
+@click.pass_context
+def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa: ANN401
     """Fetch tasks, verify them, run them in the jail, send results back.
 
     Runs until stopped with Ctrl-C or SIGTERM; what is not finished goes on at the next
-    start with the same --state.
+    start with the same --state. What may run here: `stoilo volunteer opt-in`.
     """
+    if context.invoked_subcommand is not None:
+        return None
+    for name in _NEEDED:
+        if options[name] is None:
+            raise click.UsageError(f"Missing option '--{name}'.", context)
+    if (options["root"] is None) == (options["launcher"] is None):
+        raise click.UsageError("Say one of '--root' and '--launcher'.", context)
     from stoilo.executor.volunteer import main  # noqa: PLC0415 - needs an extra
 
-    arguments = ["--project", project, "--key", key]
-    arguments += ["--state", str(state), "--root", str(root), "--slots", str(slots)]
-    arguments += ["--max-level", max_level] if max_level else []
-    arguments += ["--ca", str(ca)] if ca else []
-    arguments += ["--verbose"] if verbose else []
-    return main(arguments)
+    return main(_arguments(**options))
+
+
+volunteer.add_command(opt_in)
+volunteer.add_command(self_check)
+
+
+def _arguments(
+    *,
+    project: str,
+    key: str,
+    state: Path,
+    root: Path | None,
+    launcher: Path | None,
+    max_level: str | None,
+    opt_in_file: Path | None,
+    ca: Path | None,
+    slots: int,
+    verbose: bool,
+) -> list[str]:
+    """Return the words for the volunteer's own process."""
+    words = ["--project", project, "--key", key]
+    words += ["--state", str(state), "--slots", str(slots)]
+    words += ["--root", str(root)] if root else []
+    words += ["--launcher", str(launcher)] if launcher else []
+    words += ["--max-level", max_level] if max_level else []
+    words += ["--opt-in", str(opt_in_file)] if opt_in_file else []
+    words += ["--ca", str(ca)] if ca else []
+    return words + (["--verbose"] if verbose else [])

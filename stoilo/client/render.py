@@ -16,6 +16,7 @@ __all__ = ["explain", "source_html", "status_html", "task_html"]
 
 _WORDS = {
     TaskState.ADMITTING: "is being checked, logged and signed",
+    TaskState.WAITING_REVIEW: "waits for a reviewer to sign",
     TaskState.RUNNING: "waits for volunteers or runs",
     TaskState.SUCCEEDED: "finished: enough volunteers agreed",
     TaskState.USER_ERROR: "finished: the function raised",

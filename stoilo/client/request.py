@@ -28,6 +28,7 @@ class TaskOptions:
         limits: what one run may use.
         label: shown in lists.
         publish_source: the submitter's recorded choice.
+        topics: what the task is about, for volunteers who choose.
     """
 
     redundancy: Redundancy = CLASSIC
@@ -36,6 +37,7 @@ class TaskOptions:
     limits: TaskLimits = field(default_factory=TaskLimits)
     label: str = ""
     publish_source: bool = False
+    topics: tuple[str, ...] = ()
 
 
 def make_options(
@@ -104,4 +106,5 @@ def create_request(
         label=options.label,
         publish_source=options.publish_source,
         map_items=captured.map_items,
+        topics=options.topics,
     )

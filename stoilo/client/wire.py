@@ -16,8 +16,8 @@ from stoilo.client.rpcerrors import is_lost, is_retryable, map_rpc_error
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.rpc import tasks_pb2_grpc
 
 __all__ = ["Wire"]
 
@@ -43,6 +43,7 @@ class Wire:
         self.last_success: float | None = None
         self._channel = _open_channel(address)
         self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._reviews = reviews_pb2_grpc.ReviewServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         self._turns = asyncio.Semaphore(MANY_CALLS)
         self._metadata = (
             (("authorization", f"Bearer {address.token}"),) if address.token else ()
@@ -55,10 +56,11 @@ class Wire:
     async def call(
         self, method: str, request: Request, *, timeout_s: float = CALL_S
     ) -> Any:  # noqa: ANN401 - the method's own response
-        """Make one attempt; raises our errors only."""
+        """Make one attempt, of either service; raises our errors only."""
+        stub = self._reviews if hasattr(self._reviews, method) else self._stub
         async with self._turns:
             return await self._attempt(
-                getattr(self._stub, method), request, timeout_s=timeout_s
+                getattr(stub, method), request, timeout_s=timeout_s
             )
 
     async def call_patiently(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server import rows
+from stoilo.server.events import note_events, workunit_event
 from stoilo.server.outcomes import finish_task
 from stoilo.server.records import Outcome
 from stoilo.server.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
@@ -25,12 +26,17 @@ from stoilo.server.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sqlalchemy import Connection
+
     from stoilo.server.engines.interface import Engine
     from stoilo.server.leaves import LeafBook
+    from stoilo.server.parking import Parking
     from stoilo.server.ports import AdmissionSigner, Log
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.statements import StatementWriter
     from stoilo.server.store import Store
+    from stoilo.server.unwitnessed import UnwitnessedWork
+    from stoilo.server.withdrawn import WithdrawnWork
     from stoilo.server.workunits import WorkunitWriter
 
 __all__ = ["AdmissionPipeline"]
@@ -41,17 +47,25 @@ IDLE_S = 0.5
 RETRY_S = 1.0
 SWEEP_S = 0.5
 """Shortest time between two searches for attempts whose task has ended otherwise."""
-PUBLISH_TIMEOUT_S = 30.0
+EXPIRY_S = 60.0
+"""Shortest time between two searches for tasks that waited too long for a reviewer."""
+PUBLISH_TIMEOUT_S = 5.0
 
-PATIENT_CODES = frozenset({"STO-K023"})
-"""The signer's refusals that pass with time (the epoch's rate)."""
+PATIENT_CODES = frozenset({"STO-K023", "STO-L013"})
+"""The signer's refusals that pass with time (the epoch's rate; missing witnesses)."""
 
 NO_EPOCH = "STO-K024"
 RENEWED_CODES = frozenset({"STO-A040", "STO-A043", "STO-A045", NO_EPOCH})
 """Refusals of a statement's times or epoch: another statement of the task may pass."""
 
+REVIEW_CODES = frozenset({"STO-A055", "STO-A061", "STO-A062"})
+"""Refusals of a statement's reviews: the task is parked until there are better ones."""
+
 RENEWAL_S = 300
 """A statement younger than this is not replaced while its epoch is the current one."""
+
+_ADMITTED = frozenset({AttemptState.SEALED, AttemptState.LOGGED, AttemptState.SIGNED})
+"""States of an attempt whose leaf may be in the log and whose workunit is not made."""
 
 Waiting = list[tuple["AttemptRow", "TaskRow"]]
 
@@ -67,8 +81,11 @@ class AdmissionPipeline:
         statements: fixes statement bytes.
         workunits: turns a signed attempt into a `WorkunitSpec`.
         leaves: results and refusals that wait for the log.
-        review: the digest of the policy that admits a task today (`Reviewer`).
+        review: the digest of the policy that admits a task today.
+        parking: who waits for a reviewer.
         clock: seconds since 1970.
+        withdrawn: work that names something withdrawn.
+        unwitnessed: work whose proof the log policy no longer accepts.
     """
 
     def __init__(
@@ -82,7 +99,10 @@ class AdmissionPipeline:
         workunits: WorkunitWriter,
         leaves: LeafBook,
         review: Callable[[TaskRow], str],
+        parking: Parking,
         clock: Callable[[], int],
+        withdrawn: WithdrawnWork,
+        unwitnessed: UnwitnessedWork,
     ) -> None:
         self._store = store
         self._log = log
@@ -92,11 +112,19 @@ class AdmissionPipeline:
         self._workunits = workunits
         self._leaves = leaves
         self._review = review
+        self._parking = parking
+        self._withdrawn = withdrawn
+        self._unwitnessed = unwitnessed
         self._clock = clock
         self._stopping = threading.Event()
         self._swept_at = 0.0
+        self._expired_at = float("-inf")
         self._workers = [
-            _Worker("admission-log", (self._seal, self._append), self),
+            _Worker(
+                "admission-log",
+                (parking.release_once, self._seal, self._append),
+                self,
+            ),
             _Worker("admission-sign", (self._sign,), self),
             _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
             _Worker("admission-leaves", (self._log_leaves,), self),
@@ -132,7 +160,7 @@ class AdmissionPipeline:
 
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
-        self._swept_at = 0.0
+        self._swept_at, self._expired_at = 0.0, float("-inf")
         return sum(step() for worker in self._workers for step in worker.steps)
 
     def _log_leaves(self) -> int:
@@ -147,9 +175,33 @@ class AdmissionPipeline:
         """Sweep, but not after each batch of a busy server: it reads every open row."""
         if time.monotonic() - self._swept_at < SWEEP_S:
             return 0
-        moved = self._sweep()
+        moved = self._sweep() + self._expire_parked()
+        moved += self._renew(self._parking.find_unreviewed())
+        moved += self._renew(self._withdrawn.find())
+        moved += self._renew(self._unwitnessed.find())
         self._swept_at = time.monotonic()
         return moved
+
+    def _renew(self, lost: Waiting) -> int:
+        """Take back what a withdrawn reviewer signed, or volunteers no longer accept.
+
+        Its next attempt parks, is admitted under another epoch or checkpoint, or is
+        refused by the signer.
+        In the thread that issues, so that no workunit of it is being made meanwhile.
+        """
+        for attempt, task in lost:
+            self.retry(
+                task, attempt
+            )  # first: the engine's outcome is of no attempt now
+            self._engine.cancel(attempt.workunit)
+        return len(lost)
+
+    def _expire_parked(self) -> int:
+        """End what waited too long for a reviewer; looks once in a while."""
+        if time.monotonic() - self._expired_at < EXPIRY_S:
+            return 0
+        self._expired_at = time.monotonic()
+        return self._parking.expire()
 
     def _sweep(self) -> int:
         """Close the attempts of tasks that became final in another way."""
@@ -159,8 +211,21 @@ class AdmissionPipeline:
             self._engine.cancel(attempt.workunit)
         if orphans:
             with self._store.write() as connection:
-                rows.move_attempts(connection, orphans, AttemptState.CLOSED)
+                self._close(connection, orphans)
         return len(orphans)
+
+    def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
+        """Close attempts; those whose admission may be in the log are explained there."""
+        rows.move_attempts(connection, attempts, AttemptState.CLOSED)
+        now = self._clock()
+        note_events(
+            connection,
+            [
+                workunit_event(attempt.task_id, attempt.number, now, issued=False)
+                for attempt in attempts
+                if attempt.state in _ADMITTED
+            ],
+        )
 
     def _seal(self) -> int:
         """Fix the statement bytes of new attempts."""
@@ -168,17 +233,20 @@ class AdmissionPipeline:
         if not waiting:
             return 0
         now = self._clock()
+        ready, parked = self._parking.split(waiting, now)
+        self._parking.park(parked)
+        facts = self._statements.facts()  # or all wait until an epoch is certified
         sealed: list[AttemptRow] = []
-        for attempt, task in waiting:
+        for attempt, task, reviews in ready:
             try:
                 policy = self._review(task)
-                sealed.append(self._statements.seal(task, attempt, policy, now))
+                fixed = self._statements.seal(
+                    task, attempt, policy, now, facts, reviews
+                )
+                sealed.append(fixed)
             except StoiloError as error:
-                if error.code == NO_EPOCH:
-                    raise  # all wait until the next one is certified
                 self._give_up(task, attempt, error)
-        with self._store.write() as connection:
-            rows.save_attempts(connection, sealed, AttemptState.SEALED)
+        self._save(sealed, AttemptState.SEALED)
         return len(waiting)
 
     def _append(self) -> int:
@@ -193,9 +261,13 @@ class AdmissionPipeline:
             rows.replace_attempt(attempt, log_index=index)
             for (attempt, _), index in zip(waiting, indices, strict=True)
         ]
-        with self._store.write() as connection:
-            rows.save_attempts(connection, logged, AttemptState.LOGGED)
+        self._save(logged, AttemptState.LOGGED)
         return len(waiting)
+
+    def _save(self, attempts: Sequence[AttemptRow], state: AttemptState) -> None:
+        """Make what a step has gained durable."""
+        with self._store.write() as connection:
+            rows.save_attempts(connection, attempts, state)
 
     def _sign(self) -> int:
         """Have the signer admit what a published checkpoint covers."""
@@ -204,7 +276,7 @@ class AdmissionPipeline:
             return 0
         newest = max(attempt.log_index or 0 for attempt, _ in waiting)
         self._log.wait_published(newest, timeout=PUBLISH_TIMEOUT_S)
-        proofs = [self._log.proof(attempt.log_index or 0) for attempt, _ in waiting]
+        proofs = self._log.proofs([one.log_index or 0 for one, _ in waiting])
         answers = self._signer.sign_admissions(
             [
                 (attempt.statement or b"", proof)
@@ -220,8 +292,7 @@ class AdmissionPipeline:
                 signed.append(done)
             else:
                 self._refused(task, attempt, answer)
-        with self._store.write() as connection:
-            rows.save_attempts(connection, signed, AttemptState.SIGNED)
+        self._save(signed, AttemptState.SIGNED)
         return len(signed)
 
     def _refused(self, task: TaskRow, attempt: AttemptRow, error: StoiloError) -> None:
@@ -229,6 +300,8 @@ class AdmissionPipeline:
         if error.code in RENEWED_CODES:
             if self._is_outdated(attempt):
                 self.retry(task, attempt)
+        elif error.code in REVIEW_CODES:
+            self.retry(task, attempt)
         elif error.code not in PATIENT_CODES:
             self._give_up(task, attempt, error)
 
@@ -260,8 +333,15 @@ class AdmissionPipeline:
 
     def _mark_issued(self, fresh: Sequence[tuple[AttemptRow, TaskRow]]) -> None:
         with self._store.write() as connection:
-            attempts = [attempt for attempt, _ in fresh]
+            attempts, now = [attempt for attempt, _ in fresh], self._clock()
             rows.save_attempts(connection, attempts, AttemptState.ISSUED)
+            note_events(
+                connection,
+                [
+                    workunit_event(one.task_id, one.number, now, issued=True)
+                    for one in attempts
+                ],
+            )
             rows.mark_running(connection, [task.task_id for _, task in fresh])
 
     def retry(self, task: TaskRow, attempt: AttemptRow) -> None:
@@ -275,7 +355,8 @@ class AdmissionPipeline:
                 or current.attempt != attempt.number
             ):
                 return
-            rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+            newest = rows.find_attempt(connection, task.task_id, attempt.number)
+            self._close(connection, [newest or attempt])
             if attempt.number >= MAX_ATTEMPTS:
                 expired = Outcome(
                     TaskState.EXPIRED,

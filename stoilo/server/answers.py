@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import decode
+from stoilo.core.skeleton import DATA_BOUNDS, decode
 from stoilo.core.statement import statement_digest
 from stoilo.core.types import RunStatus
 from stoilo.executor.result import ResultHeader, parse_result, parse_result_header
@@ -142,7 +142,7 @@ def _parse_item(node: Node) -> ItemAnswer:
     if answer.status is RunStatus.OK:
         if answer.value is None:
             raise _malformed("says ok without a value")
-        decode(answer.value)
+        decode(answer.value, DATA_BOUNDS)
     return answer
 
 

@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from sqlalchemy import select
 
+from stoilo.audit.policy import LogPolicy
+from stoilo.audit.side import SideStore
+from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
 from stoilo.server import schema
 from stoilo.server.admission import AdmissionPipeline
 from stoilo.server.assimilation import OutcomeKeeper
 from stoilo.server.blobs import BlobStore
-from stoilo.server.decoding import SERVICE_NAME, add_task_service
+from stoilo.server.decoding import (
+    REVIEW_SERVICE_NAME,
+    SERVICE_NAME,
+    add_review_service,
+    add_task_service,
+)
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.leaves import LeafBook
+from stoilo.server.operators import note_start, note_stop
+from stoilo.server.parking import WAIT_S, Parking
 from stoilo.server.refusals import RefusalBook
+from stoilo.server.reviewdesk import ReviewDesk
+from stoilo.server.reviews import ReviewBook
+from stoilo.server.reviewservice import ReviewService
 from stoilo.server.service import TaskService
 from stoilo.server.statements import ProjectFacts, StatementWriter
 from stoilo.server.submission import Submissions
 from stoilo.server.tasks import TaskDesk
+from stoilo.server.unwitnessed import UnwitnessedWork
 from stoilo.server.validation import ResultValidation
 from stoilo.server.validators import JailRunner, Validators
+from stoilo.server.withdrawn import WithdrawnTerms, WithdrawnWork
 from stoilo.server.workunits import WorkunitWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stoilo.executor.release import Reviewer
+    from stoilo.executor.result import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.draft import FlavorLookup, LevelLookup
-    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.interface import Engine, WorkunitFile
     from stoilo.server.ports import AdmissionSigner, Judge, Log
     from stoilo.server.records import TaskRow
     from stoilo.server.store import Store
     from stoilo.server.tls import TlsFiles
 
 __all__ = ["Neighbours", "TaskServer", "bind_grpc"]
+
+LOGGER = logging.getLogger(__name__)
+SALTS_S = 60.0
+"""Accounts' salts are read again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,13 @@ class Neighbours:
         flavors: flavor id by (wish, level).
         facts: of the project, at this moment.
         clock: seconds since 1970.
+        revocations: admission time → the file of revocations for its workunit.
+        withdrawn: what is withdrawn at this moment.
+        log_policy: what volunteers demand of a log proof at this moment.
+        reviewers: those whom the release names at this moment.
+        side: the store of records and published sources beside the log.
+        seen: keeps the checkpoint that a copy's executor saw.
+        archives: id of a flavor → its archive as an input file, None for none.
     """
 
     log: Log
@@ -68,6 +98,13 @@ class Neighbours:
     flavors: FlavorLookup
     facts: Callable[[], ProjectFacts]
     clock: Callable[[], int]
+    revocations: Callable[[int], bytes]
+    withdrawn: Callable[[], WithdrawnTerms] = WithdrawnTerms
+    log_policy: Callable[[], LogPolicy] = lambda: LogPolicy(())
+    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple
+    side: SideStore = field(default_factory=SideStore.in_memory)
+    seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
+    archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
 
 
 class TaskServer:
@@ -78,17 +115,19 @@ class TaskServer:
         store: Store,
         blob_directory: Path,
         around: Neighbours,
-        refusal_interval_s: int = 60,
+        leaves: LeafBook | None = None,
+        review_wait_s: int = WAIT_S,
     ) -> None:
         clock = around.clock
-        self.store = store
+        self.store, self.side = store, around.side
         self._engine = around.engine
         self._salts: dict[int, str] = {}
+        self._salts_read = time.monotonic()
         self.blobs = BlobStore(blob_directory, store, clock())
-        validation = ResultValidation(store, Validators(around.jail_of))
-        self.leaves = LeafBook(
-            store, lambda: around.facts().epoch, clock, refusal_interval_s
-        )
+        validation = ResultValidation(store, Validators(around.jail_of), around.seen)
+        self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
+        self._log = around.log
+        self._policy_digest, self._clock = around.policy.digest, clock
         gatekeeper = Gatekeeper(around.judge, store, clock)
 
         def review(task: TaskRow) -> str:
@@ -96,17 +135,35 @@ class TaskServer:
                 return task.spec.policy_digest  # judged at submission, by this policy
             return gatekeeper.review_again(task)
 
+        book = ReviewBook(store, around.reviewers, self._salt_of)
+        self.parking = Parking(
+            store, book, around.policy.needs_review, clock, review_wait_s
+        )
         self.pipeline = AdmissionPipeline(
             store,
             around.log,
             around.signer,
             around.engine,
             statements=StatementWriter(around.facts, around.levels, self._salt_of),
-            workunits=WorkunitWriter(store, self.blobs),
+            workunits=WorkunitWriter(
+                store, self.blobs, around.revocations, around.archives
+            ),
             leaves=self.leaves,
             review=review,
+            parking=self.parking,
+            clock=clock,
+            withdrawn=WithdrawnWork(store, around.withdrawn),
+            unwitnessed=UnwitnessedWork(store, around.log_policy),
+        )
+        self.review_desk = ReviewDesk(
+            store,
+            book,
+            self.parking,
+            salt_of=self._salt_of,
+            wake=self.pipeline.wake,
             clock=clock,
         )
+        self.review_service = ReviewService(store, self.review_desk, clock)
         self.validation = validation
         self.keeper = OutcomeKeeper(
             store,
@@ -138,7 +195,9 @@ class TaskServer:
         )
 
     def _salt_of(self, account_id: int) -> str:
-        """Return the account's salt, which never changes."""
+        """Return the account's salt; only a retention command renews it, when unused."""
+        if time.monotonic() - self._salts_read > SALTS_S:
+            self._salts, self._salts_read = {}, time.monotonic()
         if account_id not in self._salts:
             table = schema.account
             with self.store.read() as connection:
@@ -146,8 +205,14 @@ class TaskServer:
                 self._salts[account_id] = str(connection.scalar(query))
         return self._salts[account_id]
 
+    @property
+    def log(self) -> Log:
+        """The audit log's one writer."""
+        return self._log
+
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
+        note_start(self.store, self._policy_digest, self._clock())
         self._engine.start(self.validation, self.keeper)
         self.pipeline.start()
 
@@ -155,10 +220,23 @@ class TaskServer:
         """Stop moving; everything acknowledged is on the disk already."""
         self.pipeline.stop()
         self._engine.close()
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Log what still waits, the stop last; what cannot be waits in the outbox."""
+        try:
+            self.leaves.flush_refusals()
+            note_stop(self.store, self._clock())
+            self.leaves.append_all(self._log)
+        except StoiloError as error:
+            LOGGER.warning("the last events wait for the next start: %s", error)
 
 
 def bind_grpc(
-    service: TaskService, address: str, tls: TlsFiles | None
+    service: TaskService,
+    address: str,
+    tls: TlsFiles | None,
+    reviews: ReviewService | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
@@ -175,6 +253,8 @@ def bind_grpc(
         ]
     )
     add_task_service(service, server)
+    if reviews is not None:
+        add_review_service(reviews, server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:
@@ -190,5 +270,5 @@ async def set_serving(server: grpc.aio.Server, *, serving: bool) -> None:
     """Tell health checkers whether calls are welcome."""
     states = health_pb2.HealthCheckResponse
     state = states.SERVING if serving else states.NOT_SERVING
-    for name in ("", SERVICE_NAME):
+    for name in ("", SERVICE_NAME, REVIEW_SERVICE_NAME):
         await server.stoilo_health.set(name, state)

@@ -134,7 +134,8 @@ class OutcomeKeeper:
         if outcome.kind is OutcomeKind.CANONICAL and outcome.canonical is not None:
             answer = self._validation.answer(outcome.canonical, task, attempt)
             item = render_item(answer.items[0])
-            return self._outcome(task, item, answer.output)
+            decided = self._outcome(task, item, answer.output)
+            return msgspec.structs.replace(decided, agreeing=len(outcome.valid))
         return _failure(task, outcome)
 
     def _decide_items(

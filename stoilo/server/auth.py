@@ -2,7 +2,8 @@
 
 A token is 256 random bits; its domain-separated digest is the lookup key, so a stolen
 table opens nothing. Every refusal reads the same for the caller: whether a token never
-existed, expired or was revoked is the operator's business.
+existed, expired or was revoked is the operator's business. Making and revoking one is an
+act that is noted for the log, under the account's salted commitment.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select, update
 
+from stoilo.audit.record import OperatorAct
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError
 from stoilo.core.limits import BOUNDS
 from stoilo.server import schema
+from stoilo.server.events import note_act
 from stoilo.server.records import Owner
+from stoilo.server.statements import submitter_commitment
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Role",
     "check_permission",
+    "check_reviewer",
     "find_owner",
     "issue_token",
     "revoke_token",
@@ -64,18 +69,16 @@ def issue_token(
 ) -> str:
     """Make a token for the account `name` (made if new); the only time it is shown."""
     accounts = schema.account
-    account_id = connection.scalar(select(accounts.c.id).where(accounts.c.name == name))
-    if account_id is None:
-        made = connection.execute(
-            insert(accounts).values(
-                name=name, salt=secrets.token_hex(32), created_at=now
-            )
-        )
-        account_id = made.inserted_primary_key[0]  # type: ignore[index]  # just made
+    query = select(accounts.c.id, accounts.c.salt).where(accounts.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        values = {"name": name, "salt": secrets.token_hex(32), "created_at": now}
+        connection.execute(insert(accounts).values(values))
+        row = connection.execute(query).one()
     token = f"sto_{secrets.token_urlsafe(32)}"
     connection.execute(
         insert(schema.token).values(
-            account_id=account_id,
+            account_id=row.id,
             role=role.value,
             scope=scope,
             digest=token_digest(token),
@@ -83,16 +86,31 @@ def issue_token(
             expires_at=now + lifetime_s,
         )
     )
+    note_act(
+        connection,
+        OperatorAct.TOKEN_ISSUED,
+        now,
+        subject=submitter_commitment(row.salt),
+        role=role.value,
+        until=now + lifetime_s,
+    )
     return token
 
 
 def revoke_token(connection: Connection, token: str, now: int) -> None:
-    """Make `token` useless from now on; unknown tokens are ignored."""
-    connection.execute(
-        update(schema.token)
-        .where(schema.token.c.digest == token_digest(token))
-        .values(revoked_at=now)
-    )
+    """Make `token` useless from now on; unknown and revoked tokens are ignored."""
+    accounts, tokens = schema.account, schema.token
+    row = connection.execute(
+        select(tokens.c.id, tokens.c.role, accounts.c.salt)
+        .join(accounts, accounts.c.id == tokens.c.account_id)
+        .where(tokens.c.digest == token_digest(token), tokens.c.revoked_at.is_(None))
+    ).first()
+    if row is None:
+        return
+    query = update(tokens).where(tokens.c.id == row.id)
+    connection.execute(query.values(revoked_at=now))
+    act, subject = OperatorAct.TOKEN_REVOKED, submitter_commitment(row.salt)
+    note_act(connection, act, now, subject=subject, role=row.role)
 
 
 def find_owner(connection: Connection, token: str, now: int) -> Owner:
@@ -123,4 +141,15 @@ def check_permission(owner: Owner, rpc: str) -> None:
             "STO-R002",
             f"a token of role {owner.role} may not call {rpc}",
             hint="ask the operator for a researcher's token",
+        )
+
+
+def check_reviewer(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token is a reviewer's and its scope allows `rpc`."""
+    in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
+    if owner.role != Role.REVIEWER or not in_scope:
+        raise DeniedError(
+            "STO-R002",
+            f"a token of role {owner.role} may not call {rpc}",
+            hint="ask the operator to enroll you: `stoilo policy review enroll`",
         )

@@ -153,11 +153,15 @@ class BlobStore:
             types = read_types(Path(file.name), size)
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
-            Path(file.name).replace(target)
-            _sync_directory(target.parent)
         except OSError as error:
             raise disk_error(error) from error
+        # In the transaction: retention removes files without a row under the same lock.
         with self._store.write() as connection:
+            try:
+                Path(file.name).replace(target)
+                _sync_directory(target.parent)
+            except OSError as error:
+                raise disk_error(error) from error
             grant_blob(connection, digest, size, types, account_id, self._started)
 
     def put(self, account_id: int, data: bytes) -> Digest:

@@ -16,8 +16,17 @@ from typing import get_type_hints
 from stoilo.core.errors import UsageError
 
 LARGEST_PORT = 65_535
+DEFAULT_ORIGIN = "stoilo.local/development"
+"""Name of a project whose operator chose none."""
 
-__all__ = ["Address", "Origin", "ServerConfig", "load_config", "parse_address"]
+__all__ = [
+    "DEFAULT_ORIGIN",
+    "Address",
+    "Origin",
+    "ServerConfig",
+    "load_config",
+    "parse_address",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +82,10 @@ class ServerConfig:
         database: SQLAlchemy URL, empty = SQLite in the data directory.
         origin: name of project and log, fixed at the first start.
         policy: file of the project's policy, empty = the shipped one.
+        log_policy: file that names the log's witnesses and their quorum, empty = none.
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
+        review_wait_s: how long a task may wait for a reviewer, s.
     """
 
     data: Path
@@ -85,10 +96,12 @@ class ServerConfig:
     tls_names: str = ""
     volunteers: int = 0
     database: str = ""
-    origin: str = "stoilo.local/development"
+    origin: str = DEFAULT_ORIGIN
     policy: str = ""
+    log_policy: str = ""
     admission_life_s: int = 7 * 86_400
     refusal_interval_s: int = 60
+    review_wait_s: int = 30 * 86_400
 
     @property
     def database_url(self) -> str:

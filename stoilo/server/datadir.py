@@ -6,7 +6,8 @@ DIR/server.sqlite    tasks, attempts, outcomes, accounts
 DIR/blobs/           uploaded blobs and large results
 DIR/engine/          the embedded engine
 DIR/audit, audit-head/  the log
-DIR/keys/            development root; online keys are read by the signer only
+DIR/keys/            development root, or a released one; online keys are the signer's
+DIR/revocations/     the statement in force, and wishes to withdraw more
 DIR/tls/             certificate of the gRPC interface
 DIR/volunteers/N/    state of local volunteers
 DIR/logs/            messages of child processes
@@ -25,7 +26,10 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.server.tls import write_private
 
-__all__ = ["ConnectionFile", "DataDir", "claim_directory"]
+__all__ = ["CONNECTION_FILE", "ConnectionFile", "DataDir", "claim_directory"]
+
+
+CONNECTION_FILE = "connection.json"
 
 
 class ConnectionFile(msgspec.Struct, frozen=True):
@@ -56,7 +60,7 @@ class DataDir:
     @property
     def connection(self) -> Path:
         """Path of the connection file."""
-        return self.path / "connection.json"
+        return self.path / CONNECTION_FILE
 
     def part(self, *names: str) -> Path:
         """Return a private directory below, made if needed."""

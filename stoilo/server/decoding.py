@@ -14,15 +14,22 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from stoilo.core.errors import UsageError
-from stoilo.core.rpc import tasks_pb2_grpc
+from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.server.service import fail
 
 if TYPE_CHECKING:
+    from stoilo.server.reviewservice import ReviewService
     from stoilo.server.service import TaskService
 
-__all__ = ["SERVICE_NAME", "add_task_service"]
+__all__ = [
+    "REVIEW_SERVICE_NAME",
+    "SERVICE_NAME",
+    "add_review_service",
+    "add_task_service",
+]
 
 SERVICE_NAME = "stoilo.v1.TaskService"
+REVIEW_SERVICE_NAME = "stoilo.v1.ReviewService"
 Context = Any  # grpc.aio.ServicerContext has no usable types
 Handler = Any  # grpc's record of parsers and a method, without types
 
@@ -55,8 +62,21 @@ def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
     tasks_pb2_grpc.add_TaskServiceServicer_to_server(  # type: ignore[no-untyped-call]  # generated
         service, generated
     )
+    _add(generated, SERVICE_NAME, server)
+
+
+def add_review_service(service: ReviewService, server: grpc.aio.Server) -> None:
+    """Register the reviewers' `service` in the same way."""
+    generated = _Handlers()
+    reviews_pb2_grpc.add_ReviewServiceServicer_to_server(  # type: ignore[no-untyped-call]  # generated
+        service, generated
+    )
+    _add(generated, REVIEW_SERVICE_NAME, server)
+
+
+def _add(generated: _Handlers, name: str, server: grpc.aio.Server) -> None:
     handlers = {name: _guard(one) for name, one in generated.by_method.items()}
-    generic = grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
+    generic = grpc.method_handlers_generic_handler(name, handlers)
     server.add_generic_rpc_handlers((generic,))
 
 

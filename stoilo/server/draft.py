@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "is_key", "limits_in_force", "parse_draft", "request_digest"]
 
+MAX_TOPICS = 8
+_TOPIC = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
 """A copy's time to answer must fit twice into an admission's life."""
@@ -55,6 +57,7 @@ class Draft:
     publish_source: bool
     map_items: int
     argument_types: tuple[str, ...]
+    topics: tuple[str, ...] = ()
 
     def review(self, blob_types: tuple[str, ...] = ()) -> SourceUnderReview:
         """Return what the gate is asked; `blob_types` come from the named blobs."""
@@ -114,6 +117,7 @@ def parse_draft(request: pb.CreateTaskRequest) -> Draft:
         publish_source=request.publish_source,
         map_items=request.map_items,
         argument_types=argument_types,
+        topics=tuple(sorted(set(request.topics))),
     )
 
 
@@ -131,6 +135,7 @@ def _check_sizes(request: pb.CreateTaskRequest) -> None:
         ("level", len(request.level), BOUNDS.name_chars),
         ("flavor", len(request.flavor), BOUNDS.name_chars),
         ("map_items", request.map_items, BOUNDS.map_items),
+        ("topics", len(request.topics), MAX_TOPICS),
     )
     for field, size, bound in bounds:
         if size > bound:
@@ -152,6 +157,9 @@ def _check_names(request: pb.CreateTaskRequest) -> None:
             len(name) > BOUNDS.name_chars or not name.isidentifier()
         ):
             raise _refuse(field, "is not a function's name")
+    for topic in request.topics:
+        if not _TOPIC.fullmatch(topic):
+            raise _refuse("topics", "must be words of A-Z a-z 0-9 . _ / + -")
     if (request.init_entry or request.compare_entry) and not request.validator_module:
         raise _refuse("validator_module", "is empty but a validator is named")
 

@@ -26,7 +26,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
     Args:
         size: leaves that the log holds.
         signed: size of the newest checkpoint that the signer signed.
-        store: where the indices of admissions and outcomes are noted.
+        store: where the indices of admissions and events are noted.
 
     Raises:
         TrustError: ``STO-L045``.
@@ -34,7 +34,7 @@ def check_log_size(size: int, signed: int, store: Store) -> None:
     with store.read() as connection:
         noted = [
             connection.scalar(select(func.max(table.c.log_index)))
-            for table in (schema.attempt, schema.outcome, schema.refusal_batch)
+            for table in (schema.attempt, schema.event)
         ]
     known = max([signed, *(index + 1 for index in noted if index is not None)])
     if size < known:

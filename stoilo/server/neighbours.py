@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Verdict
-from stoilo.flavors.manifest import find_flavor
 from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "JailedJudge",
     "ValidatorJails",
-    "choose_flavor",
     "facts_of",
     "load_policy",
 ]
@@ -40,11 +38,6 @@ VALIDATE_JOB = "stoilo.sandbox.jobs.validate"
 def load_policy(path: str) -> Policy:
     """Return the policy in `path`, the shipped one when empty."""
     return parse_policy(Path(path).read_bytes()) if path else default_policy()
-
-
-def choose_flavor(wish: str, level: str) -> str:
-    """Return the flavor's id: the one wished for, else the one named like the level."""
-    return find_flavor(wish or level).digest
 
 
 def facts_of(
@@ -66,7 +59,11 @@ def facts_of(
             and epoch.number not in release.revoked_epochs
         ]
         if not open_epochs:
-            raise InternalError("STO-K024", "no epoch is open now")
+            raise InternalError(
+                "STO-K024",
+                "no epoch is open now",
+                hint="operators: stoilo explain STO-K096",
+            )
         epoch = open_epochs[-1]
         return ProjectFacts(
             origin=release.origin,

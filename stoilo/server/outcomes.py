@@ -9,6 +9,8 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.server import rows
+from stoilo.server.disclosure import ResultPayload
+from stoilo.server.events import note_events, outcome_event
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -32,22 +34,24 @@ def finish_task(
     if not rows.add_outcome(connection, task.task_id, outcome, now, payload):
         return False
     rows.move_task(connection, task, outcome.state, now)
+    note_events(connection, [outcome_event(task.task_id, now)])
     return True
 
 
 def render_result_payload(task: TaskRow, outcome: Outcome, now: int) -> bytes:
-    """Return the statement whose digest the result leaf holds; salted, never public."""
+    """Return what the outcome's public record is made of; it holds the salt."""
     result = msgspec.msgpack.encode(
         (outcome.value, outcome.value_blob, outcome.error_type, outcome.items)
     )
     return msgspec.json.encode(
-        {
-            "task_id": task.task_id,
-            "attempt": outcome.attempt,
-            "state": outcome.state.value,
-            "code": outcome.code,
-            "result_sha256": content_digest(result),
-            "finished_at": now,
-            "nonce": secrets.token_hex(32),
-        }
+        ResultPayload(
+            task_id=task.task_id,
+            attempt=outcome.attempt,
+            state=outcome.state.value,
+            code=outcome.code,
+            result_sha256=content_digest(result),
+            finished_at=now,
+            nonce=secrets.token_hex(32),
+            agreeing=outcome.agreeing,
+        )
     )

@@ -35,6 +35,10 @@ class Log(Protocol):
         """Return the tlog-proof of `index` against the newest published checkpoint."""
         ...
 
+    def proofs(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the tlog-proofs of many, all against that one checkpoint."""
+        ...
+
 
 class LabelledLog(Log, Protocol):
     """A log whose leaves can be found again by their label."""

@@ -7,7 +7,16 @@ import msgspec
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy, TaskState
 
-__all__ = ["AttemptRow", "ItemResult", "Outcome", "Owner", "TaskRow", "TaskSpec"]
+__all__ = [
+    "NO_REVIEWS",
+    "AttemptRow",
+    "ItemResult",
+    "Outcome",
+    "Owner",
+    "Reviews",
+    "TaskRow",
+    "TaskSpec",
+]
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -48,6 +57,8 @@ class TaskSpec(msgspec.Struct, frozen=True):
         label: the researcher's own words.
         publish_source: the submitter's recorded choice.
         map_items: 0 = one call.
+        topics: what the work is about.
+        codes: codes of the gate's findings, for the public record.
     """
 
     task_module: str
@@ -66,6 +77,8 @@ class TaskSpec(msgspec.Struct, frozen=True):
     label: str = ""
     publish_source: bool = False
     map_items: int = 0
+    topics: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
 
 
 class TaskRow(msgspec.Struct, frozen=True):
@@ -128,7 +141,7 @@ class Outcome(msgspec.Struct, frozen=True):
         code: stable code, empty when succeeded.
         output: captured print of the canonical result.
         items: outcomes by item for map tasks.
-        log_index: index of the result leaf once logged.
+        agreeing: copies that agreed on it; not stored but in the public record.
     """
 
     state: TaskState
@@ -140,4 +153,19 @@ class Outcome(msgspec.Struct, frozen=True):
     code: str = ""
     output: str = ""
     items: tuple[ItemResult, ...] = ()
-    log_index: int | None = None
+    agreeing: int = 0
+
+
+class Reviews(msgspec.Struct, frozen=True):
+    """The reviewers' signatures that an attempt is admitted with.
+
+    Attributes:
+        texts: DSSE envelopes, one a reviewer.
+        not_after: when the first of them ends, s; None without any.
+    """
+
+    texts: tuple[str, ...] = ()
+    not_after: int | None = None
+
+
+NO_REVIEWS = Reviews()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select, update
 
-from stoilo.audit.leaf import batch_refusals, refusals_leaf
-from stoilo.core.digests import Digest
+from stoilo.audit.leaf import batch_refusals
+from stoilo.audit.record import CodeCount, RefusalsRecord
+from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.server import schema
 from stoilo.server.batcher import Batcher
+from stoilo.server.events import NO_ORIGIN, note_record
 from stoilo.server.statements import submitter_commitment
 
 if TYPE_CHECKING:
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
     from stoilo.server.store import Store
 
-__all__ = ["RefusalBook", "close_refusals"]
+__all__ = ["RefusalBook", "close_refusals", "refusal_commitment"]
+
+MOST_CODES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,14 @@ class _Note:
     account_id: int
     digest: Digest
     code: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    id: int
+    digest: Digest
+    code: str
+    time: int
 
 
 class RefusalBook:
@@ -59,7 +72,13 @@ class RefusalBook:
         return [None] * len(notes)
 
 
-def close_refusals(connection: Connection, before: int, epoch: int, now: int) -> int:
+def refusal_commitment(salt: str, digest: str) -> Digest:
+    """Return the salted name of a refused submission, a leaf of its batch's root."""
+    parts = (bytes.fromhex(salt), bytes.fromhex(check_digest(digest)))
+    return domain_digest(Domain.REFUSALS, *parts)
+
+
+def close_refusals(connection: Connection, before: int, now: int) -> int:
     """Close the batches of all refusals older than `before` (s); returns how many."""
     table, accounts = schema.refusal, schema.account
     found = connection.execute(
@@ -68,12 +87,12 @@ def close_refusals(connection: Connection, before: int, epoch: int, now: int) ->
         .where(table.c.batch_id.is_(None), table.c.created_at < before)
         .order_by(table.c.id)
     ).all()
-    by_account: dict[tuple[int, str], list[tuple[int, Digest, int]]] = {}
+    by_account: dict[tuple[int, str], list[_Refusal]] = {}
     for row in found:
-        refused = (row.id, Digest(row.digest), row.created_at)
+        refused = _Refusal(row.id, Digest(row.digest), row.code, row.created_at)
         by_account.setdefault((row.account_id, row.salt), []).append(refused)
     for (account_id, salt), members in by_account.items():
-        _close_batch(connection, account_id, salt, members, epoch, now)
+        _close_batch(connection, account_id, salt, members, now)
     return len(by_account)
 
 
@@ -81,26 +100,41 @@ def _close_batch(
     connection: Connection,
     account_id: int,
     salt: str,
-    refused: list[tuple[int, Digest, int]],
-    epoch: int,
+    refused: list[_Refusal],
     now: int,
 ) -> None:
-    """Write one batch with its leaf and point its refusals to it."""
-    start, end = refused[0][2], max(time for _, _, time in refused) + 1
-    batch = batch_refusals(
-        submitter_commitment(salt), start, end, [digest for _, digest, _ in refused]
-    )
+    """Write one batch, note it for the log and point its refusals to it."""
+    start, end = refused[0].time, max(one.time for one in refused) + 1
     made = connection.execute(
-        insert(schema.refusal_batch).values(
-            account_id=account_id,
-            start=start,
-            end=end,
-            leaf=refusals_leaf(batch, str(epoch), now),
-        )
+        insert(schema.refusal_batch).values(account_id=account_id, start=start, end=end)
     )
     batch_id = made.inserted_primary_key[0]  # type: ignore[index]  # just made
     connection.execute(
         update(schema.refusal)
-        .where(schema.refusal.c.id.in_([number for number, _, _ in refused]))
+        .where(schema.refusal.c.id.in_([one.id for one in refused]))
         .values(batch_id=batch_id)
+    )
+    note_record(
+        connection,
+        f"refusals:{batch_id}",
+        _batch_record(salt, start, end, refused, now),
+    )
+
+
+def _batch_record(
+    salt: str, start: int, end: int, refused: list[_Refusal], now: int
+) -> RefusalsRecord:
+    """Return the public record of a batch."""
+    names = [refusal_commitment(salt, one.digest) for one in refused]
+    batch = batch_refusals(submitter_commitment(salt), start, end, names)
+    codes = Counter(one.code for one in refused).most_common(MOST_CODES)
+    return RefusalsRecord(
+        origin=NO_ORIGIN,
+        time=now,
+        submitter=batch.commitment,
+        start=batch.start,
+        end=batch.end,
+        count=batch.count,
+        root=batch.root,
+        codes=tuple(CodeCount(code, count) for code, count in sorted(codes)),
     )

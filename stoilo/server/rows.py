@@ -6,20 +6,21 @@ transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stoilo.core.types import TaskState
 from stoilo.server import schema
+from stoilo.server.bulk import insert_many, select_in, update_many
 from stoilo.server.records import AttemptRow, ItemResult, Outcome, TaskRow, TaskSpec
 from stoilo.server.states import AttemptState, advance_attempt, advance_task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
 __all__ = [
     "add_attempt",
@@ -27,6 +28,7 @@ __all__ = [
     "add_outcome",
     "add_task",
     "attempts_in",
+    "attempts_named",
     "count_open",
     "find_attempt",
     "find_by_key",
@@ -34,6 +36,7 @@ __all__ = [
     "find_task",
     "load_contents",
     "mark_running",
+    "mark_tasks",
     "move_attempts",
     "move_task",
     "orphaned_attempts",
@@ -60,49 +63,46 @@ _GAINED: dict[AttemptState, tuple[str, ...]] = {
 """Columns that each step writes, besides the state."""
 
 
-def _task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+_SPEC = msgspec.json.Decoder(TaskSpec)
+
+
+def _task_row(row: Sequence[Any]) -> TaskRow:
+    name, account, _, digest, state, attempt, _, _, spec, created, finished = row
     return TaskRow(
-        task_id=row.id,
-        account_id=row.account_id,
-        request_digest=row.request_digest,
-        state=TaskState(row.state),
-        attempt=row.attempt,
-        spec=msgspec.json.decode(row.spec, type=TaskSpec),
-        created_at=row.created_at,
-        finished_at=row.finished_at,
+        task_id=name,
+        account_id=account,
+        request_digest=digest,
+        state=TaskState(state),
+        attempt=attempt,
+        spec=_SPEC.decode(spec),
+        created_at=created,
+        finished_at=finished,
     )
 
 
 def add_contents(connection: Connection, contents: dict[str, bytes]) -> None:
     """Store immutable byte strings by digest; those already there stay."""
-    known = set(
-        connection.scalars(
-            select(_CONTENT.c.digest).where(_CONTENT.c.digest.in_(list(contents)))
-        )
-    )
+    digest = _CONTENT.c.digest
+    known = {row[0] for row in select_in(connection, [digest], digest, contents)}
     rows = [
         {"digest": digest, "data": data}
         for digest, data in contents.items()
         if digest not in known
     ]
-    if rows:
-        connection.execute(insert(_CONTENT), rows)
+    insert_many(connection, _CONTENT, rows)
 
 
 def load_contents(connection: Connection, digests: set[str]) -> dict[str, bytes]:
     """Return the byte strings of `digests`, those that are stored."""
-    rows = connection.execute(
-        select(_CONTENT.c.digest, _CONTENT.c.data).where(
-            _CONTENT.c.digest.in_(list(digests))
-        )
-    )
-    return {row.digest: bytes(row.data) for row in rows}
+    rows = select_in(connection, _CONTENT.c, _CONTENT.c.digest, digests)
+    return {digest: bytes(data) for digest, data in rows}
 
 
 def add_task(connection: Connection, tasks: Sequence[TaskRow], keys: list[str]) -> None:
     """Insert new tasks, each with its first attempt; `keys` are idempotency keys."""
-    connection.execute(
-        insert(_TASK),
+    insert_many(
+        connection,
+        _TASK,
         [
             {
                 "id": task.task_id,
@@ -119,8 +119,9 @@ def add_task(connection: Connection, tasks: Sequence[TaskRow], keys: list[str]) 
             for task, key in zip(tasks, keys, strict=True)
         ],
     )
-    connection.execute(
-        insert(_ATTEMPT),
+    insert_many(
+        connection,
+        _ATTEMPT,
         [_new_attempt(task.task_id, task.attempt, task.created_at) for task in tasks],
     )
 
@@ -196,8 +197,9 @@ def find_attempt(
     return None if row is None else _attempt_row(row)
 
 
-def _attempt_row(row: Row[tuple[object, ...]]) -> AttemptRow:
-    return AttemptRow(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+def _attempt_row(row: Iterable[Any]) -> AttemptRow:
+    values: tuple[Any, ...] = tuple(row)
+    return AttemptRow(*values)  # the columns lie in the fields' order
 
 
 def attempts_in(
@@ -213,11 +215,37 @@ def attempts_in(
     if not chosen:
         return []
     ids = [row.task_id for row in chosen]
-    tasks = {
-        row.id: _task_row(row)
-        for row in connection.execute(select(_TASK).where(_TASK.c.id.in_(ids)))
-    }
+    found = select_in(connection, _TASK.c, _TASK.c.id, ids)
+    tasks = {row[0]: _task_row(row) for row in found}
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
+
+
+class _Codes(msgspec.Struct):
+    """The one field of a `TaskSpec` that is asked for in great numbers."""
+
+    codes: tuple[str, ...] = ()
+
+
+_CODES = msgspec.json.Decoder(_Codes)
+
+
+def attempts_named(
+    connection: Connection, workunits: Sequence[str]
+) -> dict[str, tuple[AttemptRow, tuple[str, ...]]]:
+    """Return workunit name → attempt, and the codes of the gate's findings."""
+    if not workunits:
+        return {}
+    ids = {name.rpartition("_")[0] for name in workunits}
+    specs = select_in(connection, [_TASK.c.id, _TASK.c.spec], _TASK.c.id, ids)
+    codes = {name: _CODES.decode(spec).codes for name, spec in specs}
+    wanted = set(workunits)
+    attempts = select_in(connection, _ATTEMPT.c, _ATTEMPT.c.task_id, ids)
+    found = map(_attempt_row, attempts)
+    return {
+        attempt.workunit: (attempt, codes[attempt.task_id])
+        for attempt in found
+        if attempt.workunit in wanted
+    }
 
 
 def policies_in_use(connection: Connection) -> tuple[str, ...]:
@@ -258,25 +286,16 @@ def save_attempts(
         advance_attempt(AttemptState(attempt.state), target) for attempt in attempts
     ]
     gained = _GAINED.get(target, ())
-    query = (
-        update(_ATTEMPT)
-        .where(
-            _ATTEMPT.c.task_id == bindparam("of_task"),
-            _ATTEMPT.c.number == bindparam("of_number"),
-            _ATTEMPT.c.state == bindparam("from_state"),
-        )
-        .values({name: bindparam(f"new_{name}") for name in ("state", *gained)})
-    )
-    connection.execute(
-        query,
+    changes = ", ".join(f"{name} = ?" for name in ("state", *gained))
+    update_many(
+        connection,
+        f"UPDATE attempt SET {changes} WHERE task_id = ? AND number = ? AND state = ?",  # noqa: S608 - our own names
         [
-            {
-                "of_task": attempt.task_id,
-                "of_number": attempt.number,
-                "from_state": attempt.state,
-                "new_state": state.value,
-            }
-            | {f"new_{name}": getattr(attempt, name) for name in gained}
+            (
+                state.value,
+                *(getattr(attempt, name) for name in gained),
+                *(attempt.task_id, attempt.number, attempt.state),
+            )
             for attempt, state in zip(attempts, states, strict=True)
         ],
     )
@@ -291,13 +310,20 @@ def move_attempts(
 
 def mark_running(connection: Connection, task_ids: Sequence[str]) -> None:
     """Move tasks from admitting to running; those that became final stay."""
-    state = advance_task(TaskState.ADMITTING, TaskState.RUNNING)
+    mark_tasks(connection, task_ids, TaskState.ADMITTING, TaskState.RUNNING)
+
+
+def mark_tasks(
+    connection: Connection,
+    task_ids: Sequence[str],
+    source: TaskState,
+    target: TaskState,
+) -> None:
+    """Move the tasks that are in `source` to `target`, neither of them final."""
+    state = advance_task(source, target)
     connection.execute(
         update(_TASK)
-        .where(
-            _TASK.c.id.in_(list(task_ids)),
-            _TASK.c.state == TaskState.ADMITTING.value,
-        )
+        .where(_TASK.c.id.in_(list(task_ids)), _TASK.c.state == source.value)
         .values(state=state.value)
     )
 
@@ -307,7 +333,7 @@ def add_outcome(
 ) -> bool:
     """Store the task's one outcome; False when it has one already (I6).
 
-    `payload` is what the result leaf commits to.
+    `payload` is what the result's public record is made of.
     """
     if find_outcome(connection, task_id) is not None:
         return False
@@ -326,7 +352,6 @@ def add_outcome(
             items=items,
             created_at=now,
             payload=payload,
-            logged=False,
         )
     )
     return True
@@ -352,5 +377,4 @@ def find_outcome(connection: Connection, task_id: str) -> Outcome | None:
         code=row.code,
         output=row.output,
         items=items,
-        log_index=row.log_index,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     ForeignKey,
     Index,
@@ -29,9 +28,12 @@ __all__ = [
     "blob",
     "blob_grant",
     "content",
+    "event",
     "outcome",
     "refusal",
     "refusal_batch",
+    "review",
+    "standing",
     "task",
     "token",
     "verdict",
@@ -55,7 +57,7 @@ account = Table(
     Column("id", Integer, primary_key=True),
     Column("name", exact(128), nullable=False, unique=True),
     Column("salt", String(64), nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),  # or when its salt was renewed
 )
 
 token = Table(
@@ -129,7 +131,7 @@ attempt = Table(
     Column("envelope", LargeBinary(MEDIUM)),
     Column("last_code", String(16), nullable=False, default=""),
 )
-Index("attempt_state", attempt.c.state)
+Index("attempt_waiting", attempt.c.state, attempt.c.created_at)
 
 outcome = Table(
     "outcome",
@@ -146,11 +148,7 @@ outcome = Table(
     Column("items", LargeBinary(2**32 - 1)),  # records.ItemResult list, msgpack
     Column("created_at", BigInteger, nullable=False),
     Column("payload", LargeBinary(MEDIUM)),
-    Column("leaf", LargeBinary(1024)),
-    Column("log_index", BigInteger),
-    Column("logged", Boolean, nullable=False, default=False),
 )
-Index("outcome_unlogged", outcome.c.logged)
 
 verdict = Table(
     "verdict",
@@ -159,6 +157,19 @@ verdict = Table(
     Column("body", LargeBinary(MEDIUM), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
+
+review = Table(
+    "review",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("task_module", String(64), nullable=False),
+    Column("envelope", LargeBinary(16_384), nullable=False),
+    Column("not_after", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("review_of", review.c.task_module, review.c.not_after)
 
 refusal = Table(
     "refusal",
@@ -179,6 +190,26 @@ refusal_batch = Table(
     Column("account_id", Integer, ForeignKey("account.id"), nullable=False),
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
-    Column("leaf", LargeBinary(1024), nullable=False),
+)
+
+# The outbox of the audit log: written in the transaction of its cause, once a key.
+event = Table(
+    "event",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("key", exact(160), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),  # events.EventKind
+    Column("record", LargeBinary(16_384)),
+    Column("leaf", LargeBinary(1024)),  # fixed before the log sees it
+    Column("created_at", BigInteger, nullable=False),
     Column("log_index", BigInteger),
+)
+Index("event_waiting", event.c.log_index, event.c.id)
+
+# What is in force and has been logged as such: keys, policy, levels, flavors.
+standing = Table(
+    "standing",
+    METADATA,
+    Column("subject", exact(160), primary_key=True),
+    Column("record", LargeBinary(16_384), nullable=False),
 )

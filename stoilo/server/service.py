@@ -20,7 +20,7 @@ from stoilo.server import auth
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
-    from stoilo.server.blobs import BlobStore
+    from stoilo.server.blobs import BlobStore, BlobUpload
     from stoilo.server.records import Owner
     from stoilo.server.store import Store
     from stoilo.server.submission import Submissions
@@ -96,6 +96,13 @@ def bearer_token(context: Context) -> str:
             scheme, _, token = value.partition(" ")
             return token if scheme.lower() == "bearer" else ""
     return ""
+
+
+def _discard(started: asyncio.Task[BlobUpload]) -> None:
+    """Remove what an upload that nobody waits for has begun."""
+    if not started.cancelled() and started.exception() is None:
+        with started.result():
+            pass
 
 
 async def fail(context: Context, error: StoiloError) -> None:
@@ -190,6 +197,20 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         digest = await answer(context, self._upload(token, requests), LONGEST_STREAM_S)
         return pb.UploadBlobResponse(digest=digest)
 
+    async def _begin(self, owner: Owner, first: pb.UploadBlobRequest) -> BlobUpload:
+        """Start an upload; one whose client hangs up meanwhile is discarded once begun."""
+        quota = self._policy.quota(owner.role)
+        started = asyncio.create_task(
+            asyncio.to_thread(
+                self._blobs.begin, owner.account_id, first.digest, first.size, quota
+            )
+        )
+        try:
+            return await asyncio.shield(started)
+        except asyncio.CancelledError:
+            started.add_done_callback(_discard)
+            raise
+
     async def _upload(
         self, token: str, requests: AsyncIterator[pb.UploadBlobRequest]
     ) -> str:
@@ -197,13 +218,7 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         first = await anext(aiter(requests), None)
         if first is None:
             raise UsageError("STO-R015", "the upload is empty")
-        upload = await asyncio.to_thread(
-            self._blobs.begin,
-            owner.account_id,
-            first.digest,
-            first.size,
-            self._policy.quota(owner.role),
-        )
+        upload = await self._begin(owner, first)
         with upload:
             await asyncio.to_thread(upload.feed, first.data)
             async for message in requests:

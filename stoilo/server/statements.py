@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.statement import (
@@ -16,6 +18,7 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.server import rows
+from stoilo.server.records import NO_REVIEWS, Reviews
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,18 +70,32 @@ class StatementWriter:
         self._levels = levels
         self._salt_of = salt_of
 
+    def facts(self) -> ProjectFacts:
+        """Return what statements say now; asked once for all of one batch."""
+        return self._facts()
+
     def seal(
-        self, task: TaskRow, attempt: AttemptRow, policy_digest: str, now: int
+        self,
+        task: TaskRow,
+        attempt: AttemptRow,
+        policy_digest: str,
+        now: int,
+        facts: ProjectFacts,
+        reviews: Reviews = NO_REVIEWS,
     ) -> AttemptRow:
         """Return `attempt` with statement, leaf, policy and times fixed.
+
+        The admission ends when the reviews that it stands on end.
 
         Raises:
             TrustError: the statement would not parse on the other side.
         """
-        facts = self._facts()
         not_after = min(now + facts.admission_life_s, facts.epoch_end)
+        not_after = min(not_after, reviews.not_after or not_after)
         times = (now, not_after)
         statement = self._statement(task, attempt.number, facts, policy_digest, times)
+        if reviews.texts:
+            statement = msgspec.structs.replace(statement, reviewers=reviews.texts)
         payload = render_statement(statement)
         leaf = Leaf(
             LeafKind.ADMISSION, statement_digest(payload), str(facts.epoch), now
@@ -131,4 +148,5 @@ class StatementWriter:
             not_after=times[1],
             epoch=facts.epoch,
             public_source=spec.publish_source,
+            topics=spec.topics,
         )

@@ -7,7 +7,9 @@ through durable steps, so that a killed server knows from the row alone what to 
     row        statement  leaf has   envelope   workunit   outcome
     durable    fixed      an index   + proof    exists     stored
 
-and leaves to CLOSED (cancelled, expired, refused by the signer) from any open state.
+Where the policy wants a review and there is none, CREATED goes to PARKED, and back once
+a reviewer has signed. Every open state leaves to CLOSED (cancelled, expired, refused
+by the signer or by a reviewer).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class AttemptState(StrEnum):
     """The last durable step that an attempt has reached."""
 
     CREATED = "created"
+    PARKED = "parked"
     SEALED = "sealed"
     LOGGED = "logged"
     SIGNED = "signed"
@@ -60,7 +63,8 @@ ATTEMPT_ORDER = (
 _FINAL = frozenset(state for state in TaskState if state.final)
 
 TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
-    TaskState.ADMITTING: _FINAL | {TaskState.RUNNING},
+    TaskState.ADMITTING: _FINAL | {TaskState.RUNNING, TaskState.WAITING_REVIEW},
+    TaskState.WAITING_REVIEW: _FINAL | {TaskState.ADMITTING},
     TaskState.RUNNING: _FINAL | {TaskState.ADMITTING},  # back: a new attempt
     **dict.fromkeys(_FINAL, frozenset()),
 }
@@ -69,6 +73,10 @@ ATTEMPT_TRANSITIONS: dict[AttemptState, frozenset[AttemptState]] = {
     state: frozenset({following, AttemptState.CLOSED})
     for state, following in itertools.pairwise(ATTEMPT_ORDER)
 } | {AttemptState.DONE: frozenset(), AttemptState.CLOSED: frozenset()}
+ATTEMPT_TRANSITIONS[AttemptState.CREATED] |= {AttemptState.PARKED}
+ATTEMPT_TRANSITIONS[AttemptState.PARKED] = frozenset(
+    {AttemptState.CREATED, AttemptState.CLOSED}
+)
 
 
 def advance_task(current: TaskState, target: TaskState) -> TaskState:

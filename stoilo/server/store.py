@@ -21,9 +21,23 @@ from stoilo.core.errors import InternalError
 from stoilo.server.migrations import Branch, upgrade
 from stoilo.server.schema import METADATA
 
-__all__ = ["SERVER", "Store", "open_engine", "upgrade_schema"]
+__all__ = [
+    "CACHE_KIB",
+    "CHECKPOINT_PAGES",
+    "SERVER",
+    "Store",
+    "open_engine",
+    "open_writer",
+    "upgrade_schema",
+]
 
 SERVER = Branch("server", "alembic_version", METADATA)
+
+CACHE_KIB = 32_768
+"""What the one writing connection may keep of the database in memory."""
+
+CHECKPOINT_PAGES = 4096
+"""16 MiB of log before it goes into the database: a page written often goes once."""
 
 
 def open_engine(url: str) -> Engine:
@@ -41,9 +55,43 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
+def open_writer(url: str) -> Engine:
+    """Return an engine with one connection, whose pages stay cached between commits.
+
+    Connections that take turns at writing find each other's pages new every time.
+    """
+    if make_url(url).get_backend_name() != "sqlite":
+        return open_engine(url)
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"timeout": 10.0, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "connect", _set_writers_pragmas)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_writers_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
+    del record
+    for pragma in (
+        f"cache_size=-{CACHE_KIB}",
+        f"wal_autocheckpoint={CHECKPOINT_PAGES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
 def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
     del record
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",  # what takes back half a statement is no file
+    ):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
@@ -76,15 +124,16 @@ class Store:
     Thread-safe. `write` blocks until the commit is durable.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, writer: Engine | None = None) -> None:
         self.engine = engine
+        self._writer = writer or engine
         self._writers = threading.Lock()
 
     @classmethod
     def open(cls, url: str) -> Store:
         """Upgrade the schema and open the store."""
         upgrade_schema(url)
-        return cls(open_engine(url))
+        return cls(open_engine(url), open_writer(url))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -99,7 +148,7 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """Yield a connection; commits durably at the end, rolls back on any error."""
         try:
-            with self._writers, self.engine.connect() as connection:
+            with self._writers, self._writer.connect() as connection:
                 writing = connection.execution_options(stoilo_write=True)
                 with writing.begin():
                     yield writing
@@ -108,4 +157,5 @@ class Store:
 
     def close(self) -> None:
         """Close every pooled connection."""
+        self._writer.dispose()
         self.engine.dispose()

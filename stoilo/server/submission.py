@@ -6,18 +6,19 @@ those that arrive while a transaction runs share the next one.
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import DeniedError, PolicyRefusal, StoiloError, UsageError
-from stoilo.core.types import TaskState, Verdict
+from stoilo.core.errors import DeniedError, StoiloError, UsageError
+from stoilo.core.types import Finding, Severity, TaskState, Verdict
 from stoilo.policies.policy import check_access
 from stoilo.server import auth, rows
 from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs
+from stoilo.server.bulk import draw_tokens
 from stoilo.server.draft import Draft, is_key, limits_in_force, parse_draft
 from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.quotas import RateMeter, check_open_tasks
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from stoilo.server.store import Store
 
 __all__ = ["Admissible", "Submissions"]
+
+_TASK_ID_BYTES = 16
+MOST_CODES = 64
+"""Of the gate's findings, in a workunit's public record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +127,14 @@ class Submissions:
             refusal = GateRefusal(verdict)
             quota = self._policy.quota(found.owner.role)
             self._refused.check(found.owner.account_id, quota.refusals_per_hour)
+            codes = _known_codes(refusal.findings, Severity.ERROR)
             await self._refusals.note(
-                found.owner.account_id, found.draft.digest, refusal.code
+                found.owner.account_id,
+                found.draft.digest,
+                codes[0] if codes else refusal.code,
             )
             raise refusal
-        self._check_level(found.owner, verdict.level)
+        check_access(self._policy, verdict.level, found.owner.name, (found.owner.role,))
         spec = self._spec(found.draft, verdict)
         return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
 
@@ -157,16 +165,6 @@ class Submissions:
         types = _check_blobs(known.connection, owner, draft) if draft.blobs else ()
         return Admissible(owner, draft, None, types)
 
-    def _check_level(self, owner: Owner, level: str) -> None:
-        """Raise ``STO-P056`` or ``STO-R022`` unless the policy opens `level` to him."""
-        check_access(self._policy, level, owner.name, (owner.role,))
-        if self._policy.needs_review(level):
-            raise PolicyRefusal(
-                "STO-R022",
-                f"level {level} needs a reviewer's signature here",
-                hint="this version cannot park tasks for review; use another level",
-            )
-
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
         level = self._levels(verdict.level)
         return TaskSpec(
@@ -186,6 +184,8 @@ class Submissions:
             label=draft.label,
             publish_source=draft.publish_source,
             map_items=draft.map_items,
+            topics=draft.topics,
+            codes=tuple(sorted(set(_known_codes(verdict.findings)))[:MOST_CODES]),
         )
 
     def _insert(self, batch: Sequence[_NewTask]) -> list[TaskRow | Exception]:
@@ -255,6 +255,7 @@ class _Plan:
         self._tasks: list[TaskRow] = []
         self._keys: list[str] = []
         self._contents: dict[str, bytes] = {}
+        self._names = iter(draw_tokens(len(batch), _TASK_ID_BYTES))
         keys: dict[int, list[str]] = {}
         for item in batch:
             keys.setdefault(item.owner.account_id, []).append(item.draft.key)
@@ -284,7 +285,7 @@ class _Plan:
     def _add(self, item: _NewTask) -> TaskRow:
         draft = item.draft
         row = TaskRow(
-            task_id=secrets.token_hex(16),
+            task_id=next(self._names),
             account_id=item.owner.account_id,
             request_digest=draft.digest,
             state=TaskState.ADMITTING,
@@ -306,6 +307,17 @@ class _Plan:
         if self._tasks:
             rows.add_contents(self._connection, self._contents)
             rows.add_task(self._connection, self._tasks, self._keys)
+
+
+def _known_codes(
+    findings: Sequence[Finding], severity: Severity | None = None
+) -> list[str]:
+    """Return the findings' codes in order, without any that the codebook lacks."""
+    return [
+        one.code
+        for one in findings
+        if severity in {None, one.severity} and one.code in load_codebook()
+    ]
 
 
 def _check_same(task: TaskRow, draft: Draft) -> None:

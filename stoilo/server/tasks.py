@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import DeniedError
+from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server import rows
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskDesk"]
 
+NEEDS_REVIEW = "STO-R022"
+
 STEP_TEXT = {
     AttemptState.CREATED: "waits for its admission statement",
+    AttemptState.PARKED: f"waits for a reviewer's signature [{NEEDS_REVIEW}]",
     AttemptState.SEALED: "waits for its leaf in the audit log",
     AttemptState.LOGGED: "waits for a published checkpoint and the signer",
     AttemptState.SIGNED: "waits for its workunit",
@@ -53,7 +56,7 @@ class TaskDesk:
         self._wake = wake
 
     def poll(self, owner: Owner, task_id: str) -> pb.PollTaskResponse:
-        """Return the state of the owner's task, or raise ``STO-R003``."""
+        """Return the state of the owner's task; raises ``STO-R003``, ``STO-L145``."""
         with self._store.read() as connection:
             task = _owned(connection, owner, task_id)
             attempt = rows.find_attempt(connection, task_id, task.attempt)
@@ -72,9 +75,12 @@ class TaskDesk:
         if attempt is not None and attempt.log_index is not None:
             response.logged, response.log_index = True, attempt.log_index
         if outcome is not None:
+            _check_kept(outcome)
             _fill_outcome(response, outcome)
         elif attempt is not None:
             response.explanation = self._explain(attempt, status)
+            if task.state is TaskState.WAITING_REVIEW:
+                response.code = NEEDS_REVIEW
         if status is not None:
             _fill_copies(response, status)
         return response
@@ -119,6 +125,17 @@ def _owned(connection: Connection, owner: Owner, task_id: str) -> TaskRow:
             hint="check the id and the account it was submitted from",
         )
     return task
+
+
+def _check_kept(outcome: Outcome) -> None:
+    """Raise ``STO-L145`` for a value that a retention command has deleted."""
+    kept = outcome.value is not None or outcome.value_blob or outcome.items
+    if outcome.state is TaskState.SUCCEEDED and not kept:
+        raise UsageError(
+            "STO-L145",
+            "the task succeeded, but its result has been deleted since",
+            hint="submit it again if you need the value",
+        )
 
 
 def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:

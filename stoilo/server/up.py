@@ -10,57 +10,85 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
-import uvicorn
 
+from stoilo.audit.pacing import SequencerSettings
+from stoilo.audit.seen import SeenStore
 from stoilo.audit.sequencer import Sequencer
-from stoilo.core.errors import DeniedError, InternalError, StoiloError, UsageError
-from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import load_trust, pack_release, read_release
+from stoilo.audit.side import SideStore
+from stoilo.audit.witness.client import Cosigner
+from stoilo.core.errors import DeniedError, UsageError
+from stoilo.executor.trust import ReleaseFiles
+from stoilo.flavors.manifest import shipped_flavors
+from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.server import auth, rows
+from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_serving
+from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.http import create_project_app
-from stoilo.server.keyevents import record_keys
+from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
+from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
+from stoilo.server.flavorchoice import (
+    FlavorFiles,
+    ReleasedLevels,
+    choose_flavor,
+    kept_archives,
+)
+from stoilo.server.keyevents import facts_in_force, note_changes, revoked_keys
+from stoilo.server.leaves import LeafBook, log_changes
 from stoilo.server.logfiles import log_routes
 from stoilo.server.logmemory import check_log_size
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
-    choose_flavor,
     facts_of,
     load_policy,
 )
+from stoilo.server.release import REFRESH_S, Project, Release, start_project
+from stoilo.server.releasefiles import release_routes
+from stoilo.server.releaselog import ReleaseProof, read_transcript
+from stoilo.server.releasestatus import ReleaseWatch
+from stoilo.server.revocations import RevocationIssuer
+from stoilo.server.seenfiles import seen_routes
+from stoilo.server.sidefiles import side_routes
+from stoilo.server.sightings import Sightings
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.volunteers import LocalVolunteers
+from stoilo.server.webserver import (
+    GRACE_S,
+    bracket,
+    cannot_bind,
+    http_url,
+    listen,
+    stop_web,
+    wait_until_started,
+    web_server,
+)
+from stoilo.server.withdrawals import FOLDER
+from stoilo.server.withdrawn import terms_of
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
-from stoilo.signer.devroot import DevelopmentRoot, create_development_root
-from stoilo.signer.launch import SignerProcess
 
 if TYPE_CHECKING:
+    from stoilo.executor.release import TrustedRelease
     from stoilo.policies.policy import Policy
 
-__all__ = ["Project", "UpLine", "assemble", "run_server", "start_project"]
+__all__ = ["UpLine", "assemble", "run_server"]
 
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
-REFRESH_S = 600.0
-GRACE_S = 2.0
+WITNESSED_INTERVAL_S = 0.2
+"""Least time between two checkpoints of a log with witnesses, s."""
 
 
 class UpLine(msgspec.Struct, frozen=True):
@@ -74,31 +102,15 @@ class UpLine(msgspec.Struct, frozen=True):
     volunteers: int
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
-    """What the release and its processes are, once they run."""
-
-    root: DevelopmentRoot
-    signer: SignerProcess
-    client: SignerClient
-    installed: InstalledRelease
-
-    def trust(self) -> TrustedRelease:
-        """Read and verify the release as a volunteer would."""
-        return load_trust(
-            read_release(self.root.directory),
-            self.root.root_file.read_bytes(),
-            int(time.time()),
-            installed=self.installed,
-        )
-
-    def bundle(self) -> bytes:
-        """Return the release as the one file that goes out with workunits."""
-        return pack_release(read_release(self.root.directory))
-
-
-async def run_server(config: ServerConfig, ready: Callable[[UpLine], None]) -> None:
+async def run_server(
+    config: ServerConfig, ready: Callable[[UpLine], None], faces: Sequence[Face] = ()
+) -> None:
     """Run until SIGTERM or SIGINT; calls `ready` once everything answers.
+
+    Args:
+        config: the settings in force.
+        ready: gets the one line.
+        faces: pages to mount beside the project's own.
 
     Raises:
         UsageError: ``STO-R073`` an address beyond loopback without TLS.
@@ -113,7 +125,7 @@ async def run_server(config: ServerConfig, ready: Callable[[UpLine], None]) -> N
     async with AsyncExitStack() as stack:
         home = claim_directory(config.data)
         stack.callback(home.lock.close)
-        await _run(config, home, stack, stop, ready)
+        await _run(config, home, stack, stop, ready, faces)
 
 
 def check_addresses(config: ServerConfig) -> None:
@@ -133,32 +145,46 @@ async def _run(
     stack: AsyncExitStack,
     stop: asyncio.Event,
     ready: Callable[[UpLine], None],
+    faces: Sequence[Face],
 ) -> None:
     policy = load_policy(config.policy)
     store = Store.open(config.database_url)
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
-    server, engine = assemble(config, home, stack, policy, project, store)
-    listener = _listen(config.http)
-    http = _http_url(config, listener)
-    engine.set_release(project.bundle())
+    server, engine, release, revocations = assemble(
+        config, home, stack, policy, project, store
+    )
+    listener = listen(config.http)
+    http = http_url(config, listener)
     token = _local_token(home, server.store)
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
     try:
-        grpc_server, port = bind_grpc(server.service, config.grpc, tls)
+        grpc_server, port = bind_grpc(
+            server.service, config.grpc, tls, server.review_service
+        )
     except RuntimeError as error:
-        raise _cannot_bind(config.grpc) from error
+        raise cannot_bind(config.grpc) from error
     grpc_address = parse_address(config.grpc)
-    place = f"{_bracket(grpc_address.host)}:{port}"
+    place = f"{bracket(grpc_address.host)}:{port}"
     server.start()
     stack.callback(server.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
-    face = create_project_app(engine, http)
-    face.routes.extend(log_routes(config.data / "audit" / "log"))
-    web = _web_server(config, face)
+    pages = AUDIT_PAGES if faces else ""
+    face = create_project_app(engine, http, options=HttpOptions(pages=pages))
+    log_directory = config.data / "audit" / "log"
+    face.routes.extend(log_routes(log_directory))
+    face.routes.extend(side_routes(log_directory, server.side))
+    for more in faces:
+        face.routes.extend(more(PublicPlace(config.data, http)))
+    face.routes.extend(seen_routes(config.data, stack))
+    watch = ReleaseWatch(
+        project.root.directory, release.trust, _clock, project.check_certified
+    )
+    face.routes.extend(release_routes(project.root.directory, watch.status))
+    web = web_server(config, face)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
-    stack.push_async_callback(_stop_web, web, serving)
+    stack.push_async_callback(stop_web, web, serving)
     volunteers = LocalVolunteers(
         config.volunteers, home, engine, http, project.root.root_file
     )
@@ -168,45 +194,11 @@ async def _run(
     content = ConnectionFile(place, http, http, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
-    await _started(web, serving)
+    await wait_until_started(web, serving)
     ready(UpLine(place, http, http, token, str(home.connection), config.volunteers))
-    await _watch(stop, project, engine, volunteers)
+    proof = ReleaseProof(project.root.directory, server.store, server.log)
+    await _watch(stop, _chores(project, release, revocations, proof, watch), volunteers)
     await set_serving(grpc_server, serving=False)
-
-
-def start_project(
-    config: ServerConfig,
-    home: DataDir,
-    stack: AsyncExitStack,
-    policy: Policy,
-    store: Store,
-) -> Project:
-    """Make or renew the development root and start its signer.
-
-    Policies of attempts that are still open stay accepted: an admission holds until its
-    end or its revocation, whatever policy comes after.
-    """
-    with store.read() as connection:
-        earlier = rows.policies_in_use(connection)
-    installed = InstalledRelease(load_levels(), LANGUAGE_DIGEST)
-    root = create_development_root(
-        home.part("keys"),
-        config.origin,
-        int(time.time()),
-        installed=installed,
-        policies=tuple({policy.digest: None, **dict.fromkeys(earlier)}),
-    )
-    LOGGER.warning(
-        "development root: its offline keys lie in %s; it protects nobody else",
-        "DIR/keys",
-    )
-    socket_path = home.part("run") / "signer.sock"
-    signer = SignerProcess(root.directory, socket_path)
-    signer.start()
-    stack.callback(signer.stop)
-    client = SignerClient(socket_path, revive=signer.ensure)
-    stack.callback(client.close)
-    return Project(root, signer, client, installed)
 
 
 def assemble(
@@ -216,29 +208,69 @@ def assemble(
     policy: Policy,
     project: Project,
     store: Store,
-) -> tuple[TaskServer, EmbeddedEngine]:
-    """Open log, database, engine and jails, and wire them."""
+) -> tuple[TaskServer, EmbeddedEngine, Release, RevocationIssuer]:
+    """Open log, database, engine and jails, and wire them.
+
+    A fresh revocation statement is in force before anything can be issued.
+    """
     checkpoints = SignerClient(
         home.part("run") / "signer.sock", revive=project.signer.ensure
     )
     stack.callback(checkpoints.close)
     log = Sequencer.open(
         config.data,
-        config.origin,
+        project.root.origin,
         CheckpointSigner(checkpoints, config.data / "audit" / "log"),
-        policy=project.root.trust.log_policy,
+        policy=project.witnesses,
+        cosign=_cosigner(project, stack),
+        settings=_pace(project),
     )
     stack.callback(log.close)
     check_log_size(log.size, checkpoints.ping().size, store)
+    side = SideStore.open(config.data)
+    stack.callback(side.close)
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
     engine = EmbeddedEngine(home.part("engine"))
-    trust = _Remembered(project.trust)
+    life_s = config.admission_life_s
 
-    def clock() -> int:
-        return int(time.time())
+    platform = platform_name()
 
+    def record(files: ReleaseFiles, trust: TrustedRelease) -> None:
+        """Log what has changed before anybody here relies on it."""
+        now = _clock()
+        standing = facts_in_force(
+            trust,
+            files,
+            now,
+            policy_digest=policy.digest,
+            levels=load_levels(),
+            flavors=shipped_flavors(),
+            transcript=read_transcript(project.root.directory),
+        )
+        if note_changes(store, standing, now, revoked_keys(trust)):
+            log_changes(leaves, log, facts_of(lambda: trust, _clock, life_s))
+        engine.retain(kept_archives(trust, platform))
+
+    def trust_now() -> TrustedRelease:
+        return release.trust()
+
+    leaves = LeafBook(
+        store,
+        side,
+        facts_of(trust_now, _clock, life_s),
+        _clock,
+        config.refusal_interval_s,
+    )
+    leaves.refill()
+    release = Release(project, engine, record)
+    seen = SeenStore.below(config.data)
+    stack.callback(seen.close)
+    revocations = RevocationIssuer(
+        home.part(FOLDER), log, project.client, release.trust, _clock, leaves.adopt
+    )
+    revocations.upkeep()
     around = Neighbours(
         log=log,
         signer=project.client,
@@ -246,69 +278,48 @@ def assemble(
         judge=judge,
         policy=policy,
         jail_of=jails.of,
-        levels=load_level,
-        flavors=choose_flavor,
-        facts=facts_of(trust, clock, config.admission_life_s),
-        clock=clock,
+        levels=ReleasedLevels(release.trust) if project.root.released else load_level,
+        flavors=lambda wish, level: choose_flavor(wish, level, revocations.in_force()),
+        facts=facts_of(revocations.in_force, _clock, life_s),
+        clock=_clock,
+        revocations=revocations.current,
+        withdrawn=lambda: terms_of(revocations.in_force()),
+        log_policy=lambda: release.trust().log_policy,
+        reviewers=lambda: revocations.in_force().reviewers,
+        side=side,
+        seen=Sightings(seen, lambda: release.trust().log_policy).record,
+        archives=FlavorFiles(project.root.directory, release.trust, platform).of,
     )
-    record_keys(
-        log,
-        read_release(project.root.directory),
-        policy,
-        around.facts().epoch,
-        clock(),
+    server = TaskServer(
+        store,
+        home.part("blobs"),
+        around,
+        leaves=leaves,
+        review_wait_s=config.review_wait_s,
     )
-    server = TaskServer(store, home.part("blobs"), around, config.refusal_interval_s)
-    return server, engine
+    return server, engine, release, revocations
 
 
-class _Remembered:
-    """The verified release, verified again when it is older than `REFRESH_S`."""
-
-    def __init__(self, load: Callable[[], TrustedRelease]) -> None:
-        self._load = load
-        self._at = 0.0
-        self._release: TrustedRelease | None = None
-
-    def __call__(self) -> TrustedRelease:
-        """Return the release."""
-        now = time.monotonic()
-        if self._release is None or now - self._at > REFRESH_S:
-            self._release, self._at = self._load(), now
-        return self._release
+def _clock() -> int:
+    return int(time.time())
 
 
-def _listen(text: str) -> socket.socket:
-    """Return a bound socket for HTTP, or raise ``STO-R074``."""
-    address = parse_address(text)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted sockets inherit it. A reply's body would otherwise wait 40 ms for the
-    # client's delayed acknowledgement of its head.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((address.host, address.port))
-    except OSError as error:
-        listener.close()
-        raise _cannot_bind(text) from error
-    return listener
+def _cosigner(project: Project, stack: AsyncExitStack) -> Cosigner | None:
+    """Return what asks the witnesses, None where there are none."""
+    if not project.witnesses.witnesses:
+        return None
+    cosigner = Cosigner(project.witnesses)
+    stack.callback(cosigner.close)
+    return cosigner
 
 
-def _cannot_bind(text: str) -> InternalError:
-    return InternalError(
-        "STO-R074", f"{text} cannot be bound", hint="port 0 takes any free one"
+def _pace(project: Project) -> SequencerSettings:
+    """Return the log's pace: every checkpoint costs each witness a request."""
+    if not project.witnesses.witnesses:
+        return SequencerSettings()
+    return SequencerSettings(
+        publish_interval_s=WITNESSED_INTERVAL_S, busy_interval_s=WITNESSED_INTERVAL_S
     )
-
-
-def _bracket(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _http_url(config: ServerConfig, listener: socket.socket) -> str:
-    scheme = "https" if config.http_certificate else "http"
-    host = parse_address(config.http).host
-    return f"{scheme}://{_bracket(host)}:{listener.getsockname()[1]}/"
 
 
 def _tls_names(config: ServerConfig) -> tuple[str, ...]:
@@ -330,62 +341,34 @@ def _local_token(home: DataDir, store: Store) -> str:
         return auth.issue_token(connection, LOCAL_RESEARCHER, auth.Role.RESEARCHER, now)
 
 
-class _WebServer(uvicorn.Server):
-    """uvicorn without its own signal handlers: ours stop everything in order."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-
-def _web_server(config: ServerConfig, app: object) -> _WebServer:
-    settings = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # any ASGI application
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=int(GRACE_S),
-        ssl_certfile=config.http_certificate or None,
-        ssl_keyfile=config.http_key or None,
+def _chores(
+    project: Project,
+    release: Release,
+    revocations: RevocationIssuer,
+    proof: ReleaseProof,
+    watch: ReleaseWatch,
+) -> tuple[Chore, ...]:
+    """Return what is done again and again while the server runs."""
+    return (
+        Chore("the signer", project.signer.ensure),
+        Chore("the release", release.trust),
+        Chore("revocations", revocations.upkeep),
+        Chore("the release's proof", proof.upkeep),
+        Chore("online metadata", project.client.refresh_metadata, REFRESH_S),
+        Chore("the release's expiry", watch.tell, REFRESH_S),
     )
-    return _WebServer(settings)
-
-
-async def _started(web: _WebServer, serving: asyncio.Task[None]) -> None:
-    """Wait until uvicorn accepts; it offers a flag and no event."""
-    pause = asyncio.Event()
-    while not web.started and not serving.done():
-        try:
-            await asyncio.wait_for(pause.wait(), 0.01)
-        except TimeoutError:
-            pass
-
-
-async def _stop_web(web: _WebServer, serving: asyncio.Task[None]) -> None:
-    web.should_exit = True
-    await serving
 
 
 async def _watch(
-    stop: asyncio.Event,
-    project: Project,
-    engine: EmbeddedEngine,
-    volunteers: LocalVolunteers,
+    stop: asyncio.Event, chores: Sequence[Chore], volunteers: LocalVolunteers
 ) -> None:
     """Keep the children alive and the metadata fresh until told to stop."""
-    refreshed = time.monotonic()
     while not stop.is_set():
+        for chore in chores:
+            if not stop.is_set():
+                await asyncio.to_thread(chore.do_if_due)
+        volunteers.check()
         try:
             await asyncio.wait_for(stop.wait(), WATCH_S)
         except TimeoutError:
             pass
-        try:
-            await asyncio.to_thread(project.signer.ensure)
-            if time.monotonic() - refreshed > REFRESH_S:
-                await asyncio.to_thread(project.client.refresh_metadata)
-                await asyncio.to_thread(engine.set_release, project.bundle())
-                refreshed = time.monotonic()
-        except StoiloError as error:
-            LOGGER.warning("upkeep waits: %s", error)
-        volunteers.check()

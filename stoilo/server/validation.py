@@ -33,6 +33,9 @@ from stoilo.server.validators import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoilo.executor.result import ResultHeader
     from stoilo.server.engines.interface import ReceivedResult
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.store import Store
@@ -73,11 +76,22 @@ class ResultValidation:
     """`Validation` for the engine: header, strict decoding, then the validators.
 
     Answers are repeatable: they depend on rows and the result's bytes only.
+
+    Args:
+        store: tasks and sources.
+        validators: run the task's own.
+        seen: takes the header of every copy that ran, to keep its checkpoint.
     """
 
-    def __init__(self, store: Store, validators: Validators) -> None:
+    def __init__(
+        self,
+        store: Store,
+        validators: Validators,
+        seen: Callable[[ResultHeader], None] = lambda header: None,  # noqa: ARG005 - nothing is kept
+    ) -> None:
         self._store = store
         self._validators = validators
+        self._seen = seen
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,6 +108,8 @@ class ResultValidation:
                     header.message,
                 )
             ran = header.disposition is Disposition.RAN
+            if ran:
+                self._seen(header)
             if not ran or header.status not in {RunStatus.OK, RunStatus.USER_ERROR}:
                 code = known_code(header.code) or "STO-R082"
                 return ResultCheck(ResultVerdict.INVALID, code, header.message)

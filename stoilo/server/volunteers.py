@@ -6,6 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from stoilo.executor.ledger import follow_project
+from stoilo.executor.optin import OptIn
+from stoilo.executor.optinfile import write_opt_in
+from stoilo.policies.levels import level_names
 from stoilo.server.processes import ChildSpec, SupervisedChild
 from stoilo.server.tls import write_private
 
@@ -17,8 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalVolunteers"]
 
-HIGHEST_LEVEL = "numeric"
+HIGHEST_LEVEL = level_names()[-1]
 """Local volunteers belong to whoever starts the server, who opts in to all we ship."""
+
+OPT_IN_FILE = "optin.toml"
+"""In a local volunteer's own directory, beside what a server writes, not in it (I4)."""
 
 
 class LocalVolunteers:
@@ -67,6 +73,9 @@ def _volunteer(
     account = engine.accounts.ensure(email, engine.now(), max_level=HIGHEST_LEVEL)
     state = home.part("volunteers", str(number))
     follow_project(state / "project", project)  # our port may be another one today
+    opt_in = state / OPT_IN_FILE
+    if not opt_in.exists():  # the operator may have changed it
+        write_opt_in(opt_in, OptIn(max_level=HIGHEST_LEVEL))
     key_file = state / "key"
     write_private(key_file, account.key.encode() + b"\n")
     spec = ChildSpec(
@@ -77,7 +86,7 @@ def _volunteer(
             *("--key", f"@{key_file}"),
             *("--state", str(state)),
             *("--root", str(root_file)),
-            *("--max-level", HIGHEST_LEVEL),
+            *("--opt-in", str(opt_in)),
         ),
         log=home.part("logs") / f"volunteer-{number}.log",
     )

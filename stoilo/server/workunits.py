@@ -10,9 +10,10 @@ from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
 from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.reviews import reviews_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stoilo.server.blobs import BlobStore
     from stoilo.server.records import AttemptRow, TaskRow
@@ -27,22 +28,53 @@ FLOPS_PER_S = 1e9
 class WorkunitWriter:
     """Builds `WorkunitSpec`s; the validator module is never among the files."""
 
-    def __init__(self, store: Store, blobs: BlobStore) -> None:
+    def __init__(
+        self,
+        store: Store,
+        blobs: BlobStore,
+        revocations: Callable[[int], bytes],
+        archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+    ) -> None:
+        """Remember where the files come from.
+
+        Args:
+            store: modules and arguments.
+            blobs: blobs.
+            revocations: admission time (Unix seconds) → the file of revocations for
+                workunits; raises ``STO-L160`` while there is none.
+            archives: id of a flavor → its archive, None where the release has none.
+        """
         self._store = store
         self._blobs = blobs
+        self._revocations = revocations
+        self._archives = archives
 
     def specs(
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
     ) -> list[WorkunitSpec]:
-        """Return one spec for each signed attempt."""
+        """Return one spec for each signed attempt; raises ``STO-L160``."""
+        newest = max(attempt.admitted_at or 0 for attempt, _ in attempts)
+        revocations = _file(workdir.REVOCATIONS, self._revocations(newest))
         wanted = {task.spec.task_module for _, task in attempts}
         wanted |= {task.spec.arguments for _, task in attempts}
         with self._store.read() as connection:
             contents = rows.load_contents(connection, wanted)
-        return [self._spec(attempt, task, contents) for attempt, task in attempts]
+        archives = {
+            flavor: self._archives(flavor)
+            for flavor in {task.spec.flavor for _, task in attempts}
+        }
+        return [
+            self._spec(attempt, task, contents, revocations, archives[task.spec.flavor])
+            for attempt, task in attempts
+        ]
 
     def _spec(
-        self, attempt: AttemptRow, task: TaskRow, contents: dict[str, bytes]
+        self,
+        attempt: AttemptRow,
+        task: TaskRow,
+        contents: dict[str, bytes],
+        revocations: WorkunitFile,
+        archive: WorkunitFile | None,
     ) -> WorkunitSpec:
         spec = task.spec
         if attempt.envelope is None or attempt.proof is None:
@@ -56,9 +88,11 @@ class WorkunitWriter:
         files = (
             _file(workdir.ADMISSION, attempt.envelope),
             _file(workdir.PROOF, attempt.proof),
+            revocations,
             _file(workdir.TASK_MODULE, contents[spec.task_module], spec.task_module),
             _file(workdir.ARGUMENTS, contents[spec.arguments], spec.arguments),
             *blobs,
+            *([] if archive is None else [archive]),
         )
         runs = max(1, spec.map_items)
         return WorkunitSpec(
@@ -72,6 +106,9 @@ class WorkunitWriter:
             ),
             fpops_est=FLOPS_PER_S,
             fpops_bound=FLOPS_PER_S * spec.limits.wall_s * runs * 100,
+            reviewed=bool(reviews_in(attempt.statement or b"")),
+            public_source=spec.publish_source,
+            topics=spec.topics,
         )
 
 

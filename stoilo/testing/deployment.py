@@ -22,6 +22,8 @@ from typing import Self
 import msgspec
 
 from stoilo.core.errors import InternalError
+from stoilo.executor.optin import OptIn
+from stoilo.executor.optinfile import write_opt_in
 
 __all__ = ["Deployment", "UpLine"]
 
@@ -48,6 +50,7 @@ class Deployment:
         data: the server's data directory.
         volunteers: how many local volunteers `up` runs.
         log: file that receives stderr, for a person to read after a failure.
+        log_policy: file that names the log's witnesses, None for none.
     """
 
     data: Path
@@ -55,6 +58,7 @@ class Deployment:
     log: Path | None = None
     grpc: str = "127.0.0.1:0"
     http: str = "127.0.0.1:0"
+    log_policy: Path | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
 
@@ -87,7 +91,18 @@ class Deployment:
     def _command(self) -> list[str]:
         places = ["--data", str(self.data), "--volunteers", str(self.volunteers)]
         addresses = ["--grpc", self.grpc, "--http", self.http]
-        return [sys.executable, "-m", "stoilo", "up", *places, *addresses]
+        policy = ["--log-policy", str(self.log_policy)] if self.log_policy else []
+        return [sys.executable, "-m", "stoilo", "up", *places, *addresses, *policy]
+
+    def log_key(self) -> str:
+        """Return the log's verifier key, which exists before the first start."""
+        done = subprocess.run(
+            [sys.executable, "-m", "stoilo", "audit", "log-key",
+             "--data", str(self.data)],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+        return done.stdout.decode().strip()
 
     def _first_line(self, log: Path) -> bytes:
         process = self.process
@@ -163,8 +178,8 @@ class Deployment:
     ) -> subprocess.Popen[bytes]:
         """Start one more volunteer as an own user and host, outside the server.
 
-        `max_level` empty leaves the level to the volunteer's opt-in file; `environ`
-        replaces the environment.
+        `max_level` is what the volunteer's own opt-in file says, which is named to it
+        explicitly; empty makes none. `environ` replaces the environment.
         """
         if self.line is None:
             raise InternalError("STO-U005", "the server is not running")
@@ -175,7 +190,7 @@ class Deployment:
         module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
         root = self.data / "keys" / "root.json"
         places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
-        level = ["--max-level", max_level] if max_level else []
+        level = _opt_in(state, max_level) if max_level else []
         with (state / "volunteer.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, *places, "--state", str(state),
@@ -184,3 +199,10 @@ class Deployment:
                 stderr=log,
                 env=None if environ is None else dict(environ),
             )  # fmt: skip
+
+
+def _opt_in(state: Path, max_level: str) -> list[str]:
+    """Write a volunteer's own opt-in file; returns the words that name it."""
+    file = state / "optin.toml"
+    write_opt_in(file, OptIn(max_level=max_level))
+    return ["--opt-in", str(file)]

@@ -12,22 +12,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash, range_root
-from stoilo.audit.note import Note, render_note, sign_note
-from stoilo.audit.proof import Proof, render_proof
+from stoilo.audit.note import (
+    KeyType,
+    Note,
+    cosign_note,
+    parse_note,
+    private_vkey,
+    render_note,
+    sign_note,
+)
+from stoilo.audit.policy import LogPolicy, Witness
+from stoilo.audit.proof import Proof, parse_proof, render_proof
+from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
+from stoilo.core.revocation import (
+    RECORD_PAYLOAD,
+    RevocationStatement,
+    join_revocations,
+)
 from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
-from stoilo.executor.release import InstalledRelease
+from stoilo.executor.release import InstalledRelease, ReviewerKey
+from stoilo.executor.revocation import revocation_leaf
 from stoilo.executor.verifier import TaskBundle, admission_leaf
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.devroot import (
+    ONLINE_REVOCATION_KEY,
+    DevelopmentRoot,
+    create_development_root,
+)
+from stoilo.signer.keyfiles import ensure_key, read_private_key
+from stoilo.signer.reviewers import enroll_reviewer, list_reviewers
 
 __all__ = ["INSTALLED", "MODULE", "Admitted", "GateBench", "small_level"]
 
@@ -36,8 +58,10 @@ VALIDATOR = b"def same(a, b):\n    return a == b\n"
 ARGUMENTS = b"arguments"
 BLOBS = (b"first blob", b"second blob")
 FLAVOR = content_digest(b"a flavor manifest")
+OWN = content_digest(b"the reviewer's own account")
 NOW = 1_800_000_000
 DAY_S = 24 * 3600
+WITNESS = "witness.example/w"
 
 
 def small_level(name: str, order: int) -> Level:
@@ -70,6 +94,12 @@ class Admitted:
     proof: bytes
 
 
+def _one_witness(key: Ed25519PrivateKey) -> LogPolicy:
+    """Return the policy that demands this witness."""
+    vkey = private_vkey(WITNESS, KeyType.COSIGNATURE, key)
+    return LogPolicy((), (Witness("w", vkey),), (), "w")
+
+
 class GateBench:
     """Admits statements under a fresh development root in `directory`."""
 
@@ -80,15 +110,41 @@ class GateBench:
         origin: str = "project.example/log",
         now: int = NOW,
         installed: InstalledRelease = INSTALLED,
+        reviewed: tuple[str, ...] = (),
+        witnessed: bool = False,
     ) -> None:
-        """Make the root, and a log of seven leaves of other work."""
+        """Make the root with one reviewer, and a log of six leaves and a statement.
+
+        `reviewed` names the levels that need a review under the policy. Where
+        `witnessed`, the log policy demands a cosignature, and checkpoints carry one of
+        the time `witness_time`.
+        """
         self.now = now
+        self.witness_time = now
+        self.witness_key = PrivateKey.generate().key
+        self.witnesses = _one_witness(self.witness_key) if witnessed else NO_WITNESSES
         self.installed = installed
-        self.root = create_development_root(
-            directory, origin, now, installed=installed, policies=(FLAVOR,)
-        )
+        self.reviewed = reviewed
+        self.root = self._make_root(directory, origin)
+        self.reviewer_key = ensure_key(directory / "reviewer.pem")
+        public = self.reviewer_key.public.raw.hex()
+        if public not in {one.key for one in list_reviewers(directory)}:
+            enroll_reviewer(directory, ReviewerKey(public, "a reviewer", (OWN,)), now)
+            self.root = self._make_root(directory, origin)
         self.log_key = read_private_key(directory / "online" / "log.pem")
-        self.tree = MemoryTree(leaf_hash(bytes([n])) for n in range(7))
+        self.tree = MemoryTree(leaf_hash(bytes([n])) for n in range(6))
+        self.revocations = self.revoke_online()
+
+    def _make_root(self, directory: Path, origin: str) -> DevelopmentRoot:
+        return create_development_root(
+            directory,
+            origin,
+            self.now,
+            installed=self.installed,
+            policies=(FLAVOR,),
+            reviewed={FLAVOR: self.reviewed},
+            witnesses=self.witnesses,
+        )
 
     def gate_key(self, epoch: int = 1) -> PrivateKey:
         """Return the gate's key, as a thief of the online host would have it."""
@@ -138,6 +194,38 @@ class GateBench:
         signers = [("", key) for key in keys or (self.gate_key(),)]
         return render_envelope(sign_envelope(payload, signers, IN_TOTO_PAYLOAD))
 
+    def revocation(self, **changes: object) -> RevocationStatement:
+        """Return an honest first statement that withdraws nothing, with `changes`."""
+        trust = self.root.trust
+        honest = RevocationStatement(
+            origin=self.root.origin,
+            time=self.now,
+            epoch=1,
+            issuer="online",
+            sequence=1,
+            base=trust.revocation_version,
+            offline=trust.revocation_digest,
+            epochs=(),
+            min_epoch=1,
+            digests=(),
+            flavors=(),
+        )
+        return msgspec.structs.replace(honest, **changes)
+
+    def revoke_online(
+        self, *, keys: tuple[PrivateKey, ...] | None = None, **changes: object
+    ) -> bytes:
+        """Return a workunit's file of revocations, logged and signed like the real one.
+
+        By `keys` instead of the online key, if given.
+        """
+        payload = msgspec.json.encode(self.revocation(**changes))
+        online = self.root.directory / "online" / ONLINE_REVOCATION_KEY
+        signers = [("", key) for key in keys or (read_private_key(online),)]
+        envelope = sign_envelope(payload, signers, RECORD_PAYLOAD)
+        proof = self.log(revocation_leaf(payload))
+        return join_revocations(render_envelope(envelope), proof)
+
     def log(self, leaf: bytes) -> bytes:
         """Append a leaf and return its proof under a new checkpoint."""
         index = self.tree.append(leaf_hash(leaf))
@@ -151,10 +239,22 @@ class GateBench:
         return render_checkpoint(Checkpoint(self.root.origin, size, root))
 
     def checkpoint(self) -> bytes:
-        """Return the present checkpoint, signed by the log's key."""
+        """Return the present checkpoint, signed by the log's key and any witness."""
         body = self.checkpoint_body()
-        signature = sign_note(body, self.root.origin, self.log_key.key)
-        return render_note(Note(body, (signature,)))
+        signatures = [sign_note(body, self.root.origin, self.log_key.key)]
+        if self.witnesses.witnesses:
+            signatures.append(
+                cosign_note(body, WITNESS, self.witness_key, self.witness_time)
+            )
+        return render_note(Note(body, tuple(signatures)))
+
+    def strip_cosignatures(self, admitted: Admitted) -> Admitted:
+        """Return the admission as a server would show it that hides from witnesses."""
+        proof = parse_proof(admitted.proof)
+        note = parse_note(proof.checkpoint)
+        alone = render_note(Note(note.text, note.signatures[:1]))
+        bare = dataclasses.replace(proof, checkpoint=alone)
+        return dataclasses.replace(admitted, proof=render_proof(bare))
 
     def bundle(self, admitted: Admitted, **changes: object) -> TaskBundle:
         """Return the workunit of `admitted`, with `changes`."""
@@ -168,5 +268,6 @@ class GateBench:
             task_module=MODULE,
             arguments=ARGUMENTS,
             blobs=BLOBS,
+            revocations=self.revocations,
         )
         return dataclasses.replace(honest, **changes)  # type: ignore[arg-type]  # named by tests

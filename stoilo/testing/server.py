@@ -114,6 +114,10 @@ class MemoryLog:
         """Return a text that stands for a proof."""
         return f"proof of {index}\n".encode()
 
+    def proofs(self, indices: Sequence[int]) -> list[bytes]:
+        """Return each one's."""
+        return [self.proof(index) for index in indices]
+
 
 class StampSigner:
     """Signs by prefixing; remembers what it was asked."""

@@ -7,18 +7,30 @@ import sys
 import pytest
 
 from bench import __main__ as bench
+from bench.corpus import KERNELS, NUMPY, TORCH, Program
+from bench.frozen import budget_ms
 from bench.rows import Row
 from bench.submit import Sizes
 
 SMALL = {
     "codec": {"layers": {"fc": (4, 8)}},
-    "guards": {"rounds": 1},
+    "guards": {"rounds": 1, "programs": (Program("queens", 5, 3),)},
+    "whole_pure": {"rounds": 1, "programs": (Program("queens", 5),)},
+    "whole_numpy": {"rounds": 1, "programs": (Program("numpy_logistic", 2),)},
+    "whole_torch": {"rounds": 1, "programs": (Program("torch_tensors", 2),)},
     "jail": {"warm_runs": 1, "cold_runs": 1},
     "log_appends": {"rounds": 1, "each": 2, "peer_each": 1},
+    "log_reading": {"leaves": 600, "few": 300},
+    "log_witnesses": {"calls": 2, "rest_s": 0.0},
     "verify_admission": {"leaves": 64},
     "validate": {"runs": 1},
+    "threads": {"runs": 1},
+    "frozen": {"runs": 1, "flavors": ("pure",)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
+
+
+LONG = {"frozen", "submit", "threads", "whole_torch"}
 
 
 def is_well_formed(row: Row) -> bool:
@@ -31,9 +43,7 @@ def judged(row: Row) -> bool:
     return bool(row.target) == (row.met is not None)
 
 
-@pytest.mark.parametrize(
-    "suite", [name for name in bench.SUITES if name not in {"submit", "guards"}]
-)
+@pytest.mark.parametrize("suite", [name for name in bench.SUITES if name not in LONG])
 def test_suite_returns_well_formed_rows(suite):
     rows = importlib.import_module(f"bench.{suite}").measure(**SMALL[suite])
     assert rows
@@ -41,10 +51,17 @@ def test_suite_returns_well_formed_rows(suite):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", ["submit", "guards"])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("suite", sorted(LONG))
 def test_long_suite_returns_well_formed_rows(suite):
     rows = importlib.import_module(f"bench.{suite}").measure(**SMALL[suite])
     assert all(map(is_well_formed, rows))
+
+
+def test_budget_of_a_start_grows_with_the_tree():
+    assert [budget_ms(megabytes * 10**6) for megabytes in (0, 50, 100)] == [
+        *(150, 250, 350)
+    ]
 
 
 def test_every_suite_has_a_small_size():
@@ -72,3 +89,16 @@ def test_report_holds_every_row_and_the_load(tmp_path, monkeypatch, capsys):
     assert printed == json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(printed["load"]) == 2
     assert {"name", "ours", "peer", "ratio", "target", "met"} <= set(printed["rows"][0])
+
+
+def test_corpus_is_as_large_as_the_targets_say():
+    assert (len(KERNELS), len(NUMPY), len(TORCH)) >= (10, 8, 4)
+    assert all(program.source for program in (*KERNELS, *NUMPY, *TORCH))
+
+
+def test_peer_that_cannot_is_named_so_and_no_peer_is_blank():
+    row = Row("x", 1.0, "ms", ratio=1.0, ratio_of="of plain", others={"a": None})
+    table = bench.render_programs([row, Row.of_mean("mean", 1.0, 1.05, {"b": 3.0})])
+    cells = [list(column.cells) for column in table.columns]
+    assert cells[3] == ["cannot", ""]
+    assert cells[4] == ["", "3.0"]

@@ -134,3 +134,30 @@ def test_every_code_of_the_log_has_a_page() -> None:
     }
     assert used <= set(load_codebook())
     assert len(used) > 30
+
+
+@pytest.mark.parametrize("name", [b"w\xc2\x9b31m", b"w\xff", b"w\xe2\x80\xae"])
+def test_names_in_a_stranger_s_own_policy_command_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: bytes
+) -> None:
+    key = LogKey("log.test/t", witness_time=100)
+    with Sequencer.open(tmp_path, key.origin, key.sign, policy=key.policy) as log:
+        log.wait_published(log.append(b"leaf"), 10)
+    bent = render_policy(key.policy).replace(b"witness w ", b"witness %b " % name)
+    log_directory = tmp_path / "audit" / "log"
+    (log_directory / "policy.txt").write_bytes(
+        bent.replace(b"quorum w", b"quorum none")
+    )
+    assert main(["audit", "verify", str(log_directory)]) == 0
+    assert "cosigned by w\\" in (text := capsys.readouterr().out)
+    assert text.replace("\n", "").isprintable()
+
+
+def test_stray_file_s_name_is_shown_on_one_harmless_line(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data_dir / "audit" / "log" / "tile" / "\x1b[2Jx\nfault: y").touch()
+    assert main(["audit", "fsck", str(data_dir)]) in {0, 4}
+    text = capsys.readouterr().out
+    assert "\\x1b[2Jx\\n" in text
+    assert text.replace("\n", "").isprintable()

@@ -16,6 +16,8 @@ from stoilo.core.codebook import CODE_PATTERN, load_codebook
 PACKAGE = Path(str(resources.files("stoilo")))
 PAGE = PACKAGE.parent / "docs" / "reference" / "error-codes.md"
 
+C_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+
 
 def strings_of(tree: ast.Module) -> Iterator[str]:
     """Yield every string of a module that is not a docstring or a lone expression."""
@@ -30,11 +32,19 @@ def strings_of(tree: ast.Module) -> Iterator[str]:
 
 
 def used_codes() -> dict[str, str]:
-    """Return code → a file that raises or reports it."""
+    """Return code → a file that raises or reports it: Python, or the launcher's C."""
+    pages = {
+        path: strings_of(ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+    programs = {
+        path: C_STRING.findall(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.[ch]"))
+    }
     return {
         code: str(path.relative_to(PACKAGE))
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for text in strings_of(ast.parse(path.read_text(encoding="utf-8")))
+        for path, texts in (*pages.items(), *programs.items())
+        for text in texts
         for code in CODE_PATTERN.findall(text)
     }
 

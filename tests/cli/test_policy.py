@@ -45,6 +45,22 @@ def test_json_and_text_have_the_same_exit_code(write, capsys, flags) -> None:
     assert document["findings"][0]["line"] == 1
 
 
+def test_every_format_has_the_same_count_and_exit(write, capsys) -> None:
+    path = write(HOSTILE)
+    counts = []
+    for flags in (["--json"], ["--format", "sarif"], []):
+        assert main(["policy", "check", path, *flags]) == 3
+        out = capsys.readouterr().out
+        if not flags:
+            counts.append(out.count("[STO-"))
+            continue
+        document = json.loads(out)
+        found = document.get("findings") or document["runs"][0]["results"]
+        counts.append(len(found))
+    assert len(set(counts)) == 1
+    assert counts[0] > 0
+
+
 def test_level_is_the_default_one_unless_asked(write, capsys) -> None:
     path = write(NUMERIC)
     assert main(["policy", "check", path, "--json"]) == 3
@@ -80,6 +96,10 @@ def test_policy_file_narrows(write) -> None:
         ["check", "-", "--entry", "x" * 999],
         ["show", "root"],
         ["unknown"],
+        ["explain", "nothing.like.it"],
+        ["diff", "pure", "default"],
+        ["diff", "pure", "/no/such/file.toml"],
+        ["schema", "none"],
     ],
 )
 def test_usage_errors_exit_2(arguments: list[str], capsys) -> None:
@@ -118,6 +138,46 @@ def test_show_level_names_modules_and_limits(name: str, capsys) -> None:
     out = capsys.readouterr().out
     assert "math: " in out
     assert "memory_bytes" in out
+
+
+def test_explain_says_what_each_level_makes_of_a_file(write, capsys) -> None:
+    assert main(["policy", "explain", write(NUMERIC), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["lowest"] == "numeric"
+    assert [row["admitted"] for row in document["levels"]][:2] == [False, True]
+    assert main(["policy", "explain", write(HOSTILE)]) == 3
+    assert "no level admits it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("STO-P040", "Why:"), ("math", "module at level pure"), ("len", "builtin at")],
+)
+def test_explain_says_what_a_rule_means(rule: str, said: str, capsys) -> None:
+    assert main(["policy", "explain", rule]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_diff_compares_levels_and_policies(write, capsys) -> None:
+    assert main(["policy", "diff", "pure", "numeric"]) == 0
+    assert "+ modules.numpy: (none) ->" in capsys.readouterr().out
+    shut = write('format = 1\nname = "shut"\n', "policy.toml")
+    assert main(["policy", "diff", "default", shut, "--json"]) == 0
+    changes = json.loads(capsys.readouterr().out)
+    assert {"levels.pure.open_to"} <= {one["path"] for one in changes}
+
+
+def test_schema_is_printed(capsys) -> None:
+    assert main(["policy", "schema", "policy"]) == 0
+    assert json.loads(capsys.readouterr().out)["additionalProperties"] is False
+
+
+def test_show_tells_who_may_use_a_level(write, capsys) -> None:
+    rules = write(
+        "format=1\nname='x'\n[levels.pure]\nopen_to=['*']\nreview='manual'\n", "p.toml"
+    )
+    assert main(["policy", "show", "--policy", rules]) == 0
+    assert "(open to everybody; a reviewer signs)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [["show", "--json"], ["show", "pure", "--json"]])

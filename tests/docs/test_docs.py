@@ -109,7 +109,6 @@ def test_architecture_names_parts_and_their_files():
     }
     assert parts - {part for part, _ in rows} == {
         "learn",
-        "web",
         "low_level",
         "testing",
     }
@@ -194,7 +193,9 @@ def test_every_decision_is_in_the_index():
 
 def test_no_page_names_a_level_that_does_not_exist():
     levels = {level.name for level in load_levels()}
-    assert levels == {"pure", "numeric"}, "levels.md and README say what is there"
+    assert levels == {"pure", "numeric", "tensor"}, (
+        "levels.md and README say what is there"
+    )
 
 
 def test_the_checks_would_notice(tmp_path):

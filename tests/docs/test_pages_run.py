@@ -23,6 +23,7 @@ FINISH = {"howto/write-validators.md": "print(result)"}
 EXPECTED = {
     "tutorial/first-task.md": ["True", "5", "3.1416", "UserError True", "finished"],
     "howto/use-map.md": ["3.1", "of 60", "[32, 9, 64]"],
+    "howto/train-a-model.md": ["good: True", "rounds done: True"],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],
     "howto/read-errors.md": ["2.5"],
@@ -60,6 +61,7 @@ def test_every_block_runs_and_prints_what_the_page_says(project, page):
         "XDG_STATE_HOME": str(project / "state"),
         "IPYTHONDIR": str(project / "ipython"),
         "STOILO_CONNECTION": "stoilo-data/connection.json",
+        "TORCHINDUCTOR_CACHE_DIR": str(project / "inductor"),
     }
     done = subprocess.run(
         [sys.executable, "-c", SHELL, json.dumps(cells_of(page))],

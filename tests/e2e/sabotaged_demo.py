@@ -1,5 +1,6 @@
 """Run the demo with one part sabotaged: `python sabotaged_demo.py NAME`."""
 
+import contextlib
 import dataclasses
 import sys
 import time
@@ -7,10 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.note import Note, render_note, sign_note
+from stoilo.audit.seen import SeenStore
+from stoilo.cli.demo import watched
 from stoilo.cli.demo.command import run_demo
 from stoilo.cli.demo.parts import real_parts
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import probe_source
+from stoilo.signer.keyfiles import read_private_key
 from stoilo.testing.deployment import Deployment
 
 REAL = real_parts()
@@ -93,7 +99,45 @@ def research_with(name, function):
     return REAL
 
 
+@contextlib.contextmanager
+def no_witness(_folder, _deployment):
+    yield
+
+
+def watch_a_split_view(data, url):
+    """Let one volunteer have seen another log, signed by the log's own key."""
+    key = read_private_key(data / "keys/online/log.pem").key
+    store = SeenStore.below(data)
+    (row,) = store.rows(0, 1)
+    origin = row.checkpoint.partition("\n")[0]
+    body = render_checkpoint(Checkpoint(origin, 3, b"\7" * 32))
+    note = render_note(Note(body, (sign_note(body, origin, key),)))
+    store.put(msgspec.structs.replace(row, result="f" * 64, checkpoint=note.decode()))
+    store.close()
+    return REAL.watch_log(data, url)
+
+
+def watch_without_records(data, url):
+    """Show no record of a workunit, as who admits on the sly would have to."""
+    honest = watched.open_source
+
+    def open_mute(location):
+        source = honest(location)
+        source.records_of_tile = lambda _: []
+        source.record = lambda _: None
+        return source
+
+    watched.open_source, watched.PATIENCE_S = open_mute, 1.0
+    return REAL.watch_log(data, url)
+
+
 SABOTAGE = {
+    "records_withheld": lambda: dataclasses.replace(
+        REAL, watch_log=watch_without_records
+    ),
+    "split_view": lambda: dataclasses.replace(REAL, watch_log=watch_a_split_view),
+    "no_witness": lambda: dataclasses.replace(REAL, begin_witness=no_witness),
+    "cosignature_kept": lambda: dataclasses.replace(REAL, hide_witnesses=bytes),
     "cheat_off": lambda: dataclasses.replace(REAL, start_cheat=start_honest_instead),
     "proof_flipped": lambda: dataclasses.replace(REAL, prove_task=flip_proof),
     "log_bitflip": lambda: dataclasses.replace(REAL, verify_log=flip_log_then_verify),

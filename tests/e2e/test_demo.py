@@ -44,6 +44,19 @@ def test_demo_as_shipped_holds_every_claim():
             "server_immortal",
             "server killed with SIGKILL and restarted without losing a task",
         ),
+        (
+            "no_witness",
+            "every admission carries the cosignature of a witness with its own key",
+        ),
+        (
+            "cosignature_kept",
+            "a volunteer refuses the same admissions without that cosignature",
+        ),
+        (
+            "records_withheld",
+            "a monitor from outside finds every admission explained",
+        ),
+        ("split_view", "every checkpoint that a volunteer saw is one of this log"),
         ("benign_instead", "gate refuses dunder walk"),
         ("wrong_integrand", "ten parts of ∫ x·sin x over [0, π] add up to π"),
         (

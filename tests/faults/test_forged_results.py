@@ -62,7 +62,7 @@ def forger(target, tmp_path_factory):
     with (state / "forger.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, str(FORGER), *words, "--state", str(state / "host"),
-             "--root", str(root), "--max-level", "numeric"],
+             "--root", str(root)],
             stdout=log,
             stderr=log,
         )  # fmt: skip

@@ -155,7 +155,7 @@ def count_outside(data, ids):
         ).fetchone()[0]
         attempts = rows.execute("select count(*) from attempt").fetchone()[0]
     assert (tasks, finals) == (len(ids), len(ids))
-    assert kinds[LeafKind.ADMISSION] == attempts
+    assert kinds[LeafKind.ADMISSION] == kinds[LeafKind.WORKUNIT] == attempts
 
 
 async def whole_run(deployment, folder, report):

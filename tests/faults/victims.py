@@ -14,7 +14,11 @@ MARKS = {
 def children(pid):
     """Return the living children of `pid`."""
     found = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # it has just ended
+        return found
+    for task in tasks:
         try:
             found += [int(child) for child in (task / "children").read_text().split()]
         except OSError:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from stoilo.core.errors import UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor import volunteer
 from stoilo.executor.messages import SchedulerReply
+from stoilo.executor.optin import LEVEL_ORDER
 from stoilo.executor.wire import parse_reply
 from stoilo.sandbox.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
@@ -77,25 +78,17 @@ def project(tmp_path_factory):
         assert "Traceback" not in (home / "careful" / "volunteer.log").read_text()
 
 
-def first_refusal(client: RawClient, task_id: str) -> tuple[str, str]:
-    """Return outcome and code of the first copy that ended."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for copy in client.poll(task_id).copies:
-            if copy.outcome not in {"none", "success"}:
-                return copy.outcome, copy.code
-        time.sleep(0.1)
-    return "", ""
-
-
 def test_planted_files_and_variables_do_not_raise_the_opt_in(project):
+    """The careful host asks for nothing above `pure`, and is sent nothing above it."""
     client, start_generous = project
+    arrays = client.submit(task_module=ARRAYS, redundancy=LONE)
     pure = client.submit(redundancy=LONE)
     assert client.wait(pure).state == "succeeded"
-    arrays = client.submit(task_module=ARRAYS, redundancy=LONE)
-    assert first_refusal(client, arrays) == ("refused", "STO-A050")
+    waiting = client.poll(arrays)
+    assert [copy.state for copy in waiting.copies] == ["unsent"]
+    assert "0 attached" in waiting.explanation
     process = start_generous()  # the negative control: the task itself is sound
-    answer = client.wait(client.submit(task_module=ARRAYS, redundancy=LONE))
+    answer = client.wait(arrays)
     process.terminate()
     process.wait()
     assert answer.state == "succeeded"
@@ -106,7 +99,7 @@ def test_scheduler_reply_has_no_word_for_the_opt_in():
     assert parse_reply(HOSTILE_WORDS.encode(), "http://p/") == SchedulerReply()
 
 
-@pytest.mark.parametrize("flag", ["--root", "--max-level"])
+@pytest.mark.parametrize("flag", ["--root", "--max-level", "--opt-in"])
 def test_frozen_executor_has_no_switch(monkeypatch, flag, capsys):
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     words = ["--project", "http://p/", "--key", "k", "--state", "s"]
@@ -118,7 +111,30 @@ def test_frozen_executor_has_no_switch(monkeypatch, flag, capsys):
 def test_unfrozen_executor_has_them():
     """The negative control of the test above."""
     words = ["--project", "http://p/", "--key", "k", "--state", "s", "--root", "r"]
-    assert volunteer._parser().parse_args([*words, "--max-level", "pure"]).root
+    more = ["--max-level", "pure", "--opt-in", "o"]
+    assert volunteer._parser().parse_args([*words, *more]).root
+
+
+def test_typed_level_opens_nothing_without_a_file(monkeypatch, tmp_path):
+    """argv never selects a level: without a local file the opt-in is `pure`."""
+    monkeypatch.setattr(volunteer, "default_files", tuple)
+    for level in LEVEL_ORDER:
+        chosen = volunteer.choose_opt_in(tmp_path, max_level=level)
+        assert chosen.max_level == "pure"
+
+
+@pytest.mark.parametrize("place", ["project", "executor", "project/slots"])
+def test_named_file_where_a_server_can_write_is_refused(monkeypatch, tmp_path, place):
+    monkeypatch.setattr(volunteer, "default_files", tuple)
+    file = tmp_path / place / "optin.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(PLANTED)
+    file.chmod(0o600)
+    with pytest.raises(UsageError, match="STO-A060"):
+        volunteer.choose_opt_in(tmp_path, file=file)
+    good = tmp_path / "optin.toml"  # the negative control: its place was the reason
+    file.rename(good)
+    assert volunteer.choose_opt_in(tmp_path, file=good).max_level == "gpu"
 
 
 def test_zygote_takes_no_word_from_arguments_or_environment(monkeypatch):

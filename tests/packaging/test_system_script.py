@@ -18,16 +18,17 @@ def machine(tmp_path):
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
 
-    def run(*, uid, libraries="", strace=True):
+    def run(*wanted, uid, libraries="", strace=True, installs=True):
         stand_in("id", f"echo {uid}")
         stand_in("ldconfig", f"echo '{libraries}'")
-        stand_in("apt-get", f"echo \"$@\" >> '{tmp_path}/asked'")
+        end = "" if installs else "; exit 100"
+        stand_in("apt-get", f"echo \"$@\" >> '{tmp_path}/asked'{end}")
         stand_in("grep", 'exec /usr/bin/grep "$@"')
         if strace:
             stand_in("strace", "")
         # Without /usr/bin, so that an installed strace is not found.
         return subprocess.run(
-            ["/bin/sh", SCRIPT],
+            ["/bin/sh", SCRIPT, *wanted],
             env={"PATH": str(tmp_path)},
             capture_output=True,
             text=True,
@@ -61,3 +62,34 @@ def test_root_installs_what_is_missing(machine, tmp_path):
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked[-1].startswith("install -y")
     assert asked[-1].endswith(" strace libseccomp2")
+
+
+def test_command_that_is_wanted_is_installed_as_its_package(machine, tmp_path):
+    done = machine("chromium:chromium", "bubblewrap:bwrap", uid=0, libraries=LISTED)
+    assert (done.returncode, done.stderr.count("installing")) == (0, 1)
+    assert (tmp_path / "asked").read_text().endswith(" chromium bubblewrap\n")
+
+
+@pytest.mark.parametrize(("file", "asked"), [("there", False), ("missing", True)])
+def test_file_that_is_wanted_is_installed_as_its_package(
+    machine, tmp_path, file, asked
+):
+    (tmp_path / "there").touch()
+    done = machine(f"libc6-dev:{tmp_path}/{file}", uid=0, libraries=LISTED)
+    assert (done.returncode, "libc6-dev" in done.stderr) == (0, asked)
+
+
+def test_package_that_this_system_lacks_stops_nothing_but_is_named(machine):
+    done = machine("chromium:chromium", uid=0, libraries=LISTED, installs=False)
+    assert done.returncode == 0
+    assert "could not install chromium" in done.stderr
+
+
+def test_ordinary_user_without_the_browser_goes_on_and_is_told(machine, tmp_path):
+    done = machine("chromium:chromium", uid=1000, libraries=LISTED)
+    assert (done.returncode, done.stderr.count("chromium")) == (0, 1)
+    assert not (tmp_path / "asked").exists()
+
+
+def test_root_without_libseccomp_and_packages_cannot_go_on(machine):
+    assert machine(uid=0, installs=False).returncode == 1

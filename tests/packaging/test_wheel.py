@@ -28,9 +28,13 @@ DATA = {
     "stoilo/policies/levels/pure.toml",
     "stoilo/policies/levels/numeric.toml",
     "stoilo/policies/data/default.toml",
+    "stoilo/executor/launcher/launcher.c",
+    "stoilo/executor/launcher/build.sh",
     "stoilo/flavors/specs/numeric.yaml",
     "stoilo/server/migrations/script.py.mako",
     "stoilo/cli/demo/hostile/dunder_walk.txt",
+    "stoilo/web/static/audit.css",
+    "stoilo/web/templates/base.html",
 }
 TASK = "def task(kwargs):\n    return kwargs['x'] + 1\n"
 HOSTILE = "import os\n\n\ndef task(kwargs):\n    return os.listdir('/')\n"

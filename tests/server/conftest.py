@@ -7,10 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.side import SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
+from stoilo.executor.release import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer
@@ -61,6 +64,7 @@ class Bench:
     token: str
     directory: Path
     epoch: Callable[[int | None], None]
+    side: SideStore
 
     def request(self, key: str = "k1", **fields: object) -> pb.CreateTaskRequest:
         values: dict[str, object] = {
@@ -91,6 +95,15 @@ class Bench:
         assert attempt.statement is not None
         return attempt.statement
 
+    def leaves(self) -> list[Leaf]:
+        """Return the log's leaves but those of operators' acts, in order."""
+        found = [parse_leaf(leaf) for leaf in self.log.leaves]
+        return [leaf for leaf in found if leaf.kind is not LeafKind.OPERATOR]
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of those leaves."""
+        return [leaf.kind.value for leaf in self.leaves()]
+
     def poll(self, task_id: str) -> pb.PollTaskResponse:
         with self.store.read() as connection:
             owner = auth.find_owner(connection, self.token, self.clock())
@@ -104,24 +117,32 @@ def make_policy(quota: Quota | None) -> Policy:
     return msgspec.structs.replace(policy, quotas={"researcher": quota})
 
 
-def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
+def make_bench(
+    tmp_path: Path,
+    quota: Quota | None = None,
+    policy: Policy | None = None,
+    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple,
+) -> Bench:
     clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
     results = tmp_path / "results"
     results.mkdir(exist_ok=True)
     engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
     store = Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}")
-    project = Project(clock)
+    project, side = Project(clock), SideStore.in_memory()
     around = Neighbours(
         log=log,
         signer=signer,
         engine=engine,
         judge=judge,
-        policy=make_policy(quota),
+        policy=policy or make_policy(quota),
         jail_of=lambda _: validators,
         levels=make_level,
         flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
         facts=project,
         clock=clock,
+        revocations=lambda _: b"revocations",
+        reviewers=reviewers,
+        side=side,
     )
     server = TaskServer(store, tmp_path / "blobs", around)
     engine.start(server.validation, server.keeper)
@@ -139,9 +160,16 @@ def make_bench(tmp_path: Path, quota: Quota | None = None) -> Bench:
         token,
         tmp_path,
         project.open_epoch,
+        side,
     )
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def bench_maker() -> Callable[..., Bench]:
+    """`make_bench`, for fixtures of other files."""
+    return make_bench

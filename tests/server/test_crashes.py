@@ -111,8 +111,8 @@ def check_whole(bench: Bench) -> None:
     assert {task.state for task in tasks} == {"succeeded"}
     assert len(outcomes) == len(attempts) == len(bench.engine.specs) == len(KEYS)
     assert {one.state for one in attempts} == {AttemptState.DONE.value}
-    kinds = Counter(leaf.split(b"\n")[1] for leaf in bench.log.leaves)
-    assert kinds == {b"admission": len(KEYS), b"result": len(KEYS)}
+    kinds = Counter(bench.kinds())
+    assert kinds == dict.fromkeys(("admission", "workunit", "result"), len(KEYS))
 
 
 def count_steps(folder: Path) -> list[str]:

@@ -34,8 +34,16 @@ def test_any_walk_reaches_at_most_one_final_state(walk: list[TaskState]) -> None
 
 @pytest.mark.parametrize("state", [s for s in AttemptState if s.open])
 def test_open_attempt_has_one_way_on_and_one_way_out(state: AttemptState) -> None:
-    assert len(ATTEMPT_TRANSITIONS[state]) == 2
-    assert AttemptState.CLOSED in ATTEMPT_TRANSITIONS[state]
+    ways = ATTEMPT_TRANSITIONS[state] - {AttemptState.PARKED}
+    assert len(ways) == 2
+    assert AttemptState.CLOSED in ways
+
+
+def test_only_what_is_not_sealed_yet_can_be_parked() -> None:
+    """A statement that is fixed never gains a review."""
+    into = {state for state, ways in ATTEMPT_TRANSITIONS.items() if "parked" in ways}
+    assert into == {AttemptState.CREATED}
+    assert AttemptState.SEALED not in ATTEMPT_TRANSITIONS[AttemptState.PARKED]
 
 
 def test_attempt_cannot_skip_the_log() -> None:

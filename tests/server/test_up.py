@@ -20,10 +20,18 @@ from typing import Any
 import grpc
 import pytest
 
+from stoilo.audit.record import (
+    OperatorAct,
+    OperatorRecord,
+    OutcomeRecord,
+    WorkunitRecord,
+    parse_record,
+)
+from stoilo.audit.source import DirectorySource
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.skeleton import decode, encode
-from stoilo.server import up
+from stoilo.server.webserver import listen
 from stoilo.testing.deployment import Deployment
 
 DOUBLE = b"def task(kwargs):\n    print('hi')\n    return kwargs['x'] * 2\n"
@@ -215,6 +223,7 @@ def test_kill_9_at_random_moments_loses_no_task_and_repeats_no_outcome(
             assert one.submit(key, index) == task_id
     deployment.stop()
     count_leaves(tmp_path / "data", len(acknowledged))
+    count_events(tmp_path / "data", len(acknowledged), starts=13)
 
 
 def count_leaves(data: Path, tasks: int) -> None:
@@ -232,8 +241,30 @@ def count_leaves(data: Path, tasks: int) -> None:
     assert (outcomes, admissions) == (tasks, tasks)
 
 
+def count_events(data: Path, tasks: int, starts: int) -> None:
+    """Every event is one leaf with its record, whatever was killed meanwhile."""
+    source, size = DirectorySource(data), read_size(data)
+    texts = [
+        text
+        for number in range(-(-size // 256))
+        for text in source.records_of_tile(number)
+    ]
+    records = [parse_record(text) for text in texts if text is not None]
+    explained = [one.admission for one in records if isinstance(one, WorkunitRecord)]
+    assert sorted(explained) == [place for place, text in enumerate(texts) if not text]
+    outcomes = [one.task for one in records if isinstance(one, OutcomeRecord)]
+    assert len(set(outcomes)) == len(outcomes) == tasks
+    acts = [one.act for one in records if isinstance(one, OperatorRecord)]
+    assert acts.count(OperatorAct.SERVER_STARTED) == starts
+    assert acts.count(OperatorAct.SERVER_STOPPED) == 1
+
+
+def read_size(data: Path) -> int:
+    return int((data / "audit/log/checkpoint").read_bytes().split(b"\n")[1])
+
+
 def test_replies_do_not_wait_for_delayed_acknowledgements() -> None:
-    with up._listen("127.0.0.1:0") as listener:
+    with listen("127.0.0.1:0") as listener:
         listener.listen()
         with socket.create_connection(listener.getsockname()):
             accepted, _ = listener.accept()

@@ -13,25 +13,26 @@ from stoilo.audit.policy import LogPolicy
 from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.audit.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.core.errors import TrustError
-from stoilo.executor.release import InstalledRelease
+from stoilo.executor.installed import installed_release
+from stoilo.executor.release import TrustedRelease
 from stoilo.executor.trust import load_trust, read_release
-from stoilo.policies.levels import load_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
 
-__all__ = ["audit_task", "read_log_policy"]
+__all__ = ["audit_task", "read_log_policy", "read_trust"]
 
 ENTRIES = -1
 BUNDLE = 256
 
 
+def read_trust(keys: Path) -> TrustedRelease:
+    """Return the release in `keys`, verified from its root file."""
+    root = (keys / "root.json").read_bytes()
+    installed = installed_release()
+    return load_trust(read_release(keys), root, int(time.time()), installed=installed)
+
+
 def read_log_policy(keys: Path) -> LogPolicy:
     """Return the log policy of the release in `keys`, verified from its root file."""
-    root = (keys / "root.json").read_bytes()
-    installed = InstalledRelease(load_levels(), LANGUAGE_DIGEST)
-    release = load_trust(
-        read_release(keys), root, int(time.time()), installed=installed
-    )
-    return release.log_policy
+    return read_trust(keys).log_policy
 
 
 def read_leaf(log: Path, index: int, size: int) -> bytes:

@@ -34,7 +34,7 @@ def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
     console = Console(stderr=as_json)
     book, begun = ClaimBook(), time.monotonic()
     console.print(
-        "stoilo demo: a server, two honest volunteers and one that cheats.\n"
+        "stoilo demo: a server, a witness, two honest volunteers and one that cheats.\n"
         "All on this machine; keys are a development root in a temporary directory."
     )
     with tempfile.TemporaryDirectory(prefix="stoilo-demo-") as folder:
@@ -51,8 +51,10 @@ def run_demo(parts: DemoParts, *, as_json: bool = False) -> int:
 
 def _run(folder: Path, parts: DemoParts, book: ClaimBook, console: Console) -> None:
     columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn())
+    deployment = parts.deploy(folder / "data", HONEST_VOLUNTEERS)
     with (
-        parts.deploy(folder / "data", HONEST_VOLUNTEERS) as deployment,
+        parts.begin_witness(folder / "witness", deployment),
+        deployment,
         Progress(*columns, console=console, transient=True) as progress,
     ):
         bar = progress.add_task("items of the map", total=PI_CALLS, visible=False)

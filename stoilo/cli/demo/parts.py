@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,8 @@ from typing import Any
 
 from stoilo.cli.demo.hostile import read_program
 from stoilo.cli.demo.researcher import load_research
+from stoilo.cli.demo.watched import WatchedLog, watch_log
+from stoilo.cli.demo.witnessed import begin_witness, hide_witnesses
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["DemoParts", "real_parts"]
@@ -31,19 +34,25 @@ class DemoParts:
     Attributes:
         research: the researcher's module, see `stoilo.cli.demo.researcher`.
         deploy: makes the deployment from its data directory and number of volunteers.
+        begin_witness: runs a witness of a deployment that is not yet started.
+        hide_witnesses: takes the cosignatures out of a log proof.
         read_program: returns the text of a hostile program by name.
         start_cheat: starts the third, falsifying volunteer of a deployment.
         prove_task: returns the log proof of a task id, from a data directory.
         verify_log: returns the exit code of `stoilo audit verify` on a directory.
+        watch_log: follows the log of a directory and HTTP address as an outsider.
         probe_program: runs a program through the kernel layer alone.
     """
 
     research: ModuleType
     deploy: Callable[[Path, int], Deployment]
+    begin_witness: Callable[[Path, Deployment], AbstractContextManager[None]]
+    hide_witnesses: Callable[[bytes], bytes]
     read_program: Callable[[str], str]
     start_cheat: Callable[[Deployment, Path], subprocess.Popen[bytes]]
     prove_task: Callable[[Path, str], bytes]
     verify_log: Callable[[Path], int]
+    watch_log: Callable[[Path, str], WatchedLog]
     probe_program: Callable[[str], dict[str, Any]]
 
 
@@ -84,9 +93,12 @@ def real_parts() -> DemoParts:
     return DemoParts(
         research=load_research(),
         deploy=Deployment,
+        begin_witness=begin_witness,
+        hide_witnesses=hide_witnesses,
         read_program=read_program,
         start_cheat=start_cheat,
         prove_task=prove_task,
         verify_log=verify_log,
+        watch_log=watch_log,
         probe_program=probe_program,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import subprocess
 import textwrap
@@ -13,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import stoilo
-from stoilo.cli.demo.auditor import audit_task, read_log_policy
+from stoilo.cli.demo.auditor import audit_task, read_log_policy, read_trust
 from stoilo.cli.demo.claims import ClaimBook
 from stoilo.cli.demo.hostile import GATE_PROGRAMS, JAIL_PROGRAM
 from stoilo.cli.demo.parts import DemoParts
+from stoilo.cli.demo.witnessed import (
+    count_witnessed,
+    explain_refusal,
+    read_admissions,
+)
 from stoilo.client.capture import Captured
 from stoilo.client.request import TaskOptions
 from stoilo.core.errors import StoiloError
@@ -95,6 +101,8 @@ class Scenario:
             await self._cheat_outvoted(conn)
         self._jail()
         self._audit()
+        self._witnessed()
+        self._watched()
 
     async def _integral(self, conn: Any) -> None:  # noqa: ANN401 - a Connection
         self.say("(a) an integral in ten parts; the integrand travels inside kwargs")
@@ -254,4 +262,44 @@ class Scenario:
             "the whole log verifies, beside the running server",
             code == 0,
             f"`stoilo audit verify` exits {code}",
+        )
+
+    def _witnessed(self) -> None:
+        self.say("    looking for the witness in what the volunteers were sent")
+        data = self.deployment.data
+        trust = read_trust(data / "keys")
+        sent = read_admissions(data, self.task_ids)
+        count = count_witnessed(sent, trust)
+        self.book.check(
+            "every admission carries the cosignature of a witness with its own key",
+            len(self.task_ids) <= count == len(sent),
+            f"{count} of {len(sent)} admissions, under the quorum "
+            f"{trust.log_policy.quorum!r} of the release's log policy",
+        )
+        hidden = [
+            dataclasses.replace(one, proof=self.parts.hide_witnesses(one.proof))
+            for one in sent
+        ]
+        refusals = {explain_refusal(one, trust) for one in hidden}
+        self.book.check(
+            "a volunteer refuses the same admissions without that cosignature",
+            refusals == {"STO-L013"},
+            f"the verifier's answer: {', '.join(sorted(refusals)) or 'none'}",
+        )
+
+    def _watched(self) -> None:
+        self.say("    following the log over HTTP as a monitor, from its first leaf")
+        line = self.deployment.line
+        found = self.parts.watch_log(self.deployment.data, line.http if line else "")
+        trouble = f"; {found.alarms[0]}" if found.alarms else ""
+        self.book.check(
+            "a monitor from outside finds every admission explained",
+            not found.alarms and not found.unexplained and found.admissions > 0,
+            f"{found.size} leaves, {found.admissions} admissions, "
+            f"{found.unexplained} unexplained{trouble}",
+        )
+        self.book.check(
+            "every checkpoint that a volunteer saw is one of this log",
+            not found.alarms and found.seen >= len(self.task_ids),
+            f"{found.seen} checkpoints came back with results{trouble}",
         )

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stoilo.client.capture.library import is_library_module
+from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
 from stoilo.client.capture.targets import Target
 from stoilo.client.stored import StoredValue
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
+from stoilo.core.forms import MODULE, OPTIMIZER, PARAMETER, TENSOR
 from stoilo.core.limits import BOUNDS
 from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
 from stoilo.core.skeleton import encode
@@ -43,6 +45,8 @@ class Values:
         graph.discover = self.discover
         self._active: list[int] = []
         self.has_stored = False
+        self._library = LibraryValues(lambda kind: graph.place(kind, "", "").name)
+        self.labels = self._library.labels
 
     # -- discovery -----------------------------------------------------------------
 
@@ -79,12 +83,31 @@ class Values:
             found.append(self.graph.place_callable(value, _wanted(where), where))
             return
         kind = type(value)
+        if form := form_of(value):
+            self._discover_library(value, form, where, found)
+            return
         if not _is_instance(value):
             _refuse_leaf(value, where)
         found.append(self.graph.place(kind, "", f"class {kind.__name__} of {where}"))
         for name, part in _state(value).items():
             self._discover(part, f"{where}.{name}", found)
         self._discover(_base(value), where, found)
+
+    def _discover_library(
+        self, value: object, form: str, where: str, found: list[Target]
+    ) -> None:
+        if form in {PARAMETER, TENSOR}:
+            _refuse_leaf(value, where)
+        for part, part_where in parts_of(value, form, where):
+            self._discover(part, part_where, found)
+        if form not in {MODULE, OPTIMIZER}:
+            return
+        kind = type(value)
+        if is_library_module(kind.__module__):
+            self._library.class_name(kind, where)
+        else:
+            place = f"class {kind.__name__} of {where}"
+            found.append(self.graph.place(kind, "", place))
 
     # -- nodes ---------------------------------------------------------------------
 
@@ -96,13 +119,16 @@ class Values:
         """Name what is not plain data (see `stoilo.core.values.References`)."""
         if isinstance(value, StoredValue):
             return value  # the packer puts a blob reference here
+        if form := form_of(value):
+            return self._library.node(value, form, convert)
         if is_code(value):
             target: Target = self.graph.place_callable(value, "", "")
             is_class = isinstance(value, type)
             return ClassRef(target.name) if is_class else FunctionRef(target.name)
         name = self.graph.place(type(value), "", "").name
+        base = convert(_base(value))  # first, as the other side reads it
         state = {key: convert(part) for key, part in _state(value).items()}
-        return Instance(name, state, convert(_base(value)))
+        return Instance(name, state, base)
 
     def from_ref(self, node: Node, convert: Callable[[Node], object]) -> object:
         """Refuse: the client builds references, it never follows them."""

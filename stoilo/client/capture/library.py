@@ -11,7 +11,13 @@ from pathlib import Path
 
 from stoilo.client.capture.refusals import refuse
 
-__all__ = ["check_module", "is_library_module", "library_path", "send_source_of"]
+__all__ = [
+    "check_module",
+    "is_handed_out",
+    "is_library_module",
+    "library_path",
+    "send_source_of",
+]
 
 
 @functools.cache
@@ -95,22 +101,42 @@ def check_module(name: str, where: str) -> None:
     )
 
 
+def is_handed_out(module: str, name: str) -> bool:
+    """Whether some level hands out ``module.name``."""
+    from stoilo.policies import levels  # noqa: PLC0415 - data, read once when needed
+
+    rules = (
+        levels.load_level(level).modules.get(module) for level in levels.level_names()
+    )
+    return any(rule is not None and name in rule.names for rule in rules)
+
+
 def library_path(value: object, wanted: str = "") -> tuple[str, str] | None:
     """Return (module, attribute) under which a library offers this very object.
 
-    Public modules come first (``heapq``, not ``_heapq``); None when it is not found.
+    Modules that some level hands out come first, and public ones (``heapq``, not
+    ``_heapq``); None when it is not found.
     """
     names = [
         getattr(value, "__qualname__", ""),
         getattr(value, "__name__", ""),
         wanted,
     ]
-    for module_name in _candidate_modules(value):
+    for module_name in _ordered(_candidate_modules(value)):
         module = sys.modules.get(module_name)
         for name in names:
             if name.isidentifier() and _is_same(getattr(module, name, None), value):
                 return module_name, name
     return None
+
+
+def _ordered(candidates: list[str]) -> list[str]:
+    """Put what levels hand out first: candidates, then their neighbours, then the rest."""
+    known = _level_modules()
+    roots = {name.split(".")[0] for name in candidates}
+    first = [name for name in candidates if name in known]
+    near = [name for name in sorted(known) if name.split(".")[0] in roots]
+    return list(dict.fromkeys((*first, *near, *candidates)))
 
 
 def _is_same(found: object, value: object) -> bool:

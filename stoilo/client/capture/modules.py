@@ -212,13 +212,15 @@ class _TaskModule:
         spread: bool,
     ) -> list[Node]:
         data = {target.name: self.values.node(target.value) for target in state}
+        self.values.labels.keep()
         made: list[Node] = []
         for call in calls:
+            self.values.labels.start_call()
             node = self.values.node(dict(call))
-            if state and spread:
-                node["state"] = data
+            if state and spread:  # first, because calls may share what it holds
+                node = {"state": data, **node}
             elif state:
-                node = {"kwargs": node, "state": data}
+                node = {"state": data, "kwargs": node}
             made.append(node)
         return made
 

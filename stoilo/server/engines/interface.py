@@ -74,6 +74,9 @@ class WorkunitSpec:
         fpops_est: expected work of one copy, FLOP.
         fpops_bound: work after which a client gives up, FLOP.
         priority: larger goes out first.
+        reviewed: a reviewer has signed it.
+        public_source: its source may be published.
+        topics: what it is about; hosts may ask for some only.
     """
 
     name: str
@@ -85,6 +88,9 @@ class WorkunitSpec:
     fpops_est: float = 1e9
     fpops_bound: float = 1e14
     priority: int = 0
+    reviewed: bool = False
+    public_source: bool = False
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ REFUSED = {
     "path": Path("x"),
     "failure": Failure("x"),
     "shade": Shade.DARK,
-    "ordered": collections.OrderedDict(a=1),
+    "counter": collections.Counter(a=1),
     "space": types.SimpleNamespace(a=1),
     "code": compile("1", "x", "eval"),
     "objects": np.array([object()]),

@@ -92,3 +92,23 @@ def test_sweep_removes_what_no_row_names(depot, database, tmp_path):
     with database.read() as connection:
         depot.sweep(connection)
     assert os.listdir(tmp_path / "files") == [content_digest(LARGE)]  # noqa: PTH208
+
+
+def test_retained_file_stays_and_is_not_read_again(depot, database, tmp_path):
+    wanted = file(LARGE)
+    depot.retain([wanted.digest])
+    store(depot, database, wanted)
+    with database.write() as connection:
+        assert depot.remove_unused(connection, [wanted.digest], ()) == ()
+    (tmp_path / "files" / wanted.digest).write_bytes(b"not looked at")
+    assert store(depot, database, wanted)[0].size == len(LARGE)
+
+
+def test_file_that_is_retained_no_longer_may_go(depot, database):
+    wanted = file(LARGE)
+    depot.retain([wanted.digest])
+    store(depot, database, wanted)
+    assert depot.retain([]) == {wanted.digest}
+    with database.write() as connection:
+        gone = depot.remove_unused(connection, [wanted.digest], ())
+    assert gone == (wanted.digest,)

@@ -37,6 +37,12 @@ def pages(bench, most):
         connection.exec_driver_sql(f"PRAGMA max_page_count = {most}")
 
 
+def set_query_only(bench, value):
+    connection = bench.engine._database._writing.raw_connection()
+    connection.cursor().execute(f"PRAGMA query_only = {value}")
+    connection.close()
+
+
 def fill(bench, made):
     for number in range(100):
         names = [f"w{number}_{part}" for part in range(10)]
@@ -62,12 +68,10 @@ def test_full_database_refuses_whole_batches_and_recovers(bench):
 def test_scheduler_call_on_a_full_database_gives_nothing_out(bench):
     bench.engine.create_workunits([make_spec(f"w{n}_1") for n in range(50)])
     bench.request(1)
-    with bench.engine._database.write() as connection:
-        connection.exec_driver_sql("PRAGMA query_only = ON")
+    set_query_only(bench, "ON")
     with pytest.raises(InternalError, match="STO-E003"):
         bench.request(1, cpu_req_instances=50.0)
-    with bench.engine._database.read() as connection:
-        connection.exec_driver_sql("PRAGMA query_only = OFF")
+    set_query_only(bench, "OFF")
     assert all(copy.sent_at == 0 for copy in bench.engine.status("w0_1").copies)
     assert bench.fetch(1)
 

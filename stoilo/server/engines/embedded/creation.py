@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select
@@ -11,8 +10,10 @@ from sqlalchemy import func, insert, select
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import check_redundancy
+from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.transitioner import Validity
+from stoilo.server.engines.embedded.wishes import offer_rows
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_copies", "check_spec", "existing_names", "insert_workunits"]
 
+_COPY_SECRET_BYTES = 32
 _WORKUNIT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _OPEN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,59}")
 
@@ -59,9 +61,8 @@ def check_spec(spec: WorkunitSpec) -> None:
 def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str]:
     """Return which of `names` are workunits already."""
     table = schema.workunits
-    return connection.scalars(
-        select(table.c.name).where(table.c.name.in_(list(names)))
-    ).all()
+    found = select_in(connection, [table.c.name], table.c.name, names)
+    return [row[0] for row in found]
 
 
 def insert_workunits(
@@ -69,12 +70,10 @@ def insert_workunits(
 ) -> None:
     """Insert workunits, what they need and their first copies."""
     table = schema.workunits
-    connection.execute(insert(table), [_workunit_row(spec, now) for spec in specs])
+    insert_many(connection, table, [_workunit_row(spec, now) for spec in specs])
     names = [spec.name for spec in specs]
-    found = connection.execute(
-        select(table.c.id, table.c.name).where(table.c.name.in_(names))
-    ).all()
-    row_of = {row.name: row.id for row in found}
+    found = select_in(connection, [table.c.name, table.c.id], table.c.name, names)
+    row_of: dict[str, int] = dict(found)
     needs = [
         {
             "workunit_id": row_of[spec.name],
@@ -85,14 +84,20 @@ def insert_workunits(
         for spec in specs
         for file in spec.files
     ]
-    if needs:
-        connection.execute(insert(schema.workunit_files), needs)
-    connection.execute(
-        insert(schema.copies),
+    insert_many(connection, schema.workunit_files, needs)
+    insert_many(connection, schema.offers, offer_rows(specs, row_of))
+    copies = [
+        (row_of[spec.name], spec.name, spec.priority, number)
+        for spec in specs
+        for number in range(spec.redundancy.target_results)
+    ]
+    secret = draw_tokens(len(copies), _COPY_SECRET_BYTES)
+    insert_many(
+        connection,
+        schema.copies,
         [
-            _copy_row(row_of[spec.name], spec.name, spec.priority, number)
-            for spec in specs
-            for number in range(spec.redundancy.target_results)
+            _copy_row(*copy, drawn=drawn)
+            for copy, drawn in zip(copies, secret, strict=True)
         ],
     )
 
@@ -120,10 +125,9 @@ def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
 
 
 def _copy_row(
-    workunit_id: int, workunit: str, priority: int, number: int
+    workunit_id: int, workunit: str, priority: int, number: int, *, drawn: str
 ) -> dict[str, object]:
-    """Return the columns of a new, unsent copy."""
-    drawn = secrets.token_hex(32)
+    """Return the columns of a new, unsent copy; `drawn` is its own secret."""
     return {
         "name": f"{workunit}_{number}",
         "workunit_id": workunit_id,
@@ -151,7 +155,7 @@ def add_copies(connection: Connection, workunit_id: int, count: int) -> None:
     connection.execute(
         insert(table),
         [
-            _copy_row(workunit_id, row.name, row.priority, start + number)
-            for number in range(count)
+            _copy_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
+            for number, drawn in enumerate(draw_tokens(count, _COPY_SECRET_BYTES))
         ],
     )

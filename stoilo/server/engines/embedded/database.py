@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded.schema import metadata
 from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +39,14 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = url
         self._engine: Engine = create_engine(url, pool_pre_ping=False)
+        self._writing = self._engine
         self._writer = threading.Lock()
         if self._engine.dialect.name == "sqlite":
-            event.listen(self._engine, "connect", _prepare_sqlite)
-            event.listen(self._engine, "begin", _begin_sqlite)
+            self._writing = create_engine(url, pool_size=1, max_overflow=0)
+            event.listen(self._writing, "connect", _prepare_writer)
+            for engine in (self._engine, self._writing):
+                event.listen(engine, "connect", _prepare_sqlite)
+                event.listen(engine, "begin", _begin_sqlite)
 
     def upgrade(self) -> None:
         """Bring the tables to this version's revision, or raise ``STO-E003``."""
@@ -58,7 +63,7 @@ class Database:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
         try:
-            with self._writer, self._engine.begin() as connection:
+            with self._writer, self._writing.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise _refused(error) from error
@@ -78,6 +83,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        self._writing.dispose()
         self._engine.dispose()
 
 
@@ -96,6 +102,15 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute("PRAGMA temp_store = MEMORY")
+    cursor.close()
+
+
+def _prepare_writer(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    """Let the one connection that writes keep its pages from one commit to the next."""
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     cursor.close()
 
 

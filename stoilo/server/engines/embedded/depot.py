@@ -17,9 +17,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import delete, exists, select
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Depot", "Download", "StoredFile"]
 
 CHUNK = 1024 * 1024
+_TOKEN_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,21 @@ class Depot:
         self._directory = directory
         self._pins: Counter[str] = Counter()
         self._measured: dict[str, StoredFile] = {}
+        self._retained: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def retain(self, digests: Iterable[str]) -> frozenset[str]:
+        """Keep files of exactly these digests also while no workunit names them.
+
+        They stay measured, so that a large file that task after task needs is read once.
+
+        Returns:
+            those that are retained no longer, to be removed if nothing names them.
+        """
+        with self._lock:
+            before, self._retained = self._retained, frozenset(digests)
+        return before - self._retained
 
     @contextlib.contextmanager
     def hold(self, files: Iterable[WorkunitFile]) -> Iterator[tuple[StoredFile, ...]]:
@@ -91,21 +106,22 @@ class Depot:
         """Insert the files that the database does not know yet."""
         wanted = {file.digest: file for file in files}
         table = schema.files
-        query = select(table.c.digest).where(table.c.digest.in_(list(wanted)))
-        known = set(connection.scalars(query))
+        found = select_in(connection, [table.c.digest], table.c.digest, wanted)
+        known = {row[0] for row in found}
+        fresh = [file for file in wanted.values() if file.digest not in known]
         rows = [
             {
                 "digest": file.digest,
-                "token": secrets.token_hex(24),
+                "token": token,
                 "size": file.size,
                 "md5": file.md5,
                 "content": file.content,
             }
-            for file in wanted.values()
-            if file.digest not in known
+            for file, token in zip(
+                fresh, draw_tokens(len(fresh), _TOKEN_BYTES), strict=True
+            )
         ]
-        if rows:
-            connection.execute(insert(table), rows)
+        insert_many(connection, table, rows)
 
     def find(self, connection: Connection, token: str) -> Download | None:
         """Return the file behind an (untrusted) token."""
@@ -127,7 +143,7 @@ class Depot:
         gone: list[str] = []
         used = schema.workunit_files.c.digest
         with self._lock:
-            pinned = {*self._pins, *keep}
+            pinned = {*self._pins, *self._retained, *keep}
         for digest in sorted(set(digests) - pinned):
             row = schema.files.c.digest
             unused = ~exists().where(used == digest)

@@ -29,6 +29,7 @@ from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
 from stoilo.server.engines.embedded.uploads import UploadDesk
+from stoilo.server.engines.embedded.wishes import load_offer, would_refuse
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
@@ -42,7 +43,7 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Row
@@ -169,6 +170,16 @@ class EmbeddedEngine:
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
 
+    def retain(self, digests: Collection[str]) -> None:
+        """Keep input files of these digests between workunits (flavor archives)."""
+        dropped = self._depot.retain(digests)
+        if not dropped:
+            return
+        with self._database.write() as connection:
+            keep = self._store.releases(connection)
+            unused = self._depot.remove_unused(connection, dropped, keep)
+        self._depot.unlink(unused)
+
     def find_download(self, token: str) -> Download | None:
         """Return the input file behind an untrusted token (for `http`)."""
         with self._database.read() as connection:
@@ -279,7 +290,7 @@ class EmbeddedEngine:
         )
         outcome = None if row.outcome is None else OutcomeKind(row.outcome)
         needed = sum(view.state is CopyState.UNSENT for view in views)
-        attached = self._attached(connection, row.app)
+        attached = self._attached(connection, row.app, row.id)
         return WorkunitStatus(
             name=row.name,
             copies=views,
@@ -289,15 +300,19 @@ class EmbeddedEngine:
             explanation=_explain(outcome, views, row.min_quorum, attached),
         )
 
-    def _attached(self, connection: Connection, app: str) -> int:
-        """Return how many users have a host seen lately that may take `app`."""
+    def _attached(self, connection: Connection, app: str, workunit_id: int) -> int:
+        """Return how many users have a host seen lately that may take a workunit."""
         levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
         hosts, users = schema.hosts, schema.users
         since = self.now() - self._options.seen_within_s
         count = connection.scalar(
             select(func.count(distinct(hosts.c.user_id)))
             .join(users, users.c.id == hosts.c.user_id)
-            .where(hosts.c.seen_at >= since, users.c.max_level.in_(levels))
+            .where(
+                hosts.c.seen_at >= since,
+                users.c.max_level.in_(levels),
+                ~would_refuse(app, load_offer(connection, workunit_id)),
+            )
         )
         return int(count or 0)
 

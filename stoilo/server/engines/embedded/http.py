@@ -73,6 +73,7 @@ class HttpOptions:
 
     Attributes:
         project: the project's name.
+        pages: where people read the audit log, empty when there are no pages.
         body_pause_s: longest pause inside a body, s.
         body_bytes_per_s: slowest acceptable upload, bytes/s, after a first minute.
         account_calls_per_minute: account calls allowed per address.
@@ -80,6 +81,7 @@ class HttpOptions:
     """
 
     project: str = "stoilo"
+    pages: str = ""
     body_pause_s: float = 20.0
     body_bytes_per_s: int = 16 * 1024
     account_calls_per_minute: int = 10
@@ -157,7 +159,8 @@ class _Face:
         """GET /: the page that names the scheduler."""
         del request
         scheduler = f"{self._base_url}sched"
-        page = render_master_page(self._options.project, scheduler)
+        options = self._options
+        page = render_master_page(options.project, scheduler, options.pages)
         return Response(page, media_type="text/html; charset=utf-8")
 
     async def config(self, request: Request) -> Response:

@@ -31,6 +31,11 @@ from stoilo.server.engines.embedded.transitioner import (
     may_issue,
 )
 from stoilo.server.engines.embedded.views import copy_of, load_view
+from stoilo.server.engines.embedded.wishes import (
+    allowed_apps,
+    is_wanted,
+    remember_wishes,
+)
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from stoilo.executor.messages import ReportedResult, SchedulerRequest
+    from stoilo.executor.messages import ReportedResult, SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.accounts import Accounts, User
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.hosts import Host
@@ -103,6 +108,7 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
+            remember_wishes(connection, host.id, request.wishes)
             for report in request.results:
                 _take_report(connection, host, report, now)
             rows = self._lost(connection, host, request)
@@ -144,7 +150,9 @@ class Scheduler:
             return []
         given: list[int] = []
         seen: set[int] = set()
-        query = _candidates(user, host, now).limit(room * CANDIDATES_PER_COPY)
+        query = _candidates(user, host, now, request.wishes).limit(
+            room * CANDIDATES_PER_COPY
+        )
         for row in connection.execute(query).all():
             if len(given) == room or row.workunit_id in seen:
                 continue
@@ -304,7 +312,9 @@ def _issue(
     )
 
 
-def _candidates(user: User, host: Host, now: int) -> Select[tuple[int, int]]:
+def _candidates(
+    user: User, host: Host, now: int, wishes: Wishes
+) -> Select[tuple[int, int]]:
     """Return the query for unsent copies that may go to this host, best first.
 
     The same rules as `transitioner.may_issue`, which has the last word.
@@ -321,7 +331,8 @@ def _candidates(user: User, host: Host, now: int) -> Select[tuple[int, int]]:
         .where(
             copies.c.state == CopyState.UNSENT.value,
             table.c.outcome.is_(None),
-            table.c.app.in_(user.apps),
+            table.c.app.in_(allowed_apps(user.apps, wishes)),
+            is_wanted(wishes),
             table.c.not_after >= now + table.c.delay_bound_s,
             ~has_one,
         )

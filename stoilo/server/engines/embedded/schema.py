@@ -27,9 +27,11 @@ __all__ = [
     "files",
     "hosts",
     "metadata",
+    "offers",
     "outbox",
     "settings",
     "users",
+    "wishes",
     "workunit_files",
     "workunits",
 ]
@@ -124,6 +126,26 @@ copies = Table(
     Index("engine_result_dispatch", "state", "priority", "id"),
     Index("engine_result_workunit", "workunit_id", "user_id"),
     Index("engine_result_host", "host_id", "state"),
+)
+
+# Rows only where something differs from the ordinary: most tasks and hosts have none.
+offers = Table(
+    "engine_offer",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("reviewed", Integer, nullable=False),
+    Column("public_source", Integer, nullable=False),
+    Column("topics", String(640), nullable=False),  # each between two commas
+)
+
+wishes = Table(
+    "engine_wish",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("max_level", String(APP_CHARS), nullable=False),
+    Column("require_review", Integer, nullable=False),
+    Column("require_public_source", Integer, nullable=False),
+    Column("topics", String(2200), nullable=False),  # each between two commas
 )
 
 files = Table(

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.messages import (
+    MOST_TOPICS,
+    TOPIC,
     OtherResult,
     ReportedResult,
     SchedulerReply,
     SchedulerRequest,
+    Wishes,
 )
 from stoilo.executor.wire import check_name
 from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
@@ -100,6 +103,20 @@ def parse_request(data: bytes) -> SchedulerRequest:
             OtherResult(check_name(item.string("name"))) for item in unfinished
         ),
         wait_s=max(0.0, root.number("stoilo_wait")),
+        wishes=_wishes(root),
+    )
+
+
+def _wishes(root: Element) -> Wishes:
+    """Return what the host asks not to be sent; unreadable wishes are too many."""
+    topics = tuple(item.text.strip() for item in root.every("stoilo_topic"))
+    if len(topics) > MOST_TOPICS or not all(map(TOPIC.fullmatch, topics)):
+        raise TrustError("STO-X030", "the request names unusable topics")
+    return Wishes(
+        max_level=root.string("stoilo_max_level")[:32],
+        require_review=root.flag("stoilo_require_review"),
+        require_public_source=root.flag("stoilo_require_public_source"),
+        topics=tuple(sorted(set(topics))),
     )
 
 
@@ -171,12 +188,19 @@ def render_upload_reply(
     return "\n".join([*lines, "</data_server_reply>", ""]).encode()
 
 
-def render_master_page(project: str, scheduler: str) -> bytes:
-    """Return the project's front page; the link has a line of its own."""
+def render_master_page(project: str, scheduler: str, pages: str = "") -> bytes:
+    """Return the project's front page; the link has a line of its own.
+
+    Args:
+        project: its name.
+        scheduler: URL of the scheduler.
+        pages: where people read the audit log, empty when there are no pages.
+    """
+    log = f'<p><a href="{escape(pages)}">The audit log</a></p>' if pages else ""
     return (
         f"<!DOCTYPE html>\n<html><head><title>{escape(project)}</title>\n"
         f'<link rel="boinc_scheduler" href="{escape(scheduler)}">\n'
-        f"</head><body><p>{escape(project)}: a stoilo project.</p></body></html>\n"
+        f"</head><body><p>{escape(project)}: a stoilo project.</p>{log}</body></html>\n"
     ).encode()
 
 

@@ -1,0 +1,143 @@
+"""`stoilo sandbox suite`: anybody's folder of attack and benign programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoilo.cli.extras import require_extra
+from stoilo.cli.platforms import check_platform
+from stoilo.core.errors import UsageError
+from stoilo.core.types import Severity
+from stoilo.policies.gate import GateRequest
+from stoilo.policies.jailed import GATE_JOB, Gate
+from stoilo.policies.levels import load_levels
+
+if TYPE_CHECKING:
+    from stoilo.sandbox.suite.case import Case
+    from stoilo.sandbox.suite.report import CaseReport
+    from stoilo.sandbox.suite.runner import CaseRunner
+
+__all__ = ["open_runner", "read_cases", "suite"]
+
+_TRIVIAL_TASK = b"def task(kwargs):\n    return 1\n"
+
+
+def _ask_gate(gate: Gate, case: Case, level: str) -> tuple[str, ...]:
+    """Return the codes for which the gate refuses a case."""
+    from stoilo.sandbox.suite.case import Kind  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.programs import validator_of  # noqa: PLC0415
+
+    if case.header.run is Kind.RESULT:
+        return ()
+    request = GateRequest(source=case.program, level=level)
+    if case.header.run is Kind.VALIDATOR:
+        entries = (validator_of(case),)
+        request = GateRequest(
+            _TRIVIAL_TASK, case.program, level=level, validator_entries=entries
+        )
+    return tuple(
+        found.code
+        for found in gate.judge(request).findings
+        if found.severity is Severity.ERROR
+    )
+
+
+@contextmanager
+def open_runner(cases: list[Case], *, controls: bool) -> Iterator[CaseRunner]:
+    """Make warm jails for `cases`, and a runner for them.
+
+    Args:
+        cases: what will be run; probes can import only what these seem to need.
+        controls: whether the programs are also run without any layer.
+
+    Raises:
+        PolicyRefusal: this host cannot make the jail.
+    """
+    from stoilo.sandbox.suite.control import Controls  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.jails import SuiteJails  # noqa: PLC0415
+    from stoilo.sandbox.suite.programs import preload_of  # noqa: PLC0415
+    from stoilo.sandbox.suite.runner import CaseRunner  # noqa: PLC0415
+    from stoilo.sandbox.supervisor import Jail  # noqa: PLC0415
+
+    levels = load_levels()
+    with (
+        Jail(levels[0], GATE_JOB) as gate_jail,
+        SuiteJails(levels, preload_of(cases)) as jails,
+        Controls() as plain,
+    ):
+        gate = Gate(gate_jail)
+        yield CaseRunner(
+            jails,
+            lambda case, level: _ask_gate(gate, case, level),
+            controls=plain if controls else None,
+            is_root=os.geteuid() == 0,
+        )
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """Return every case below `folder`, by name.
+
+    Raises:
+        UsageError: ``STO-S040`` one is broken, ``STO-S041`` there is none.
+    """
+    from stoilo.sandbox.suite.case import find_cases, read_case  # noqa: PLC0415
+
+    cases = [read_case(path, folder) for path in find_cases(folder)]
+    if not cases:
+        raise UsageError("STO-S041", f"there is no case below {folder}")
+    return cases
+
+
+def _run_all(cases: list[Case], jobs: int, *, controls: bool) -> list[CaseReport]:
+    with (
+        open_runner(cases, controls=controls) as runner,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        return list(pool.map(runner.run, cases))
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How the report is written.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=os.cpu_count() or 1,
+    help="Cases at a time; default: one a processor.",
+)
+@click.option(
+    "--controls",
+    is_flag=True,
+    help="First run each program WITHOUT any sandbox, to see that it would reach its goal.",
+)
+def suite(folder: Path, form: str, jobs: int, controls: bool) -> int:
+    """Run every case below FOLDER through the layers and report (docs/reference/cases.md).
+
+    Exit 0 when every case ended as its header says, 4 when one got through or ended
+    otherwise, 2 when there is no case or one is broken.
+    """
+    check_platform()
+    require_extra("executor")
+    from stoilo.sandbox.suite.report import (  # noqa: PLC0415 - Linux only
+        render_json,
+        render_text,
+        summarize,
+    )
+
+    reports = _run_all(read_cases(folder), jobs, controls=controls)
+    click.echo(render_json(reports) if form == "json" else render_text(reports))
+    return 0 if summarize(reports).clean else 4

@@ -1,0 +1,114 @@
+"""Many rows at a time: what SQLAlchemy's own forms cost, most of it is not the rows.
+
+Preparing the parameters of one row costs several times as much as storing it, and every
+step of a statement gives up the interpreter and has to ask for it again; so rows go out
+some in each statement, as plain tuples. Only for our own tables, whose columns need no
+conversion. The caller owns the transaction. Nothing here is from another party: values
+are always parameters, names are the tables' own.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import ColumnDefault, insert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Column, Connection, Table
+
+__all__ = ["draw_tokens", "insert_many", "select_in", "update_many"]
+
+_ROWS: Final = 64
+"""Rows in one INSERT: at most some thousand parameters, of SQLite's 32,766."""
+
+_KEYS: Final = 512
+"""Values in one IN."""
+
+
+def insert_many(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]
+) -> None:
+    """Insert rows that all name the same columns; defaults of the table are filled in."""
+    if not rows:
+        return
+    if len(rows) == 1:
+        connection.execute(insert(table), [dict(rows[0])])
+        return
+    names = list(rows[0])
+    values_of = itemgetter(*names)
+    defaults = {
+        column.name: column.default.arg
+        for column in table.columns
+        if column.name not in rows[0] and isinstance(column.default, ColumnDefault)
+    }
+    rest = tuple(defaults.values())
+    if len(names) == 1:
+        values = [(values_of(row), *rest) for row in rows]
+    else:
+        values = [values_of(row) + rest for row in rows]
+    columns = _names(connection, [*names, *defaults])
+    mark = f"({_marks(len(names) + len(rest))})"
+    for at in range(0, len(values), _ROWS):
+        part = values[at : at + _ROWS]
+        marks = ", ".join([mark] * len(part))
+        query = f"INSERT INTO {table.name} ({columns}) VALUES {marks}"  # noqa: S608 - our own names
+        _run(connection, query, tuple(chain.from_iterable(part)))
+
+
+def update_many(
+    connection: Connection, query: str, values: Sequence[tuple[object, ...]]
+) -> None:
+    """Run an UPDATE of our own, with ``?`` for values, once for each row of `values`."""
+    connection.exec_driver_sql(_native(connection, query), list(values))
+
+
+def select_in(
+    connection: Connection,
+    columns: Iterable[Column[Any]],
+    key: Column[Any],
+    values: Iterable[object],
+) -> list[tuple[Any, ...]]:
+    """Return `columns` of the rows whose `key` is one of `values`, in no order."""
+    names = _names(connection, [column.name for column in columns])
+    of = _names(connection, [key.name])
+    query = f"SELECT {names} FROM {key.table} WHERE {of} IN"  # noqa: S608 - our own names
+    wanted = list(values)
+    found: list[tuple[Any, ...]] = []
+    for at in range(0, len(wanted), _KEYS):
+        part = tuple(wanted[at : at + _KEYS])
+        found += _run(connection, f"{query} ({_marks(len(part))})", part).all()
+    return found
+
+
+def draw_tokens(count: int, size: int) -> list[str]:
+    """Return random texts of `size` bytes each, in hex, all drawn from the system at once.
+
+    Each question to the system gives up the interpreter.
+    """
+    drawn, width = os.urandom(count * size).hex(), 2 * size
+    return [drawn[at : at + width] for at in range(0, len(drawn), width)]
+
+
+def _run(connection: Connection, query: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - SQLAlchemy's cursor result
+    return connection.exec_driver_sql(_native(connection, query), values)
+
+
+def _native(connection: Connection, query: str) -> str:
+    """Return the query with the marks of the database's driver."""
+    if connection.dialect.paramstyle == "qmark":
+        return query
+    return query.replace("?", "%s")
+
+
+def _names(connection: Connection, names: Iterable[str]) -> str:
+    """Return columns' names, quoted where the database has another use for one."""
+    return ", ".join(map(connection.dialect.identifier_preparer.quote, names))
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)

@@ -1,0 +1,35 @@
+"""Further web faces of the server: who offers pages gets the place and gives routes.
+
+The server knows no page. `run_server(…, faces=…)` mounts what the command line hands to
+it, so that pages for people stay above the server in the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.routing import BaseRoute
+
+__all__ = ["AUDIT_PAGES", "Face", "PublicPlace"]
+
+AUDIT_PAGES = "/audit/"
+"""Where a face shows the log to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPlace:
+    """What a face may know of the server that it is mounted in.
+
+    Attributes:
+        data: the data directory; a face only reads, and only what is public.
+        url: of the server as it is reached, with final slash.
+    """
+
+    data: Path
+    url: str
+
+
+Face = Callable[[PublicPlace], Sequence[BaseRoute]]
+"""Returns the routes of one face; called once, before the server listens."""
