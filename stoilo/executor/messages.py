@@ -14,15 +14,20 @@ from typing import Final
 __all__ = [
     "MOST_TOPICS",
     "TOPIC",
+    "AppVersion",
+    "ClientVersion",
     "FileInfo",
     "FileRef",
+    "HostInfo",
     "OtherResult",
+    "ProgramFile",
     "ReportedResult",
     "ResultInfo",
     "ResultState",
     "SchedulerReply",
     "SchedulerRequest",
     "UploadInfo",
+    "UserInfo",
     "Wishes",
     "WorkunitInfo",
 ]
@@ -90,6 +95,42 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientVersion:
+    """Version of a BOINC client, for example 7.20.5."""
+
+    major: int = 0
+    minor: int = 0
+    release: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """What a host says of itself (BOINC's ``host_info``); nothing of it is proven.
+
+    Attributes:
+        domain_name: its own name.
+        vendor: of the processor.
+        model: of the processor.
+        features: of the processor, separated by spaces.
+        fpops: benchmark, FLOP/s.
+        memory_bytes: of the machine.
+        disk_free_bytes: where the client keeps its data.
+        os_name: for example ``Linux Debian``.
+        os_version: of the system.
+    """
+
+    domain_name: str = ""
+    vendor: str = ""
+    model: str = ""
+    features: str = ""
+    fpops: float = 0.0
+    memory_bytes: float = 0.0
+    disk_free_bytes: float = 0.0
+    os_name: str = ""
+    os_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerRequest:
     """What a client tells the scheduler.
 
@@ -107,6 +148,14 @@ class SchedulerRequest:
         wishes: what not to send.
         wait_s: the project may hold an empty answer that long for work to come (ours;
             other servers ignore it).
+        own_program: the host needs no app version: it runs copies by itself (ours).
+        client: version of the client; zeros where it says none.
+        platforms: what the host can run, the best first.
+        host: what it says of itself.
+        code_sign_key: the project's key as the client keeps it, empty before the first.
+        global_preferences: the user's own for every project, as the client sent them:
+            XML text, hostile, bounded; empty where it sent none.
+        sticky_files: names of files that it keeps after their task.
     """
 
     authenticator: str
@@ -121,6 +170,13 @@ class SchedulerRequest:
     other_results: tuple[OtherResult, ...] = ()
     wait_s: float = 0.0
     wishes: Wishes = Wishes()
+    own_program: bool = False
+    client: ClientVersion = ClientVersion()
+    platforms: tuple[str, ...] = ()
+    host: HostInfo = HostInfo()
+    code_sign_key: str = ""
+    global_preferences: str = ""
+    sticky_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +199,49 @@ class FileRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A signed file of an app version.
+
+    Attributes:
+        info: where it comes from.
+        signature: BOINC's, as text of its ``.sig`` file.
+        executable: made so by the client.
+        main: the one that is started.
+        open_name: under which the slot has it; empty for its own name.
+    """
+
+    info: FileInfo
+    signature: str
+    executable: bool = False
+    main: bool = False
+    open_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AppVersion:
+    """The program of an app on one platform."""
+
+    app: str
+    version_num: int
+    platform: str
+    files: tuple[ProgramFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """What the client shows of an account and this host's part in it; credit in cobblestones."""
+
+    id: int
+    name: str
+    created_at: int
+    total_credit: float = 0.0
+    expavg_credit: float = 0.0
+    host_total_credit: float = 0.0
+    host_expavg_credit: float = 0.0
+    venue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UploadInfo:
     """The one output file of a copy."""
 
@@ -153,13 +252,15 @@ class UploadInfo:
 
 @dataclass(frozen=True, slots=True)
 class WorkunitInfo:
-    """A workunit: app, estimates (FLOP) and input files."""
+    """A workunit: app, estimates (FLOP), bounds (bytes; 0: none said) and input files."""
 
     name: str
     app: str
     fpops_est: float
     fpops_bound: float
     files: tuple[FileRef, ...]
+    memory_bound: float = 0.0
+    disk_bound: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +290,13 @@ class SchedulerReply:
         messages: text for the user.
         bad_key: the account key is unknown.
         down: the project is down for maintenance.
+        app_versions: programs of the apps below; none for hosts with their own.
+        code_sign_key: the project's, for a client that has none.
+        code_sign_key_signature: the former key's over this one, for one that has that.
+        delete_files: sticky files that nobody needs any more.
+        user: what to show of the account; None: nothing.
+        project_preferences: XML elements for the client to keep, empty for none.
+        global_preferences: XML elements from another of the user's hosts; empty for none.
         waits: the project holds empty answers when asked to (`wait_s`), so that an idle
             host may call again at once.
     """
@@ -206,3 +314,10 @@ class SchedulerReply:
     bad_key: bool = False
     down: bool = False
     waits: bool = False
+    app_versions: tuple[AppVersion, ...] = ()
+    code_sign_key: str = ""
+    code_sign_key_signature: str = ""
+    delete_files: tuple[str, ...] = ()
+    user: UserInfo | None = None
+    project_preferences: str = ""
+    global_preferences: str = ""

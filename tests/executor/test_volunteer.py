@@ -22,8 +22,8 @@ from stoilo.executor.pace import Backoff, Settings
 from stoilo.executor.result import Disposition, parse_result, render_result
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.volunteer import choose_opt_in, main
+from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.scheduler import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.testing.engine import (
     BodyValidation,

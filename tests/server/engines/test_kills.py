@@ -25,7 +25,7 @@ PROJECT = """
 import os, sys, time
 from pathlib import Path
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.scheduler import Pace
+from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.testing.engine import BodyValidation, ProjectServer
 directory, port = Path(sys.argv[1]), int(sys.argv[2])
 

@@ -24,7 +24,8 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
-from stoilo.server.engines.embedded.scheduler import Pace, Scheduler
+from stoilo.server.engines.embedded.dispatch import Pace
+from stoilo.server.engines.embedded.scheduler import Scheduler
 from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge

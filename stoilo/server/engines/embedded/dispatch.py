@@ -1,0 +1,185 @@
+"""Which copies go to a host: those that it has lost, and new ones as far as it may."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import exists, select, update
+
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.transitioner import deadline_of, may_issue
+from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.embedded.wishes import allowed_apps, is_wanted
+from stoilo.server.engines.interface import CopyState
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row, Select
+
+    from stoilo.executor.messages import SchedulerRequest, Wishes
+    from stoilo.server.engines.embedded.accounts import User
+    from stoilo.server.engines.embedded.hosts import Host
+
+__all__ = ["Pace", "fresh_copies", "lost_copies"]
+
+CANDIDATES_PER_COPY = 8
+SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the project hands out work.
+
+    Attributes:
+        next_rpc_delay_s: hosts call again after at most that many s.
+        copies_per_rpc: most copies in one reply.
+        copies_per_cpu: most copies in progress on a host, per processor.
+    """
+
+    next_rpc_delay_s: float = 0.5
+    copies_per_rpc: int = 16
+    copies_per_cpu: int = 4
+
+
+def lost_copies(
+    connection: Connection, host: Host, request: SchedulerRequest, pace: Pace
+) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
+    """Return copies that the host should have and does not mention."""
+    named = {result.name for result in request.results}
+    named |= {other.name for other in request.other_results}
+    rows = connection.execute(
+        _copy_query()
+        .where(
+            schema.copies.c.host_id == host.id,
+            schema.copies.c.state == CopyState.IN_PROGRESS.value,
+            schema.workunits.c.outcome.is_(None),
+        )
+        .order_by(schema.copies.c.id)
+    ).all()
+    lost = [row for row in rows if row.name not in named]
+    return lost[: pace.copies_per_rpc]
+
+
+def fresh_copies(
+    connection: Connection,
+    user: User,
+    host: Host,
+    request: SchedulerRequest,
+    now: int,
+    pace: Pace,
+) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
+    """Give new copies to the host, as many as it asks for and may have."""
+    room = _room(connection, host, request, pace)
+    if room <= 0:
+        return []
+    given: list[int] = []
+    seen: set[int] = set()
+    query = _candidates(user, host, now, request.wishes).limit(
+        room * CANDIDATES_PER_COPY
+    )
+    for row in connection.execute(query).all():
+        if len(given) == room or row.workunit_id in seen:
+            continue
+        seen.add(row.workunit_id)
+        view = load_view(connection, row.workunit_id)
+        if may_issue(view, user.id, host.key, now):
+            deadline = deadline_of(view.redundancy, now)
+            _issue(connection, row.id, user, host, now=now, deadline=deadline)
+            given.append(row.id)
+    fresh = _copy_query().where(schema.copies.c.id.in_(given))
+    return list(connection.execute(fresh.order_by(schema.copies.c.id)).all())
+
+
+def _room(
+    connection: Connection, host: Host, request: SchedulerRequest, pace: Pace
+) -> int:
+    """Return how many copies the request may get."""
+    wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
+    if request.dont_send_work or not wants_work:
+        return 0
+    held = len(
+        connection.scalars(
+            select(schema.copies.c.id).where(
+                schema.copies.c.host_id == host.id,
+                schema.copies.c.state == CopyState.IN_PROGRESS.value,
+            )
+        ).all()
+    )
+    most = pace.copies_per_cpu * request.ncpus - held
+    wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
+    asked = math.ceil(min(wanted, 1e6))
+    return max(0, min(asked, most, pace.copies_per_rpc))
+
+
+def _issue(
+    connection: Connection,
+    copy_id: int,
+    user: User,
+    host: Host,
+    *,
+    now: int,
+    deadline: int,
+) -> None:
+    """Write that a copy is on the host."""
+    connection.execute(
+        update(schema.copies)
+        .where(schema.copies.c.id == copy_id)
+        .values(
+            state=CopyState.IN_PROGRESS.value,
+            user_id=user.id,
+            host_id=host.id,
+            host_key=host.key,
+            sent_at=now,
+            deadline=deadline,
+        )
+    )
+    row = schema.copies.c.workunit_id
+    workunit = select(row).where(schema.copies.c.id == copy_id).scalar_subquery()
+    table = schema.workunits
+    connection.execute(
+        update(table)
+        .where(table.c.id == workunit, table.c.transition_at > deadline + 1)
+        .values(transition_at=deadline + 1)
+    )
+
+
+def _candidates(
+    user: User, host: Host, now: int, wishes: Wishes
+) -> Select[tuple[int, int]]:
+    """Return the query for unsent copies that may go to this host, best first.
+
+    The same rules as `transitioner.may_issue`, which has the last word.
+    """
+    copies, table = schema.copies, schema.workunits
+    other = copies.alias("other")
+    has_one = exists().where(
+        other.c.workunit_id == copies.c.workunit_id,
+        (other.c.user_id == user.id) | (other.c.host_key == host.key),
+    )
+    return (
+        select(copies.c.id, copies.c.workunit_id)
+        .join(table, table.c.id == copies.c.workunit_id)
+        .where(
+            copies.c.state == CopyState.UNSENT.value,
+            table.c.outcome.is_(None),
+            table.c.app.in_(allowed_apps(user.apps, wishes)),
+            is_wanted(wishes),
+            table.c.not_after >= now + table.c.delay_bound_s,
+            ~has_one,
+        )
+        .order_by(copies.c.priority.desc(), copies.c.id)
+    )
+
+
+def _copy_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for copies with what a reply says about their workunit."""
+    table = schema.workunits
+    return select(
+        schema.copies,
+        table.c.name.label("workunit"),
+        table.c.app,
+        table.c.fpops_est,
+        table.c.fpops_bound,
+        table.c.result_max_bytes,
+    ).join(table, table.c.id == schema.copies.c.workunit_id)
