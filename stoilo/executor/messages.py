@@ -229,7 +229,7 @@ class AppVersion:
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """What the client shows of an account and this host's part in it; credit in cobblestones."""
+    """What the client shows of an account and this host; credit in cobblestones."""
 
     id: int
     name: str
