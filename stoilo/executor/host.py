@@ -359,6 +359,7 @@ class Volunteer:
             other_results=tuple(OtherResult(copy.result) for copy in unfinished),
             wishes=self._settings.wishes,
             wait_s=0.0 if copies or self._stopping else WAIT_S,
+            own_program=True,
         )
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:

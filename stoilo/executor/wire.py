@@ -111,6 +111,8 @@ def render_request(request: SchedulerRequest) -> bytes:
         ("platform_name", PLATFORM),
     ]
     head += _wish_fields(request.wishes)
+    if request.own_program:
+        head.append(("stoilo_own_program", 1))
     if request.wait_s:
         head.append(("stoilo_wait", f"{request.wait_s:.3f}"))
     lines = ["<scheduler_request>", *(_leaf(tag, value) for tag, value in head)]
