@@ -20,6 +20,7 @@ from stoilo.executor.messages import (
 from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
+from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import needless_copies, take_report
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
@@ -77,12 +78,19 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
+            refusal = refuse_banned(user, host, request)
+            if refusal is not None:
+                return refusal
+            guest = receive(connection, user, host, request, now)
+            user, request = guest.user, guest.request
             remember_wishes(connection, host.id, request.wishes)
             for report in request.results:
                 take_report(connection, host, report, now)
             rows = lost_copies(connection, host, request, self._pace)
-            rows += fresh_copies(connection, user, host, request, now, self._pace)
-            reply = self._reply(connection, host, request, rows, base_url)
+            fresh = fresh_copies(connection, user, host, request, now, self._pace)
+            reply = self._reply(connection, host, request, rows + fresh, base_url)
+            apps = [row.app for row in fresh]
+            reply = guest.complete(connection, reply, apps, now)
         if request.results:
             self._on_report()
         return reply
