@@ -191,6 +191,17 @@ class Accounts:
                 raise DeniedError("STO-E016", "no account with this key")
             return self._account(connection, address)
 
+    def open_by_id(self, user_id: int) -> Account:
+        """Return a known account; raises ``STO-E016``."""
+        table = schema.users
+        with self._database.read() as connection:
+            address = connection.scalar(
+                select(table.c.email).where(table.c.id == user_id)
+            )
+            if address is None:
+                raise DeniedError("STO-E016", "no such account")
+            return self._account(connection, address)
+
     def stamp(self, purpose: str, text: str) -> str:
         """Return a MAC over `text` that nobody else can make, 64 hex digits."""
         message = f"{purpose}\0{text}".encode()

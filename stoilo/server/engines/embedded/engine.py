@@ -25,7 +25,9 @@ from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secre
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.dispatch import Pace
+from stoilo.server.engines.embedded.roster import Roster
 from stoilo.server.engines.embedded.scheduler import Scheduler
+from stoilo.server.engines.embedded.stats import Statistics
 from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
@@ -94,6 +96,8 @@ class EmbeddedEngine:
 
     Attributes:
         accounts: the volunteers' accounts.
+        roster: people and hosts (for pages and commands).
+        statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         changes: grows whenever there may be new copies to hand out.
@@ -125,6 +129,8 @@ class EmbeddedEngine:
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
+        self.roster = Roster(self._database, self.accounts)
+        self.statistics = Statistics(self._database, directory / "stats")
         self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(
