@@ -55,7 +55,7 @@ class EmbeddedBench:
         return [result.name for result in reply.results]
 
     def held(self, user):
-        reply = self.request(user, dont_send_work=True)
+        reply = self.request(user, level=None, dont_send_work=True)
         return tuple(OtherResult(result.name) for result in reply.results)
 
     def upload(self, copy, body):

@@ -30,7 +30,9 @@ from stoilo.server.engines.embedded.programs import (
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.roster import Roster
 from stoilo.server.engines.embedded.scheduler import Scheduler
+from stoilo.server.engines.embedded.stats import Statistics
 from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
@@ -101,6 +103,8 @@ class EmbeddedEngine:
 
     Attributes:
         accounts: the volunteers' accounts.
+        roster: people and hosts (for pages and commands).
+        statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         changes: grows whenever there may be new copies to hand out.
@@ -132,6 +136,8 @@ class EmbeddedEngine:
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
+        self.roster = Roster(self._database, self.accounts)
+        self.statistics = Statistics(self._database, directory / "stats")
         self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(

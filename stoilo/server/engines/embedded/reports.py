@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 
 from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.quotas import note_error
 from stoilo.server.engines.embedded.transitioner import can_receive
 from stoilo.server.engines.embedded.views import copy_of, load_view
 from stoilo.server.engines.interface import CopyOutcome, CopyState
@@ -41,6 +42,7 @@ def take_report(
         code = "STO-E020" if success else "STO-E021"
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
+        note_error(connection, row.name, now)
     connection.execute(
         update(table)
         .where(table.c.id == row.id)

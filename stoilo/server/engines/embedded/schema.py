@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
+    Double,
     Float,
     ForeignKey,
     Index,
@@ -26,12 +27,18 @@ __all__ = [
     "code_sign_keys",
     "copies",
     "files",
+    "global_preferences",
+    "grants",
     "host_backoffs",
+    "host_records",
     "hosts",
     "metadata",
     "offers",
     "outbox",
+    "people",
+    "preferences",
     "programs",
+    "quotas",
     "settings",
     "users",
     "wishes",
@@ -151,6 +158,85 @@ wishes = Table(
     Column("require_review", Integer, nullable=False),
     Column("require_public_source", Integer, nullable=False),
     Column("topics", String(2200), nullable=False),  # each between two commas
+)
+
+# What is known of people and their computers beside what every call needs.
+people = Table(
+    "engine_person",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("name", String(60), nullable=False, default=""),
+    Column("export_id", String(32), nullable=False),  # in public statistics only
+    Column("exported", Integer, nullable=False, default=0),
+    Column("venue", String(16), nullable=False, default=""),
+    Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
+    Column("total_credit", Double, nullable=False, default=0.0),
+    Column("average_credit", Double, nullable=False, default=0.0),
+    Column("average_at", BigInteger, nullable=False, default=0),
+)
+
+preferences = Table(
+    "engine_preference",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("levels", String(64), nullable=False),  # each between two commas
+    Column("require_review", Integer, nullable=False),
+    Column("require_public_source", Integer, nullable=False),
+    Column("topics", String(2200), nullable=False),  # each between two commas
+    Column("modified_at", BigInteger, nullable=False),
+)
+
+global_preferences = Table(
+    "engine_global_preference",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("modified_at", BigInteger, nullable=False),
+    Column("document", String(4000), nullable=False),  # ours, made of numbers
+)
+
+host_records = Table(
+    "engine_host_record",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("domain_name", String(128), nullable=False, default=""),
+    Column("vendor", String(128), nullable=False, default=""),
+    Column("model", String(128), nullable=False, default=""),
+    Column("os_name", String(128), nullable=False, default=""),
+    Column("os_version", String(128), nullable=False, default=""),
+    Column("platform", String(64), nullable=False, default=""),
+    Column("client", String(32), nullable=False, default=""),
+    Column("ncpus", Integer, nullable=False, default=1),
+    Column("fpops", Float, nullable=False, default=0.0),
+    Column("memory_bytes", Float, nullable=False, default=0.0),
+    Column("disk_free_bytes", Float, nullable=False, default=0.0),
+    Column("stored_at", BigInteger, nullable=False, default=0),
+    Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
+    Column("total_credit", Double, nullable=False, default=0.0),
+    Column("average_credit", Double, nullable=False, default=0.0),
+    Column("average_at", BigInteger, nullable=False, default=0),
+)
+
+# One row a copy that was paid for; it outlives the copy.
+grants = Table(
+    "engine_credit",
+    metadata,
+    Column("copy_id", Key, primary_key=True, autoincrement=False),
+    Column("user_id", Key, nullable=False),
+    Column("host_id", Key, nullable=False),
+    Column("granted", Double, nullable=False),
+    Column("granted_at", BigInteger, nullable=False),
+)
+
+quotas = Table(
+    "engine_quota",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("app", String(APP_CHARS), primary_key=True),
+    Column("per_cpu", Integer, nullable=False),
+    Column("day", Integer, nullable=False),
+    Column("issued", Integer, nullable=False),
+    Column("errors_in_row", Integer, nullable=False),
+    Column("paused_until", BigInteger, nullable=False),
 )
 
 files = Table(

@@ -10,6 +10,8 @@ from sqlalchemy import delete, insert, select, update
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.creation import add_copies
+from stoilo.server.engines.embedded.credit import grant
+from stoilo.server.engines.embedded.quotas import note_error, note_success
 from stoilo.server.engines.embedded.transitioner import (
     Action,
     Check,
@@ -102,6 +104,7 @@ def apply_action(
     match action:
         case Expire(copy):
             _end_copy(connection, copy, CopyOutcome.NO_REPLY, "STO-E022")
+            note_error(connection, copy, now)
         case Drop(copy):
             _end_copy(connection, copy, CopyOutcome.NOT_NEEDED, "")
         case Create(count):
@@ -194,6 +197,8 @@ def write_answers(connection: Connection, answers: Answers, now: int) -> None:
         unchecked = waiting[name].validity is Validity.INIT
         if unchecked and waiting[name].outcome is CopyOutcome.SUCCESS:
             _write_check(connection, name, check)
+            if check.verdict is ResultVerdict.INVALID:
+                note_error(connection, name, now)
     if answers.fatal is not None:
         kind = OutcomeKind.VALIDATOR_FAILED
         end_workunit(connection, answers.workunit_id, kind, now, answer=answers.fatal)
@@ -226,6 +231,10 @@ def _write_judgement(connection: Connection, answers: Answers, now: int) -> None
             .where(schema.copies.c.name == name)
             .values(validity=validity.value)
         )
+        if validity is Validity.INVALID:
+            note_error(connection, name, now)
+    for copy in grant(connection, answers.workunit_id, now):
+        note_success(connection, copy.host_id, copy.app)
     if canonical:
         kind = OutcomeKind.CANONICAL
         end_workunit(connection, answers.workunit_id, kind, now, canonical=canonical)
