@@ -17,7 +17,11 @@ from stoilo.executor.messages import (
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
+from stoilo.server.engines.embedded.dispatch import (
+    fresh_copies,
+    lost_copies,
+    notices,
+)
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
 from stoilo.server.engines.embedded.reports import needless_copies, take_report
@@ -49,11 +53,13 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._database = database
         self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
+        self._draw = draw
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
@@ -81,7 +87,9 @@ class Scheduler:
             for report in request.results:
                 take_report(connection, host, report, now)
             rows = lost_copies(connection, host, request, self._pace)
-            rows += fresh_copies(connection, user, host, request, now, self._pace)
+            rows += fresh_copies(
+                connection, user, host, request, now, self._pace, self._draw
+            )
             reply = self._reply(connection, host, request, rows, base_url)
         if request.results:
             self._on_report()
@@ -123,4 +131,5 @@ class Scheduler:
                 for row in rows
             ),
             next_rpc_delay=self._pace.next_rpc_delay_s,
+            messages=notices(connection, host),
         )
