@@ -19,7 +19,11 @@ from stoilo.executor.messages import (
     WorkunitInfo,
 )
 from stoilo.server.engines.embedded.appversions import choose_program
-from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
+from stoilo.server.engines.embedded.dispatch import (
+    fresh_copies,
+    lost_copies,
+    notices,
+)
 from stoilo.server.engines.embedded.failures import note_reports, wait_left
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
@@ -61,11 +65,13 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._database = database
         self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
+        self._draw = draw
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
@@ -113,20 +119,22 @@ class Scheduler:
         if program.usable:
             lost = lost_copies(connection, host, request, self._pace)
         if program.usable and not wait:
-            fresh = fresh_copies(connection, user, host, request, now, self._pace)
+            fresh = fresh_copies(
+                connection, user, host, request, now, self._pace, self._draw
+            )
         reply = self._reply(connection, host, request, lost + fresh, base_url)
         reply = program.complete(connection, reply, base_url)
         if not program.usable:
             reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
         elif wait and wants_copies(request):
-            notices = (*reply.messages, wait_notice(wait))
-            reply = replace(reply, request_delay=float(wait), messages=notices)
+            said = (*reply.messages, wait_notice(wait))
+            reply = replace(reply, request_delay=float(wait), messages=said)
         else:
             again = _next_call(request, reply, self._pace)
             reply = replace(reply, next_rpc_delay=again)
             if _is_idle(request, reply) and not request.own_program:
-                notices = level_notice(connection, user, request)
-                reply = replace(reply, messages=reply.messages + notices)
+                said = level_notice(connection, user, request)
+                reply = replace(reply, messages=reply.messages + said)
         apps = [row.app for row in fresh]
         return guest.complete(connection, reply, apps, now)
 
@@ -166,6 +174,7 @@ class Scheduler:
                 for row in rows
             ),
             aborts_unstarted=late_copies(connection, host, request),
+            messages=notices(connection, host),
         )
 
 
