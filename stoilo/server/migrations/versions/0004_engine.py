@@ -1,7 +1,7 @@
 """What stock BOINC clients run, the key to check it with, and hosts that have to wait.
 
 Revision ID: engine0004
-Revises: engine0002
+Revises: engine0003
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from alembic import op
 from sqlalchemy.dialects import mysql
 
 revision = "engine0004"
-down_revision = "engine0002"
+down_revision = "engine0003"
 branch_labels = None
 depends_on = None
 
