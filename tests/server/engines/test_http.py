@@ -49,7 +49,7 @@ def request_xml(world, user=1, extra="", key=None):
     account = world.engine.accounts.ensure(f"u{user}@example.org", world.clock())
     return (
         f"<scheduler_request><authenticator>{key or account.weak_key}</authenticator>"
-        f"<hostid>0</hostid><rpc_seqno>1</rpc_seqno>"
+        f"<hostid>0</hostid><rpc_seqno>1</rpc_seqno><stoilo_own_program/>"
         f"<host_info><host_cpid>{user:032x}</host_cpid></host_info>{extra}"
         "</scheduler_request>"
     ).encode()
@@ -116,7 +116,7 @@ def test_account_is_made_and_found_with_the_same_key(world):
         ("lookup_account.php", "", -206),
         ("lookup_account.php", "email_addr=nobody@example.org&passwd_hash=x", -206),
         ("create_account.php", "email_addr=no-address&passwd_hash=" + "a" * 32, -205),
-        ("create_account.php", "email_addr=a@example.org&passwd_hash=short", -205),
+        ("create_account.php", "email_addr=a@example.org&passwd_hash=short", -206),
         ("create_account.php", "email_addr=%3Cx%3E@example.org", -205),
         ("lookup_account.php", "&".join(f"a{n}=1" for n in range(100)), None),
     ],

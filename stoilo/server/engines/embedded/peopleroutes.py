@@ -77,9 +77,7 @@ def people_routes(
 class _PeopleFace:
     """The handlers."""
 
-    def __init__(
-        self, engine: EmbeddedEngine, project: str, rates: CallRates
-    ) -> None:
+    def __init__(self, engine: EmbeddedEngine, project: str, rates: CallRates) -> None:
         self._engine = engine
         self._project = project
         self._rates = rates
@@ -102,9 +100,7 @@ class _PeopleFace:
             if not self._rates.allow_account_call(_address(request)):
                 return _html(render_problem(self._project, _TOO_MANY), 429)
             form = await _read_form(request)
-            page = await run_in_threadpool(
-                self._desk.answer, form, self._engine.now()
-            )
+            page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
         except DeniedError as error:
             return _html(render_login(self._project, str(error)), 403)
         except UsageError as error:

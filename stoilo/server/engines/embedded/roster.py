@@ -189,7 +189,7 @@ def _user_of(connection: Connection, email: str) -> int:
             f"there is no account of {email[:100]!r}",
             hint="make it with `stoilo boinc account`",
         )
-    return found
+    return int(found)
 
 
 def _take_back(connection: Connection, host_ids: list[int], now: int) -> None:

@@ -17,6 +17,7 @@ from stoilo.executor.messages import (
     UploadInfo,
     WorkunitInfo,
 )
+from stoilo.server.engines.embedded.appversions import choose_program
 from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
@@ -86,11 +87,14 @@ class Scheduler:
             remember_wishes(connection, host.id, request.wishes)
             for report in request.results:
                 take_report(connection, host, report, now)
-            rows = lost_copies(connection, host, request, self._pace)
-            fresh = fresh_copies(connection, user, host, request, now, self._pace)
+            program = choose_program(connection, request)
+            rows, fresh = [], []
+            if program.usable:
+                rows = lost_copies(connection, host, request, self._pace)
+                fresh = fresh_copies(connection, user, host, request, now, self._pace)
             reply = self._reply(connection, host, request, rows + fresh, base_url)
-            apps = [row.app for row in fresh]
-            reply = guest.complete(connection, reply, apps, now)
+            reply = program.complete(connection, reply, base_url)
+            reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if request.results:
             self._on_report()
         return reply

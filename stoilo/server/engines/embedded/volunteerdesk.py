@@ -31,6 +31,7 @@ __all__ = ["VolunteerDesk", "check_same_site", "first", "parse_choices"]
 FORM_LIFE_S: Final = 1800
 _PURPOSE: Final = "preferences form"
 
+
 def first(form: Form, name: str) -> str:
     """Return the first value of a field, empty without one."""
     values = form.get(name) or ("",)
@@ -103,9 +104,7 @@ class VolunteerDesk:
         """Return the page with an account's choices."""
         chosen, person = self.roster.load(account.user_id)
         token = self._token(account.user_id, now + FORM_LIFE_S)
-        return render_choices(
-            self.project, account, chosen, person, token, news=news
-        )
+        return render_choices(self.project, account, chosen, person, token, news=news)
 
     def _token(self, user_id: int, until: int) -> str:
         """Return what only this project can make for an account and a time, s."""
@@ -117,7 +116,9 @@ class VolunteerDesk:
         given = first(form, "token")[:200]
         text, _, _ = given.rpartition(".")
         user, _, until = text.partition(".")
-        usable = user.isascii() and user.isdigit() and until.isascii() and until.isdigit()
+        usable = (
+            user.isascii() and user.isdigit() and until.isascii() and until.isdigit()
+        )
         if usable and int(until) >= now:
             mine = self._token(int(user), int(until))
             if hmac.compare_digest(mine.encode(), given.encode()):

@@ -157,7 +157,7 @@ def _fieldset_of_person(person: Person) -> str:
 {shown}</fieldset>"""
 
 
-def _check(name: str, value: str, on: bool, text: str, more: str) -> str:  # noqa: FBT001 - a box is on or off
+def _check(name: str, value: str, on: bool, text: str, more: str) -> str:
     """Return one box to tick."""
     checked = " checked" if on else ""
     return (

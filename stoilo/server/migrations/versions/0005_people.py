@@ -1,7 +1,7 @@
 """People and their computers: preferences, host records, credit, quotas.
 
 Revision ID: engine0005
-Revises: engine0002
+Revises: engine0004
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "engine0005"
-down_revision = "engine0002"
+down_revision = "engine0004"
 branch_labels = None
 depends_on = None
 
