@@ -41,6 +41,7 @@ FORM_S: Final = 20.0
 XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
+ERR_CREATION_DISABLED: Final = -208
 # BOINC's numbers (lib/error_numbers.h) of our codes
 ERROR_NUMBERS: Final = {
     "STO-E012": ERR_XML_PARSE,
@@ -61,10 +62,17 @@ _STRICT: Final = {
 
 
 def people_routes(
-    engine: EmbeddedEngine, project: str, rates: CallRates
+    engine: EmbeddedEngine, project: str, rates: CallRates, *, creation: bool = True
 ) -> list[Route]:
-    """Return the routes of everything that people ask for themselves."""
-    face = _PeopleFace(engine, project, rates)
+    """Return the routes of everything that people ask for themselves.
+
+    Args:
+        engine: the project.
+        project: its name.
+        rates: of calls by address.
+        creation: whether accounts can be made over the web.
+    """
+    face = _PeopleFace(engine, project, rates, creation=creation)
     both = ["GET", "POST"]
     return [
         Route("/lookup_account.php", face.look_up, methods=both),
@@ -77,10 +85,13 @@ def people_routes(
 class _PeopleFace:
     """The handlers."""
 
-    def __init__(self, engine: EmbeddedEngine, project: str, rates: CallRates) -> None:
+    def __init__(
+        self, engine: EmbeddedEngine, project: str, rates: CallRates, *, creation: bool
+    ) -> None:
         self._engine = engine
         self._project = project
         self._rates = rates
+        self._creation = creation
         self._desk = VolunteerDesk(engine.roster, project)
 
     async def look_up(self, request: Request) -> Response:
@@ -89,6 +100,9 @@ class _PeopleFace:
 
     async def create(self, request: Request) -> Response:
         """GET or POST /create_account.php: the weak key of a new account."""
+        if not self._creation:
+            said = "accounts are made by the project's operator"
+            return _xml(render_account_error(ERR_CREATION_DISABLED, said))
         return await self._account_call(request, make=True)
 
     async def preferences(self, request: Request) -> Response:
