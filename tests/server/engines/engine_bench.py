@@ -18,14 +18,20 @@ BASE = "http://project.example/"
 
 
 class EmbeddedBench:
-    def __init__(self, directory, clock):
+    def __init__(self, directory, clock, database_url=""):
         self.directory = directory
+        self.database_url = database_url
         self.clock = clock
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
-        self.engine = EmbeddedEngine(directory, clock=clock)
+        self.engine = self.open()
         self.uploads = {}
         self.seqno = 0
+
+    def open(self):
+        return EmbeddedEngine(
+            self.directory, clock=self.clock, database_url=self.database_url
+        )
 
     def request(self, user, *, level="pure", **fields):
         account = self.engine.accounts.ensure(
@@ -92,4 +98,4 @@ class EmbeddedBench:
 
     def restart(self):
         self.engine.close()
-        self.engine = EmbeddedEngine(self.directory, clock=self.clock)
+        self.engine = self.open()
