@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 __all__ = ["HEAD_S", "TimedProtocol"]
 
@@ -37,7 +37,8 @@ class TimedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes; a whole head ends the wait."""
         super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
             self._wait_for_head()
         else:
             self._stop_waiting()

@@ -8,7 +8,6 @@ ends in an answer; our errors become BOINC's forms and codes, anything else a pl
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 from collections import OrderedDict
@@ -30,6 +29,7 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import BOUNDS
+from stoilo.server.engines.embedded.refusals import RefusalLog
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
     SizeQuery,
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.uploads import Incoming
 
 __all__ = ["HttpOptions", "RateLimit", "create_project_app"]
-
-log = logging.getLogger(__name__)
 
 XML = "text/xml; charset=utf-8"
 ACCOUNT_BYTES = 8 * 1024
@@ -137,7 +135,7 @@ def create_project_app(
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
     ]
-    return Starlette(routes=routes, exception_handlers={StoiloError: _plain_error})
+    return Starlette(routes=routes, exception_handlers={StoiloError: face.plain_error})
 
 
 class _Face:
@@ -154,6 +152,14 @@ class _Face:
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
         self._limit = RateLimit(options.account_calls_per_minute, clock=clock)
+        self._refusals = RefusalLog()
+
+    async def plain_error(self, request: Request, error: Exception) -> Response:
+        """Answer one of our errors as text: code, message, hint."""
+        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+        self._refusals.note(request, error.code)
+        status = _status_of(error)
+        return Response(str(error), status_code=status, media_type="text/plain")
 
     async def master_page(self, request: Request) -> Response:
         """GET /: the page that names the scheduler."""
@@ -173,6 +179,7 @@ class _Face:
         """GET or POST: make or look up an account."""
         address = request.client.host if request.client else ""
         if not self._limit.allow(address):
+            self._refusals.note(request, "STO-E013")
             body = render_account_error(ERR_TRY_LATER, "too many calls [STO-E013]")
             return Response(body, status_code=429, media_type=XML)
         fields = await self._account_fields(request)
@@ -186,8 +193,10 @@ class _Face:
                 find = self._engine.accounts.find
                 made = await run_in_threadpool(find, email, password)
         except UsageError as error:
+            self._refusals.note(request, error.code)
             return Response(render_account_error(ERR_BAD_EMAIL, str(error)))
         except DeniedError as error:
+            self._refusals.note(request, error.code)
             return Response(render_account_error(ERR_BAD_PASSWORD, str(error)))
         return Response(render_account(made.key), media_type=XML)
 
@@ -204,6 +213,7 @@ class _Face:
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)
+        self._refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
@@ -235,9 +245,10 @@ class _Face:
         try:
             body = await self._upload(request)
         except (UsageError, DeniedError) as error:
+            self._refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
-            log.info("upload not taken: %s", error)
+            self._refusals.note(request, error.code)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 
@@ -367,10 +378,3 @@ def _status_of(error: StoiloError) -> int:
             return 404
         case _:
             return 503
-
-
-async def _plain_error(request: Request, error: Exception) -> Response:
-    """Answer one of our errors as text: code, message, hint."""
-    del request
-    assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
-    return Response(str(error), status_code=_status_of(error), media_type="text/plain")
