@@ -12,6 +12,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import check_redundancy
 from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.bounds import bound_rows
 from stoilo.server.engines.embedded.transitioner import Validity
 from stoilo.server.engines.embedded.wishes import offer_rows
 from stoilo.server.engines.interface import CopyOutcome, CopyState
@@ -86,6 +87,7 @@ def insert_workunits(
     ]
     insert_many(connection, schema.workunit_files, needs)
     insert_many(connection, schema.offers, offer_rows(specs, row_of))
+    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
     copies = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exists, select, update
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.bounds import fits_host
+from stoilo.server.engines.embedded.locality import local_first
 from stoilo.server.engines.embedded.transitioner import deadline_of, may_issue
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.embedded.wishes import allowed_apps, is_wanted
@@ -75,10 +77,10 @@ def fresh_copies(
         return []
     given: list[int] = []
     seen: set[int] = set()
-    query = _candidates(user, host, now, request.wishes).limit(
-        room * CANDIDATES_PER_COPY
-    )
-    for row in connection.execute(query).all():
+    query = _candidates(user, host, now, request.wishes)
+    query = query.where(fits_host(request.host))
+    most = room * CANDIDATES_PER_COPY
+    for row in local_first(connection, request, query, most, now):
         if len(given) == room or row.workunit_id in seen:
             continue
         seen.add(row.workunit_id)
