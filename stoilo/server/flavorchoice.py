@@ -34,6 +34,7 @@ __all__ = [
     "ReleasedLevels",
     "choose_flavor",
     "flavor_parts",
+    "is_whole",
     "kept_archives",
 ]
 
@@ -155,14 +156,14 @@ class FlavorFiles:
         name = f"{part_target(part.part, part.platform)}{ARCHIVE_SUFFIX}"
         folder, _, base = name.rpartition("/")
         path = self.directory / "targets" / folder / f"{digest}.{base}"
-        if not _is_whole(path, part.archive.size):
+        if not is_whole(path, part.archive.size):
             LOGGER.error("the archive %s is missing or cut short: publish again", name)
             return None
         unpacked = _unpacked_bytes(path, part.archive.size)
         return WorkunitFile(FLAVOR, digest, path, sticky=True, unpacked_bytes=unpacked)
 
 
-def _is_whole(path: Path, size: int) -> bool:
+def is_whole(path: Path, size: int) -> bool:
     """Whether a plain file of `size` bytes lies at `path`; its digest is the engine's."""
     try:
         seen = path.lstat()

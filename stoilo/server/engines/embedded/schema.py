@@ -24,13 +24,16 @@ from sqlalchemy.dialects import mysql
 
 __all__ = [
     "bounds",
+    "code_sign_keys",
     "copies",
     "files",
+    "host_backoffs",
     "hosts",
     "leases",
     "metadata",
     "offers",
     "outbox",
+    "programs",
     "settings",
     "usages",
     "users",
@@ -46,6 +49,8 @@ Key = BigInteger().with_variant(Integer(), "sqlite")
 # Names compare byte by byte everywhere; MariaDB's default collation would fold case.
 NAME_CHARS = 160
 APP_CHARS = 32
+KEY_TEXT_CHARS = 1024  # of a BOINC key of 1024 bits: 529
+SIGNATURE_CHARS = 512  # of a BOINC signature: 262
 Name = String(NAME_CHARS).with_variant(
     mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
     "mysql",
@@ -216,4 +221,38 @@ leases = Table(
     Column("lent_at", BigInteger, nullable=False),
     Column("needed_until", BigInteger, nullable=False),
     Column("held", Integer, nullable=False),  # the host has said that it has it
+)
+
+# The program of an app version; rows stay for ever, so that no number comes back.
+programs = Table(
+    "engine_program",
+    metadata,
+    Column("version_num", Integer, primary_key=True, autoincrement=False),
+    Column("platform", Name, nullable=False),
+    Column("launcher", String(64), nullable=False),  # digests of files
+    Column("launcher_signature", String(SIGNATURE_CHARS), nullable=False),
+    Column("verifier", String(64), nullable=False),
+    Column("verifier_signature", String(SIGNATURE_CHARS), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("replaced_at", BigInteger, nullable=False),  # 0: in force
+    Column("served", Integer, nullable=False),  # whether its files are kept
+)
+
+code_sign_keys = Table(
+    "engine_code_sign_key",
+    metadata,
+    Column("place", Integer, primary_key=True, autoincrement=False),  # 0: in force
+    Column("text", String(KEY_TEXT_CHARS), nullable=False),
+    Column(
+        "signature", String(SIGNATURE_CHARS), nullable=False
+    ),  # over the one in force
+)
+
+# Hosts whose last reports were all failures, and until when they get no new copies.
+host_backoffs = Table(
+    "engine_host_backoff",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("until", BigInteger, nullable=False),
 )
