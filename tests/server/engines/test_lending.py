@@ -8,6 +8,7 @@ from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded.leases import KEEP_S
 from stoilo.server.engines.embedded.lending import NAMES_READ
+from stoilo.server.engines.embedded.requests import parse_request
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.testing.engine import make_spec
 
@@ -139,3 +140,15 @@ def test_restart_forgets_no_lease(bench):
     ask(bench, NAME)
     bench.restart()
     assert ask(bench, NAME).delete_files == ()
+
+
+def test_file_on_its_way_does_not_count_as_kept():
+    data = (
+        b"<scheduler_request><authenticator>k</authenticator><host_info>"
+        b"<host_cpid>c</host_cpid></host_info>"
+        b"<file_info><name>here</name><status>1</status></file_info>"
+        b"<file_info><name>coming</name><status>0</status></file_info>"
+        b"<file_info><name>failed</name><status>-224</status></file_info>"
+        b"</scheduler_request>"
+    )
+    assert parse_request(data).sticky_files == ("here",)

@@ -53,6 +53,12 @@ def test_report_of_somebody_elses_copy_counts_for_nothing(bench, copy):
     assert taken(bench) == (12.5, 0.0)
 
 
+def test_elapsed_time_stands_for_an_unmeasured_one(bench, copy):
+    said = ReportedResult(copy, ResultState.UPLOADED, elapsed_s=3.5)
+    bench.request(1, results=(said,))
+    assert taken(bench) == (3.5, 0.0)
+
+
 def test_host_that_says_no_time_gives_none(bench, copy):
     report(bench, copy, 0.0)
     assert taken(bench) == (0.0, 0.0)

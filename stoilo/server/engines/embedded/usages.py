@@ -29,13 +29,16 @@ def note_usages(
 ) -> None:
     """Keep the times of a host's own uploaded copies; what came first stays.
 
+    A client that measures no processor time says the elapsed one.
+
     Args:
         connection: of the caller's transaction.
         host_id: who reports.
         reports: what it says; names of others' copies are passed over.
         flops: the host's own benchmark, FLOP/s, 0 where it sends none.
     """
-    said = {report.name: report for report in reports if report.cpu_s > 0}
+    times = {report.name: report.cpu_s or report.elapsed_s for report in reports}
+    said = {name: time for name, time in times.items() if time > 0}
     if not said:
         return
     table, known = schema.copies, schema.usages
@@ -52,7 +55,7 @@ def note_usages(
     fresh = [
         {
             "copy_id": row.id,
-            "cpu_s": min(said[row.name].cpu_s, MOST),
+            "cpu_s": min(said[row.name], MOST),
             "flops": min(max(flops, 0.0), MOST),
         }
         for row in rows
