@@ -65,9 +65,15 @@ class ReportedResult:
 
 @dataclass(frozen=True, slots=True)
 class OtherResult:
-    """A copy that the host holds and has not finished."""
+    """A copy that the host holds and has not finished.
+
+    Attributes:
+        name: BOINC result name.
+        fraction_done: from 0 to 1; 0 where the host does not know.
+    """
 
     name: str
+    fraction_done: float = 0.0
 
 
 TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")

@@ -205,7 +205,6 @@ def test_new_launcher_takes_boincs_signature_with_it(
     publish(sign_boinc_files(second, stage.boinc), release, stage.now)
 
 
-@pytest.mark.parametrize("name", ["launcher/x86_64-linux.sig", "key.pub"])
 def test_signature_of_a_former_boinc_key_stays_with_the_next_release(
     stage: ReleaseStage, tmp_path: Path
 ) -> None:
@@ -218,6 +217,7 @@ def test_signature_of_a_former_boinc_key_stays_with_the_next_release(
     assert (kept.exists(), gone.exists()) == (True, False)
 
 
+@pytest.mark.parametrize("name", ["launcher/x86_64-linux.sig", "key.pub"])
 def test_boinc_signature_of_another_file_or_key_is_not_published(
     stage: ReleaseStage, tmp_path: Path, name: str
 ) -> None:
