@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.core.skeleton import decode
+from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.jailwatch import jailed
 from stoilo.testing.meddler import Meddler
@@ -147,17 +148,23 @@ def test_task_that_opens_files_is_not_taken(
         project.submit(source)
 
 
+def open_files(client: BoincClient) -> list[str]:
+    """Return what a jailed process of the client has open, empty when there is none."""
+    for pid, _ in jailed(client):
+        with suppress(OSError):  # it has just ended
+            return [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    return []
+
+
 def test_task_that_searches_its_slot_finds_nothing(project: BoincProject) -> None:
-    task = project.submit(SEARCHING, {"names": NAMES, "forms": FORMS})
-    spin = project.submit(arguments=LONG)
-    with project.client() as client:
-        answer = project.researcher.wait(task, 180)
-        assert answer.state == "succeeded", client.log_tail()
+    with project.client(cpus=1) as client:
+        spin = project.submit(arguments=LONG)
+        held = client.wait_for(lambda: open_files(client))
+        assert not [path for path in held if path.startswith(str(client.directory))]
+        task = project.submit(SEARCHING, {"names": NAMES, "forms": FORMS})
+        for one in (spin, task):
+            answer = project.researcher.wait(one, 180)
+            assert answer.state == "succeeded", client.log_tail()
         said = "\n".join(decode(answer.value))
         for secret in (client.key, str(client.directory), "init_data", "slots"):
             assert secret not in said
-        pid, _ = client.wait_for(lambda: next(jailed(client), None))
-        slot = str(client.directory)
-        held = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
-        assert not [path for path in held if path.startswith(slot)]
-        assert project.researcher.wait(spin, 180).state == "succeeded"
