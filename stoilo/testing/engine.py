@@ -21,6 +21,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
+    Replication,
     ResultCheck,
     ResultVerdict,
     WorkunitFile,
@@ -52,6 +53,7 @@ def make_spec(
     app: str = "pure",
     result_max_bytes: int = 100_000,
     priority: int = 0,
+    replication: Replication | None = None,
 ) -> WorkunitSpec:
     """Return a workunit with one small input file."""
     file = WorkunitFile("arguments", content_digest(data), data)
@@ -63,6 +65,7 @@ def make_spec(
         not_after=not_after,
         result_max_bytes=result_max_bytes,
         priority=priority,
+        replication=replication or Replication(),
     )
 
 
