@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import BOUNDS
@@ -36,7 +36,7 @@ from stoilo.executor.work import Work
 from stoilo.executor.xmltext import escape
 from stoilo.sandbox.libc import kill_with_parent
 
-__all__ = ["VERIFIER_ARCHIVE", "Program", "SlotExecutor"]
+__all__ = ["VERIFIER_ARCHIVE", "Program", "ProgramSource", "SlotExecutor"]
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +83,25 @@ class Program:
             )
         return cls(launcher, verifier)
 
+    def ready(self, app: str) -> Program:
+        """Return itself: it serves every app; see `ProgramSource`."""
+        del app
+        return self
+
+
+class ProgramSource(Protocol):
+    """Where the program of an app comes from."""
+
+    def ready(self, app: str) -> Program:
+        """Return the program of `app`, checked and ready to be started.
+
+        Raises:
+            TrustError: there is none that may be started.
+            UnreachableError: it cannot be fetched now.
+            InternalError: the disk refuses.
+        """
+        ...
+
 
 class _Started:
     """A launcher that runs; ends with all that it started."""
@@ -102,7 +121,7 @@ class SlotExecutor:
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
     Args:
-        program: launcher and verifier.
+        programs: launcher and verifier of each app; a `Program` serves all.
         data: laid out like a BOINC data directory; `Work.files` lie in it.
         opt_in: what this volunteer allows; written where the verifier reads it.
 
@@ -111,8 +130,8 @@ class SlotExecutor:
         InternalError: STO-X008 it cannot be made.
     """
 
-    def __init__(self, program: Program, data: Path, opt_in: OptIn) -> None:
-        self._program = program
+    def __init__(self, programs: ProgramSource, data: Path, opt_in: OptIn) -> None:
+        self._programs = programs
         self._data = data.resolve()
         self._runs = Runs()
         self._taken: set[int] = set()
@@ -128,10 +147,11 @@ class SlotExecutor:
             InternalError: STO-F048 the launcher ended without a result, STO-S008 it was
                 cancelled, STO-X008 the disk refuses.
         """
+        program = self._programs.ready(work.app)
         with self._runs.hold(work.result), self._slot() as slot:
             try:
-                self._lay_out(slot, work)
-                process = self._start(slot)
+                self._lay_out(slot, work, program)
+                process = self._start(slot, program)
             except OSError as error:
                 raise _disk(error) from error
             started = _Started(process)
@@ -174,7 +194,7 @@ class SlotExecutor:
             with self._lock:
                 self._taken.discard(number)
 
-    def _lay_out(self, slot: Path, work: Work) -> None:
+    def _lay_out(self, slot: Path, work: Work, program: Program) -> None:
         """Write what a BOINC client writes before it starts an app."""
         (slot / INIT_FILE).write_text(
             "<app_init_data>\n"
@@ -184,17 +204,17 @@ class SlotExecutor:
             "</app_init_data>\n",
             "utf-8",
         )
-        files = (*work.files, (VERIFIER_ARCHIVE, self._program.verifier))
+        files = (*work.files, (VERIFIER_ARCHIVE, program.verifier))
         for name, path in files:
             if workdir.open_name_bound(name) or name == VERIFIER_ARCHIVE:
                 target = os.path.relpath(path.resolve(), slot)
                 (slot / name).write_bytes(render_soft_link(target))
 
-    def _start(self, slot: Path) -> subprocess.Popen[bytes]:
+    def _start(self, slot: Path, program: Program) -> subprocess.Popen[bytes]:
         """Start the launcher as a BOINC client does, in a session of its own."""
         with (slot / _STDERR).open("ab") as err:
             return subprocess.Popen(
-                [str(self._program.launcher)],
+                [str(program.launcher)],
                 cwd=slot,
                 env={"PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
