@@ -31,6 +31,7 @@ __all__ = [
     "ReleasedLevels",
     "choose_flavor",
     "flavor_parts",
+    "is_whole",
     "kept_archives",
 ]
 
@@ -151,13 +152,13 @@ class FlavorFiles:
         name = f"{part_target(part.part, part.platform)}{ARCHIVE_SUFFIX}"
         folder, _, base = name.rpartition("/")
         path = self.directory / "targets" / folder / f"{digest}.{base}"
-        if not _is_whole(path, part.archive.size):
+        if not is_whole(path, part.archive.size):
             LOGGER.error("the archive %s is missing or cut short: publish again", name)
             return None
         return WorkunitFile(FLAVOR, digest, path, sticky=True)
 
 
-def _is_whole(path: Path, size: int) -> bool:
+def is_whole(path: Path, size: int) -> bool:
     """Whether a plain file of `size` bytes lies at `path`; its digest is the engine's."""
     try:
         seen = path.lstat()

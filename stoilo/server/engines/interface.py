@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
 __all__ = [
+    "AppProgram",
     "Assimilator",
+    "CodeSignKey",
     "Comparison",
     "CopyOutcome",
     "CopyState",
     "CopyView",
     "Engine",
+    "FormerKey",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
     "ResultCheck",
     "ResultVerdict",
+    "SignedFile",
     "Validation",
     "WorkunitFile",
     "WorkunitOutcome",
@@ -117,6 +121,62 @@ class ReceivedResult:
     host_id: int
     user_id: int
     received_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedFile:
+    """One file of an app version, as the release has it.
+
+    Attributes:
+        digest: plain SHA-256 of the content.
+        source: the bytes themselves, or a file that does not change during the call.
+        signature: BOINC's over it, the text of its ``.sig`` file.
+    """
+
+    digest: str
+    source: Path | bytes
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppProgram:
+    """What a stock BOINC client runs on one platform, the same for every app.
+
+    Attributes:
+        platform: BOINC's name of it, for example ``x86_64-pc-linux-gnu``.
+        launcher: the program that the client starts.
+        verifier: the archive that the launcher unpacks and checks by itself.
+    """
+
+    platform: str
+    launcher: SignedFile
+    verifier: SignedFile
+
+
+@dataclass(frozen=True, slots=True)
+class FormerKey:
+    """A code-sign key that clients may still hold.
+
+    Attributes:
+        key: its text.
+        signature: by it, over the text of the key in force.
+    """
+
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSignKey:
+    """The public key that clients check app versions with, in BOINC's text form.
+
+    Attributes:
+        text: empty where nothing is signed; then there can be no programs.
+        former: keys that it has taken over from.
+    """
+
+    text: str = ""
+    former: tuple[FormerKey, ...] = ()
 
 
 class ResultVerdict(StrEnum):
@@ -305,6 +365,21 @@ class Engine(Protocol):
 
         `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
         carries it under the open name ``release``.
+        """
+        ...
+
+    def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
+        """Store what stock clients run from now on, instead of what they ran before.
+
+        Every app gets the program of the host's platform. A platform's version number
+        grows whenever its files or signatures change and never comes back; files of a
+        former version stay while a copy that was sent with it may be on its way.
+
+        Raises:
+            TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
+                when a signature is not over its file by `key`. Nothing is changed then.
+            UsageError: ``STO-E051`` two programs for one platform, or an unusable name.
+            InternalError: ``STO-E003`` when the disk refuses.
         """
         ...
 

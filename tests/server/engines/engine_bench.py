@@ -38,6 +38,7 @@ class EmbeddedBench:
             rpc_seqno=fields.pop("rpc_seqno", self.seqno),
             cpid=fields.pop("cpid", f"{user:032x}"),
             ncpus=fields.pop("ncpus", 64),
+            own_program=fields.pop("own_program", True),
             **fields,
         )
         reply = self.engine.scheduler.handle(request, BASE, self.clock())

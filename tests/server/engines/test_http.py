@@ -49,7 +49,7 @@ def request_xml(world, user=1, extra="", key=None):
     account = world.engine.accounts.ensure(f"u{user}@example.org", world.clock())
     return (
         f"<scheduler_request><authenticator>{key or account.weak_key}</authenticator>"
-        f"<hostid>0</hostid><rpc_seqno>1</rpc_seqno>"
+        f"<hostid>0</hostid><rpc_seqno>1</rpc_seqno><stoilo_own_program/>"
         f"<host_info><host_cpid>{user:032x}</host_cpid></host_info>{extra}"
         "</scheduler_request>"
     ).encode()

@@ -25,6 +25,11 @@ from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secre
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.dispatch import Pace
+from stoilo.server.engines.embedded.programs import (
+    check_programs,
+    program_files,
+    store_programs,
+)
 from stoilo.server.engines.embedded.scheduler import Scheduler
 from stoilo.server.engines.embedded.steps import Answers, Question
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
@@ -51,7 +56,9 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.embedded.depot import Download
     from stoilo.server.engines.interface import (
+        AppProgram,
         Assimilator,
+        CodeSignKey,
         Validation,
         WorkunitOutcome,
         WorkunitSpec,
@@ -167,7 +174,18 @@ class EmbeddedEngine:
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
-            keep = self._store.releases(connection)
+            keep = self._store.kept(connection)
+            unused = self._depot.remove_unused(connection, old, keep)
+        self._depot.unlink(unused)
+
+    def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
+        """Store what stock clients run from now on; see `interface.Engine`."""
+        files = program_files(programs)
+        with self._depot.hold(files) as stored, self._database.write() as connection:
+            check_programs(programs, {one.digest: one.md5 for one in stored}, key)
+            self._depot.add_rows(connection, stored)
+            old = store_programs(connection, programs, key, self.now())
+            keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
 
@@ -177,7 +195,7 @@ class EmbeddedEngine:
         if not dropped:
             return
         with self._database.write() as connection:
-            keep = self._store.releases(connection)
+            keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, dropped, keep)
         self._depot.unlink(unused)
 

@@ -17,6 +17,7 @@ from stoilo.executor.messages import (
     UploadInfo,
     WorkunitInfo,
 )
+from stoilo.server.engines.embedded.appversions import choose_program
 from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
@@ -80,9 +81,13 @@ class Scheduler:
             remember_wishes(connection, host.id, request.wishes)
             for report in request.results:
                 take_report(connection, host, report, now)
-            rows = lost_copies(connection, host, request, self._pace)
-            rows += fresh_copies(connection, user, host, request, now, self._pace)
+            program = choose_program(connection, request)
+            rows = []
+            if program.usable:
+                rows = lost_copies(connection, host, request, self._pace)
+                rows += fresh_copies(connection, user, host, request, now, self._pace)
             reply = self._reply(connection, host, request, rows, base_url)
+            reply = program.complete(connection, reply, base_url)
         if request.results:
             self._on_report()
         return reply

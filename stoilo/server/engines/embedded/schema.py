@@ -23,12 +23,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "code_sign_keys",
     "copies",
     "files",
     "hosts",
     "metadata",
     "offers",
     "outbox",
+    "programs",
     "settings",
     "users",
     "wishes",
@@ -43,6 +45,8 @@ Key = BigInteger().with_variant(Integer(), "sqlite")
 # Names compare byte by byte everywhere; MariaDB's default collation would fold case.
 NAME_CHARS = 160
 APP_CHARS = 32
+KEY_TEXT_CHARS = 1024  # of a BOINC key of 1024 bits: 529
+SIGNATURE_CHARS = 512  # of a BOINC signature: 262
 Name = String(NAME_CHARS).with_variant(
     mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
     "mysql",
@@ -183,4 +187,29 @@ settings = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", String(255), nullable=False),
+)
+
+# The program of an app version; rows stay for ever, so that no number comes back.
+programs = Table(
+    "engine_program",
+    metadata,
+    Column("version_num", Integer, primary_key=True, autoincrement=False),
+    Column("platform", Name, nullable=False),
+    Column("launcher", String(64), nullable=False),  # digests of files
+    Column("launcher_signature", String(SIGNATURE_CHARS), nullable=False),
+    Column("verifier", String(64), nullable=False),
+    Column("verifier_signature", String(SIGNATURE_CHARS), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("replaced_at", BigInteger, nullable=False),  # 0: in force
+    Column("served", Integer, nullable=False),  # whether its files are kept
+)
+
+code_sign_keys = Table(
+    "engine_code_sign_key",
+    metadata,
+    Column("place", Integer, primary_key=True, autoincrement=False),  # 0: in force
+    Column("text", String(KEY_TEXT_CHARS), nullable=False),
+    Column(
+        "signature", String(SIGNATURE_CHARS), nullable=False
+    ),  # over the one in force
 )

@@ -17,6 +17,7 @@ from stoilo.server.engines.embedded.creation import (
     existing_names,
     insert_workunits,
 )
+from stoilo.server.engines.embedded.programs import program_digests
 from stoilo.server.engines.embedded.steps import (
     Answers,
     Question,
@@ -112,6 +113,10 @@ class Store:
         )
         return tuple(connection.scalars(query))
 
+    def kept(self, connection: Connection) -> tuple[str, ...]:
+        """Return digests of files that stay though no workunit names them."""
+        return self.releases(connection) + program_digests(connection)
+
     def cancel(self, name: str, now: int) -> None:
         """Give a workunit the outcome `CANCELLED` unless it has one."""
         with self._database.write() as connection:
@@ -173,7 +178,7 @@ class Store:
                 select(schema.workunits.c.id).where(schema.workunits.c.name == name)
             ).one()
             digests, uploads = forget_files(connection, row.id)
-            keep = self.releases(connection)
+            keep = self.kept(connection)
             unused = self._depot.remove_unused(connection, digests, keep)
         self._depot.unlink(unused)
         for upload in uploads:

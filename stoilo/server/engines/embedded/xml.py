@@ -14,6 +14,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.executor.messages import (
     MOST_TOPICS,
     TOPIC,
+    ClientVersion,
     OtherResult,
     ReportedResult,
     SchedulerReply,
@@ -24,8 +25,12 @@ from stoilo.executor.wire import check_name
 from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoilo.executor.messages import (
+        AppVersion,
         FileInfo,
+        ProgramFile,
         ResultInfo,
         UploadInfo,
         WorkunitInfo,
@@ -50,6 +55,8 @@ UPLOAD_HEAD_BYTES = 16 * 1024
 UPLOAD_BOUNDS = XmlBounds(document_bytes=UPLOAD_HEAD_BYTES + 64, elements=64, depth=6)
 RESULTS_PER_REQUEST = 1000
 STDERR_CHARS = 64 * 1024
+KEY_CHARS = 4096
+MOST_PLATFORMS = 16
 API_VERSION = "7.20.5"
 _CPID = re.compile(r"[0-9a-zA-Z]{1,64}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -104,7 +111,27 @@ def parse_request(data: bytes) -> SchedulerRequest:
         ),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
+        own_program=root.flag("stoilo_own_program"),
+        client=_client(root),
+        platforms=_platforms(root),
+        code_sign_key=root.string("code_sign_key", longest=KEY_CHARS),
     )
+
+
+def _client(root: Element) -> ClientVersion:
+    """Return the client's version."""
+    return ClientVersion(
+        major=_natural(root, "core_client_major_version"),
+        minor=_natural(root, "core_client_minor_version"),
+        release=_natural(root, "core_client_release"),
+    )
+
+
+def _platforms(root: Element) -> tuple[str, ...]:
+    """Return what the host can run, its own platform first."""
+    others = root.every("alt_platform")[:MOST_PLATFORMS]
+    names = [root.string("platform_name"), *(item.string("name") for item in others)]
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _wishes(root: Element) -> Wishes:
@@ -160,8 +187,10 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
         lines.append("<stoilo_bad_key/>")
     if reply.waits:
         lines.append("<stoilo_waits/>")
+    lines += _key(reply)
     for app in sorted({item.app for item in reply.workunits}):
-        lines += _app(app)
+        lines.append(f"<app>{_leaf('name', app)}</app>")
+    lines += _app_versions(reply.app_versions)
     lines += [_file(info) for info in reply.files]
     lines += [_workunit(item) for item in reply.workunits]
     lines += [_upload(info) for info in reply.uploads]
@@ -256,15 +285,56 @@ def _leaf(tag: str, value: object) -> str:
     return f"<{tag}>{escape(str(value))}</{tag}>"
 
 
-def _app(app: str) -> list[str]:
-    """Return an app and its one version."""
-    return [
-        f"<app>{_leaf('name', app)}</app>",
-        (
-            f"<app_version>{_leaf('app_name', app)}<version_num>100</version_num>"
-            f"<api_version>{API_VERSION}</api_version></app_version>"
-        ),
+def _key(reply: SchedulerReply) -> list[str]:
+    """Return the code-sign key, and the former one's signature over it."""
+    lines = []
+    if reply.code_sign_key:
+        lines.append(_block("code_sign_key", reply.code_sign_key))
+    if reply.code_sign_key_signature:
+        lines.append(_block("code_sign_key_signature", reply.code_sign_key_signature))
+    return lines
+
+
+def _app_versions(versions: Sequence[AppVersion]) -> list[str]:
+    """Return the programs' files, each once, then the app versions."""
+    files = {file.info.name: file for one in versions for file in one.files}
+    return [_program_file(file) for file in files.values()] + [
+        _app_version(one) for one in versions
     ]
+
+
+def _app_version(version: AppVersion) -> str:
+    """Return one app version; without `api_version` a client shares no memory file."""
+    refs = "".join(_program_ref(file) for file in version.files)
+    return (
+        f"<app_version>{_leaf('app_name', version.app)}"
+        f"{_leaf('version_num', version.version_num)}"
+        f"{_leaf('platform', version.platform)}"
+        f"{_leaf('api_version', API_VERSION)}{refs}</app_version>"
+    )
+
+
+def _program_ref(file: ProgramFile) -> str:
+    """Return how an app version names one of its files."""
+    open_name = _leaf("open_name", file.open_name) if file.open_name else ""
+    main = "<main_program/>" if file.main else ""
+    return f"<file_ref>{_leaf('file_name', file.info.name)}{open_name}{main}</file_ref>"
+
+
+def _program_file(file: ProgramFile) -> str:
+    """Return one signed file."""
+    executable = "<executable/>" if file.executable else ""
+    return (
+        f"<file_info>{_leaf('name', file.info.name)}{_leaf('url', file.info.url)}"
+        f"{executable}{_block('file_signature', file.signature)}"
+        f"{_leaf('nbytes', file.info.nbytes)}{_leaf('md5_cksum', file.info.md5)}"
+        "</file_info>"
+    )
+
+
+def _block(tag: str, text: str) -> str:
+    """Return a key or signature: lines of their own, as BOINC reads them."""
+    return f"<{tag}>\n{escape(text.strip())}\n</{tag}>"
 
 
 def _file(info: FileInfo) -> str:
