@@ -35,11 +35,14 @@ class Pace:
         next_rpc_delay_s: hosts call again after at most that many s.
         copies_per_rpc: most copies in one reply.
         copies_per_cpu: most copies in progress on a host, per processor.
+        busy_rpc_delay_s: the same for stock clients that have what they asked for: when
+            something ends they call by themselves, so this is for aborts.
     """
 
     next_rpc_delay_s: float = 0.5
     copies_per_rpc: int = 16
     copies_per_cpu: int = 4
+    busy_rpc_delay_s: float = 15.0
 
 
 def lost_copies(

@@ -37,8 +37,9 @@ def find_host(
     """Return the calling host: known, known by its CPID, or new; None past `MAX_HOSTS`.
 
     A host belongs to one user for ever. A sequence number below the stored one means
-    that the client's state was copied: the caller becomes a host of its own. A client
-    that was told a new id makes itself a new CPID, so a known id may change its CPID.
+    that the client's state was copied: the caller becomes a host of its own; one that has
+    lost its id (detached, attached again) counts anew. A client that was told a new id
+    makes itself a new CPID, so a known id may change its CPID.
     """
     table = schema.hosts
     mine = select(table).where(table.c.user_id == user.id)
@@ -46,7 +47,7 @@ def find_host(
     row = connection.execute(mine.where(table.c.id == request.host_id)).first() or same
     if row is None:
         return _new_host(connection, user, request.cpid, request.rpc_seqno, now)
-    if request.rpc_seqno < row.rpc_seqno:
+    if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
         copied = secrets.token_hex(16)
         return _new_host(connection, user, copied, 0, now)
     cpid = request.cpid if same is None else row.cpid

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import ReportedResult, SchedulerRequest
     from stoilo.server.engines.embedded.hosts import Host
 
-__all__ = ["needless_copies", "take_report"]
+__all__ = ["late_copies", "needless_copies", "take_report"]
 
 
 def take_report(
@@ -75,3 +75,29 @@ def needless_copies(
         if can_receive(load_view(connection, row.workunit_id), copy_of(row))
     }
     return tuple(name for name in names if name not in wanted)
+
+
+def late_copies(
+    connection: Connection, host: Host, request: SchedulerRequest
+) -> tuple[str, ...]:
+    """Return which unfinished copies the host need not begin any more.
+
+    They are past their deadline and others are under way; one that runs already may still
+    come in first.
+    """
+    names = [other.name for other in request.other_results]
+    if not names:
+        return ()
+    table = schema.copies
+    rows = connection.execute(
+        select(table).where(
+            table.c.name.in_(names),
+            table.c.host_id == host.id,
+            table.c.outcome == CopyOutcome.NO_REPLY.value,
+        )
+    ).all()
+    return tuple(
+        row.name
+        for row in rows
+        if can_receive(load_view(connection, row.workunit_id), copy_of(row))
+    )

@@ -8,6 +8,7 @@ leaves, and a report is durable before its acknowledgement does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.executor.messages import (
@@ -19,9 +20,15 @@ from stoilo.executor.messages import (
 )
 from stoilo.server.engines.embedded.appversions import choose_program
 from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
+from stoilo.server.engines.embedded.failures import note_reports, wait_left
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
-from stoilo.server.engines.embedded.reports import needless_copies, take_report
+from stoilo.server.engines.embedded.notices import level_notice, wait_notice
+from stoilo.server.engines.embedded.reports import (
+    late_copies,
+    needless_copies,
+    take_report,
+)
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
 if TYPE_CHECKING:
@@ -38,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Scheduler"]
 
 BAD_KEY_DELAY_S = 3600.0
+UNUSABLE_DELAY_S = 600.0
+"""A client that can run nothing of ours calls no sooner."""
 
 
 class Scheduler:
@@ -81,13 +90,27 @@ class Scheduler:
             remember_wishes(connection, host.id, request.wishes)
             for report in request.results:
                 take_report(connection, host, report, now)
+            note_reports(connection, host.id, request.results, now)
             program = choose_program(connection, request)
+            wait = wait_left(connection, host.id, now)
             rows = []
             if program.usable:
                 rows = lost_copies(connection, host, request, self._pace)
+            if program.usable and not wait:
                 rows += fresh_copies(connection, user, host, request, now, self._pace)
             reply = self._reply(connection, host, request, rows, base_url)
             reply = program.complete(connection, reply, base_url)
+            if not program.usable:
+                reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
+            elif wait and wants_copies(request):
+                notices = (*reply.messages, wait_notice(wait))
+                reply = replace(reply, request_delay=float(wait), messages=notices)
+            else:
+                again = _next_call(request, reply, self._pace)
+                reply = replace(reply, next_rpc_delay=again)
+                if _is_idle(request, reply) and not request.own_program:
+                    notices = level_notice(connection, user, request)
+                    reply = replace(reply, messages=reply.messages + notices)
         if request.results:
             self._on_report()
         return reply
@@ -127,5 +150,27 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            next_rpc_delay=self._pace.next_rpc_delay_s,
+            aborts_unstarted=late_copies(connection, host, request),
         )
+
+
+def wants_copies(request: SchedulerRequest) -> bool:
+    """Say whether the client asks for work."""
+    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
+    return wanted and not request.dont_send_work
+
+
+def _is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
+    """Say whether a client asked for work in vain."""
+    return wants_copies(request) and not reply.results
+
+
+def _next_call(request: SchedulerRequest, reply: SchedulerReply, pace: Pace) -> float:
+    """Return after how many s a client shall call again at the latest.
+
+    A stock client calls by itself when a task ends; it need not look for new work either
+    while it has what it asked for.
+    """
+    if request.own_program or _is_idle(request, reply):
+        return pace.next_rpc_delay_s
+    return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)

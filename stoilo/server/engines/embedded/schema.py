@@ -26,6 +26,7 @@ __all__ = [
     "code_sign_keys",
     "copies",
     "files",
+    "host_backoffs",
     "hosts",
     "metadata",
     "offers",
@@ -212,4 +213,13 @@ code_sign_keys = Table(
     Column(
         "signature", String(SIGNATURE_CHARS), nullable=False
     ),  # over the one in force
+)
+
+# Hosts whose last reports were all failures, and until when they get no new copies.
+host_backoffs = Table(
+    "engine_host_backoff",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("until", BigInteger, nullable=False),
 )
