@@ -43,6 +43,7 @@ __all__ = [
 
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
+_OPTIONAL = frozenset({"tell_ms", "step", "state"})
 _HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
 _TOLD_BY_CHILD = frozenset(
     {
@@ -69,6 +70,9 @@ class TaskRequest:
         seed: hex digits; the seed of every generator (I7).
         now: what the clock says, s since 1970 in UTC.
         items: how many calls share the run, 0 for a single one.
+        tell_ms: how often at most the run tells of its progress, -1: never.
+        step: after how many yielded states it goes on.
+        state: the last of them, encoded (`Progress.state`); empty: from the beginning.
     """
 
     source: str
@@ -78,11 +82,16 @@ class TaskRequest:
     seed: str = "00" * 32
     now: int = 0
     items: int = 0
+    tell_ms: int = -1
+    step: int = 0
+    state: bytes = b""
 
     def encode(self) -> bytes:
-        """Return the request as an encoded skeleton."""
+        """Return the request as an encoded skeleton; only those that tell are longer."""
         fields: dict[Any, Any] = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
         }
         return skeleton.encode(fields | {"blobs": list(self.blobs)})
 
