@@ -20,7 +20,7 @@ from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Final, Self
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError
 
 __all__ = [
     "CHANNEL_BYTES",
@@ -134,7 +134,7 @@ def open_segment(path: Path) -> Segment | None:
     """Map the segment at `path`; None when there is no file.
 
     Raises:
-        TrustError: STO-F070 it is a link, no plain file, somebody else's, or of another
+        InternalError: STO-F070 it is a link, no plain file, somebody else's, or of another
             size than a client makes.
     """
     try:
@@ -238,9 +238,9 @@ def _number(text: bytes, tag: str) -> float | None:
     return value if 0.0 <= value <= _LARGEST else None
 
 
-def _refused(reason: str) -> TrustError:
+def _refused(reason: str) -> InternalError:
     """Return ``STO-F070``."""
-    return TrustError(
+    return InternalError(
         "STO-F070",
         f"{MMAP_FILE} cannot be used: {reason}",
         hint="a BOINC client makes it; restart the client if it stays so",

@@ -311,6 +311,12 @@ class Exchange:
                 return self._ended.cpu_s
             return self._child.cpu_s() if self._child is not None else 0.0
 
+    def group_cpu_s(self) -> float:
+        """Return the processor time of child and zygote so far, s."""
+        with self._lock:
+            zygote = self._child.zygote_cpu_s() if self._child is not None else 0.0
+        return self.cpu_s() + zygote
+
     def child_pid(self) -> int:
         """Return the child's pid as this process sees it, 0 while there is none."""
         with self._lock:

@@ -18,6 +18,7 @@ from stoilo.sandbox.channel import FRAME_HEADER, PROGRESS_FLAG
 
 __all__ = [
     "STATE_FRACTION",
+    "UNREADABLE_STATE",
     "FrameTooLargeError",
     "Progress",
     "Teller",
@@ -30,6 +31,8 @@ __all__ = [
 STATE_FRACTION = 4
 """A state may take this part of the result's limit: one over it."""
 MOST_STEPS = 1 << 53
+UNREADABLE_STATE = "STO-G122"
+"""What a run ends with that cannot read the state it should go on from."""
 _HEADER_BYTES = 256  # around a state in its frame
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "read_items",
     "read_outcome",
     "read_probe",
+    "read_refusal",
     "run_source",
     "run_task",
 ]
@@ -206,6 +207,14 @@ def read_outcome(report: JailReport) -> RunOutcome:
     if report.status is not JailStatus.FINISHED:
         return _from_report(report)
     return _complete(_read_fields(_decode_frame(report)), report)
+
+
+def read_refusal(report: JailReport) -> str:
+    """Return the code with which a child (hostile) says that it ran nothing."""
+    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
+    fields = frame if isinstance(frame, dict) else {}
+    refused = _text(fields, "status") == RunStatus.REFUSED
+    return _text(fields, "code") if refused else ""
 
 
 def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:

@@ -28,7 +28,8 @@ class RunningChild:
     def __init__(self, pidfd: int) -> None:
         self._pidfd = pidfd
         self.pid = _read_pid(pidfd)
-        self._cpu_s = 0.0
+        self._zygote = _read_parent(self.pid)
+        self._cpu_s = self._zygote_cpu_s = 0.0
 
     def stop(self) -> None:
         """Let every thread of it stand still."""
@@ -40,18 +41,19 @@ class RunningChild:
 
     def cpu_s(self) -> float:
         """Return its processor time, s; the last known once it has ended."""
-        if self.pid:
-            try:
-                self._cpu_s = time.clock_gettime(_cpu_clock(self.pid))
-            except OSError:
-                pass  # it has ended
+        self._cpu_s = _read_cpu_s(self.pid, self._cpu_s)
         return self._cpu_s
+
+    def zygote_cpu_s(self) -> float:
+        """Return the processor time of the zygote that started it, s."""
+        self._zygote_cpu_s = _read_cpu_s(self._zygote, self._zygote_cpu_s)
+        return self._zygote_cpu_s
 
     def close(self) -> None:
         """Let go of it; it may run on."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
-        self._pidfd, self.pid = -1, 0
+        self._pidfd, self.pid, self._zygote = -1, 0, 0
 
     def _signal(self, number: int) -> None:
         try:
@@ -61,9 +63,28 @@ class RunningChild:
             pass  # it has ended
 
 
-def _cpu_clock(pid: int) -> int:
-    """Return the clock of a process's time: CPUCLOCK_SCHED of linux/posix-timers.h."""
-    return (~pid << 3) | 2
+def _read_cpu_s(pid: int, before: float) -> float:
+    """Return a process's time, s; `before` when it has ended or is not known.
+
+    Its clock is CPUCLOCK_SCHED of linux/posix-timers.h.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | 2) if pid else before
+    except OSError:
+        return before
+
+
+def _read_parent(pid: int) -> int:
+    """Return the pid of a process's parent, 0 if it is not told."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        words = os.read(descriptor, _INFO_BYTES).rpartition(b") ")[2].split()
+    finally:
+        os.close(descriptor)
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def _read_pid(pidfd: int) -> int:

@@ -31,11 +31,10 @@ from stoilo.core import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.core.values import from_node
 from stoilo.sandbox.determinism import start_step
-from stoilo.sandbox.progress import Progress, Teller
+from stoilo.sandbox.progress import UNREADABLE_STATE, Progress, Teller
 
 __all__ = [
     "FRACTION",
-    "UNREADABLE_STATE",
     "Steps",
     "read_state",
     "run_steps",
@@ -43,7 +42,6 @@ __all__ = [
 ]
 
 FRACTION = "fraction_done"
-UNREADABLE_STATE = "STO-G122"
 _GENERATOR = 0x20  # CO_GENERATOR of `inspect`, which a zygote does not load
 
 

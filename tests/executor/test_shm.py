@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError
 from stoilo.executor.shm import (
     CHANNEL_BYTES,
     SEGMENT_BYTES,
@@ -134,7 +134,7 @@ def test_file_that_no_client_made_is_refused(tmp_path, kind):
             os.mkfifo(path)
         case _:
             path.write_bytes(bytes(SEGMENT_BYTES + (1 if kind == "long" else -1)))
-    with pytest.raises(TrustError) as caught:
+    with pytest.raises(InternalError) as caught:
         open_segment(path)
     assert caught.value.code == "STO-F070"
 
@@ -144,5 +144,5 @@ def test_file_of_somebody_else_is_refused(tmp_path):
     path = tmp_path / "m"
     path.write_bytes(bytes(SEGMENT_BYTES))
     os.chown(path, 12345, 12345)
-    with pytest.raises(TrustError, match="of this user"):
+    with pytest.raises(InternalError, match="of this user"):
         open_segment(path)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.executor.initdata import parse_init_data
 from stoilo.executor.slot import (
     FINISH_FILE,
     MAX_INIT_BYTES,
     TEMPORARY_EXIT_FILE,
     finish,
-    parse_init_data,
     put_off,
     read_slot,
     render_soft_link,
