@@ -48,7 +48,7 @@ from stoilo.executor.programs import (
     Programs,
     ReleasedPrograms,
 )
-from stoilo.executor.projectfile import ProjectFile
+from stoilo.executor.projectfile import ProjectFile, specific_preferences
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.releasefetch import fetch_release
 from stoilo.executor.slotexecutor import Program, SlotExecutor
@@ -192,6 +192,10 @@ def _make_parts(
 ) -> _Parts:
     """Return what runs the copies: the frozen chain, or this installation itself."""
     project = ProjectFile(ledger.directory)
+
+    def wishes() -> str:
+        return specific_preferences(project.memory.preferences)
+
     match _means_of(options):
         case Means.ROOT:
             directory = _own(options.state / "executor")
@@ -201,7 +205,8 @@ def _make_parts(
             return _Parts(executor, project)
         case Means.LAUNCHER:
             program = Program.of(options.launcher)
-            return _Parts(SlotExecutor(program, options.state, opt_in), project)
+            slots = SlotExecutor(program, options.state, opt_in, wishes)
+            return _Parts(slots, project)
         case Means.RELEASED | Means.TRUSTED:
             programs = Programs(
                 ledger.directory,
@@ -209,7 +214,7 @@ def _make_parts(
                 lambda: project.memory.code_sign_key,
                 _approval(options),
             )
-            slots = SlotExecutor(programs, options.state, opt_in)
+            slots = SlotExecutor(programs, options.state, opt_in, wishes)
             return _Parts(slots, project, programs)
 
 
