@@ -9,7 +9,7 @@ from stoilo.core.errors import InternalError
 from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
-from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.reviews import reviews_in
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class WorkunitWriter:
         blobs: BlobStore,
         revocations: Callable[[int], bytes],
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+        replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
         """Remember where the files come from.
 
@@ -43,11 +44,13 @@ class WorkunitWriter:
             revocations: admission time (Unix seconds) → the file of revocations for
                 workunits; raises ``STO-L160`` while there is none.
             archives: id of a flavor → its archive, None where the release has none.
+            replication: level → how the copies of its tasks are spread.
         """
         self._store = store
         self._blobs = blobs
         self._revocations = revocations
         self._archives = archives
+        self._replication = replication
 
     def specs(
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
@@ -109,6 +112,7 @@ class WorkunitWriter:
             reviewed=bool(reviews_in(attempt.statement or b"")),
             public_source=spec.publish_source,
             topics=spec.topics,
+            replication=self._replication(spec.level),
         )
 
 
