@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 MOST_TRIES = 3
 EXIT_LATE = 200  # BOINC: not started by the deadline
+EXIT_BY_PROJECT = 202  # BOINC: not begun, nobody needs it
 EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
 EXIT_CHILD = 195  # BOINC: the application's child failed
 EXIT_UPLOAD = -161
@@ -376,6 +377,10 @@ class Volunteer:
                 self._executor.cancel(name)
             else:
                 self._forget(name)
+        for copy in self._ledger.copies():
+            begun = copy.phase is not Phase.ASSIGNED or copy.result in self._running
+            if copy.result in reply.aborts_unstarted and not begun:
+                self._fail(copy, ResultState.ABORTED, EXIT_BY_PROJECT, "STO-E022")
         for record in records_of(reply):
             self._ledger.add(record)
         self._ledger.trim_files(self._settings.cache_bytes)

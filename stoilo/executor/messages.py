@@ -281,6 +281,7 @@ class SchedulerReply:
         host_id: the host's new id, 0 when it keeps the one it has.
         acks: reported copies that the project has taken note of.
         aborts: copies that nobody needs any more.
+        aborts_unstarted: copies that need not be begun any more.
         files: input files of the workunits below.
         uploads: output files of the copies below.
         workunits: what the copies below belong to.
@@ -304,6 +305,7 @@ class SchedulerReply:
     host_id: int = 0
     acks: tuple[str, ...] = ()
     aborts: tuple[str, ...] = ()
+    aborts_unstarted: tuple[str, ...] = ()
     files: tuple[FileInfo, ...] = ()
     uploads: tuple[UploadInfo, ...] = ()
     workunits: tuple[WorkunitInfo, ...] = ()

@@ -317,7 +317,7 @@ def play(machine, examples, steps, **changes):
 
 
 def test_engine_follows_the_reference_model(machine):
-    play(machine, 20, 25)
+    play(machine, 12, 25)
 
 
 @pytest.mark.slow
@@ -336,15 +336,15 @@ BROKEN_RULES = {
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
     "nobody is banned": (spotchecks, "ban_host", lambda *_: None),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
-    "any class will do": (transitioner, "_same_class", lambda *_: True),
     "late results are not received": (reports, "can_receive", lambda *_: False),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BROKEN_RULES)
 def test_model_notices_a_broken_rule(machine, monkeypatch, name):
     monkeypatch.setattr(*BROKEN_RULES[name])
-    generate_only = {"phases": [Phase.generate], "database": None, "derandomize": True}
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        play(machine, 300, 25, **generate_only)
+    first_only = {"phases": [Phase.generate], "report_multiple_bugs": False}
+    with pytest.raises(AssertionError):
+        play(machine, 300, 25, **first_only, database=None, derandomize=True)

@@ -24,7 +24,11 @@ from stoilo.server.engines.embedded.dispatch import (
 )
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
-from stoilo.server.engines.embedded.reports import needless_copies, take_report
+from stoilo.server.engines.embedded.reports import (
+    needless_copies,
+    optional_copies,
+    take_report,
+)
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
 if TYPE_CHECKING:
@@ -116,6 +120,7 @@ class Scheduler:
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
+            aborts_unstarted=optional_copies(connection, host, request),
             files=tuple(files.values()),
             uploads=tuple(
                 UploadInfo(

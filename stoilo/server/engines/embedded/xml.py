@@ -168,6 +168,10 @@ def render_reply(reply: SchedulerReply, project: str) -> bytes:
     lines += [_result(item) for item in reply.results]
     lines += [f"<result_ack>{_leaf('name', n)}</result_ack>" for n in reply.acks]
     lines += [f"<result_abort>{_leaf('name', n)}</result_abort>" for n in reply.aborts]
+    unstarted = "result_abort_if_not_started"
+    lines += [
+        f"<{unstarted}>{_leaf('name', n)}</{unstarted}>" for n in reply.aborts_unstarted
+    ]
     if reply.request_delay:
         lines.append(_leaf("request_delay", f"{reply.request_delay:.3f}"))
     if reply.next_rpc_delay:
