@@ -33,7 +33,7 @@ from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_servin
 from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
-from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
@@ -57,6 +57,7 @@ from stoilo.server.release import REFRESH_S, Project, Release, start_project
 from stoilo.server.releasefiles import release_routes
 from stoilo.server.releaselog import ReleaseProof, read_transcript
 from stoilo.server.releasestatus import ReleaseWatch
+from stoilo.server.replication import parse_replication
 from stoilo.server.revocations import RevocationIssuer
 from stoilo.server.seenfiles import seen_routes
 from stoilo.server.sidefiles import side_routes
@@ -233,7 +234,10 @@ def assemble(
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
-    engine = EmbeddedEngine(home.part("engine"))
+    engine = EmbeddedEngine(
+        home.part("engine"),
+        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+    )
     life_s = config.admission_life_s
 
     platform = platform_name()
@@ -291,6 +295,7 @@ def assemble(
         side=side,
         seen=Sightings(seen, lambda: release.trust().log_policy).record,
         archives=FlavorFiles(project.root.directory, release.trust, platform).of,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
     )
     server = TaskServer(
         store,

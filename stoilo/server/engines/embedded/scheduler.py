@@ -31,8 +31,8 @@ from stoilo.server.engines.embedded.lending import settle_leases
 from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
-    late_copies,
     needless_copies,
+    optional_copies,
     take_report,
 )
 from stoilo.server.engines.embedded.usages import note_usages
@@ -165,6 +165,7 @@ class Scheduler:
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
+            aborts_unstarted=optional_copies(connection, host, request),
             files=tuple(files.values()),
             delete_files=settle_leases(
                 connection, host.id, request, files.values(), now
@@ -182,7 +183,6 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            aborts_unstarted=late_copies(connection, host, request),
             messages=notices(connection, host),
         )
 
