@@ -24,10 +24,9 @@ from stoilo.server.engines.embedded.dispatch import (
     lost_copies,
     notices,
 )
-from stoilo.server.engines.embedded.failures import note_reports, wait_left
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
-from stoilo.server.engines.embedded.notices import level_notice, wait_notice
+from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
     late_copies,
@@ -112,31 +111,24 @@ class Scheduler:
         remember_wishes(connection, host.id, request.wishes)
         for report in request.results:
             take_report(connection, host, report, now)
-        note_reports(connection, host.id, request.results, now)
         program = choose_program(connection, request)
-        wait = wait_left(connection, host.id, now)
         lost, fresh = [], []
         if program.usable:
             lost = lost_copies(connection, host, request, self._pace)
-        if program.usable and not wait:
             fresh = fresh_copies(
                 connection, user, host, request, now, self._pace, self._draw
             )
         reply = self._reply(connection, host, request, lost + fresh, base_url)
         reply = program.complete(connection, reply, base_url)
+        reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if not program.usable:
-            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
-        elif wait and wants_copies(request):
-            said = (*reply.messages, wait_notice(wait))
-            reply = replace(reply, request_delay=float(wait), messages=said)
-        else:
-            again = _next_call(request, reply, self._pace)
-            reply = replace(reply, next_rpc_delay=again)
-            if _is_idle(request, reply) and not request.own_program:
-                said = level_notice(connection, user, request)
-                reply = replace(reply, messages=reply.messages + said)
-        apps = [row.app for row in fresh]
-        return guest.complete(connection, reply, apps, now)
+            return replace(reply, request_delay=UNUSABLE_DELAY_S)
+        if reply.request_delay:  # a client that shall stay away is not called back
+            return reply
+        if _is_idle(request, reply) and not (request.own_program or reply.messages):
+            said = level_notice(connection, user, request)
+            reply = replace(reply, messages=said)
+        return replace(reply, next_rpc_delay=_next_call(request, reply, self._pace))
 
     def _reply(
         self,

@@ -31,7 +31,6 @@ __all__ = [
     "global_preferences",
     "grants",
     "histories",
-    "host_backoffs",
     "host_records",
     "hosts",
     "lingering",
@@ -305,15 +304,6 @@ code_sign_keys = Table(
     Column(
         "signature", String(SIGNATURE_CHARS), nullable=False
     ),  # over the one in force
-)
-
-# Hosts whose last reports were all failures, and until when they get no new copies.
-host_backoffs = Table(
-    "engine_host_backoff",
-    metadata,
-    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
-    Column("failures", Integer, nullable=False),
-    Column("until", BigInteger, nullable=False),
 )
 
 # Replication and trust. Rows only where something differs from the ordinary.

@@ -1,4 +1,4 @@
-"""What stock BOINC clients run, the key to check it with, and hosts that have to wait.
+"""What stock BOINC clients run, and the key that they check it with.
 
 Revision ID: engine0004
 Revises: engine0003
@@ -14,11 +14,6 @@ revision = "engine0004"
 down_revision = "engine0003"
 branch_labels = None
 depends_on = None
-
-
-def key() -> sa.types.TypeEngine[int]:
-    """Row numbers: SQLite counts by itself only in INTEGER columns."""
-    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def name() -> sa.String:
@@ -49,14 +44,5 @@ def upgrade() -> None:
         sa.Column("text", sa.String(length=1024), nullable=False),
         sa.Column("signature", sa.String(length=512), nullable=False),
         sa.PrimaryKeyConstraint("place"),
-        if_not_exists=True,
-    )
-    op.create_table(
-        "engine_host_backoff",
-        sa.Column("host_id", key(), nullable=False),
-        sa.Column("failures", sa.Integer(), nullable=False),
-        sa.Column("until", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["host_id"], ["engine_host.id"]),
-        sa.PrimaryKeyConstraint("host_id"),
         if_not_exists=True,
     )
