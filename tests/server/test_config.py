@@ -56,3 +56,21 @@ def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:
     config, _ = load_config(tmp_path, {"http": "0.0.0.0:80"}, {})
     with pytest.raises(UsageError, match="STO-R073"):
         check_addresses(config)
+
+
+@pytest.mark.parametrize("url", ["https://a.example/", "http://[::1]:80/lab/stoilo/"])
+def test_project_url_is_taken_as_it_is(tmp_path: Path, url: str) -> None:
+    config, _ = load_config(tmp_path, {"project_url": url}, {})
+    assert config.project_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["a.example/", "https://a.example", "https://a.example/x", "https://a/?x=/",
+     "ftp://a/", "https://a/../", "https://u@a/", "https://a/" + "b" * 50 + "/"],
+)  # fmt: skip
+def test_project_url_that_no_client_attaches_to_is_refused(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(UsageError, match="STO-R091"):
+        load_config(tmp_path, {"project_url": url}, {})

@@ -172,7 +172,8 @@ class _Face:
         del request
         scheduler = f"{self._base_url}sched"
         options = self._options
-        page = render_master_page(options.project, scheduler, options.pages)
+        pages = options.pages.removeprefix("/")  # below the project's own path
+        page = render_master_page(options.project, scheduler, pages)
         return Response(page, media_type="text/html; charset=utf-8")
 
     async def config(self, request: Request) -> Response:
