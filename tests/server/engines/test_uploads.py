@@ -155,6 +155,20 @@ def test_upload_that_is_too_long_is_refused_for_good(bench, copy, fields, code):
     assert list((bench.directory / "uploads").iterdir()) == []
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_refusal_of_a_large_body_reaches_its_sender(bench, copy, known):
+    data = b"x" * 8_000_000  # more than any socket buffers
+    path = "" if known else "upload/" + "0" * 48
+    with serve(bench) as server:
+        status, _, message = send(server, bench, copy, data, path=path)
+    assert (status, "[STO-E03" in message) == (-1, True)
+
+
+def test_whole_upload_sent_again_is_read_to_its_end(bench, copy):
+    with serve(bench) as server:
+        assert [send(server, bench, copy)[0] for _ in range(2)] == [0, 0]
+
+
 def test_slow_upload_ends_and_hurts_nobody(bench, copy):
     (other,) = bench.fetch(2)
     head = f"POST /{path_of(bench, copy)} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999"
