@@ -8,7 +8,11 @@ import socket
 import pytest
 import urllib3
 from engine_bench import EmbeddedBench
+from hypothesis import given
+from hypothesis import strategies as st
 
+from stoilo.core.errors import TrustError
+from stoilo.executor.messages import UploadInfo
 from stoilo.executor.wire import (
     parse_upload_reply,
     render_size_query,
@@ -197,3 +201,13 @@ def test_two_at_once_for_one_file_do_not_mix(bench, copy):
         assert (status, "STO-E034" in message) == (1, True)
         first.write(DATA)
     assert file_of(bench, copy).read_bytes() == DATA
+
+
+@given(st.binary(max_size=400), st.integers(0, 300), st.booleans())
+def test_any_head_ends_in_a_value_or_our_error(junk, place, cut):
+    upload = UploadInfo("w_1_0_r1_0", "http://127.0.0.1/upload/x", MOST)
+    sound = render_upload_head(upload, nbytes=9, md5=md5_of(b""), offset=0)
+    try:
+        parse_upload(sound[:place] + junk + (b"" if cut else sound[place:]))
+    except TrustError as error:
+        assert error.code == "STO-X030"
