@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ EVERY_ONE = 100
 LARGEST_PORT = 65_535
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
+
+_PROJECT_URL = re.compile(
+    r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9][A-Za-z0-9._-]{0,39}/)*"
+)
 
 __all__ = [
     "DEFAULT_ORIGIN",
@@ -79,6 +84,8 @@ class ServerConfig:
         data: the data directory.
         grpc: address of the researchers' interface (always TLS).
         http: address of the volunteers' interface.
+        project_url: master URL as volunteers reach it, with final slash, when a proxy
+            stands before this server; empty: what `http` is bound to.
         http_certificate: PEM file; needed unless `http` is a loopback address.
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
@@ -99,6 +106,7 @@ class ServerConfig:
     data: Path
     grpc: str = "127.0.0.1:57010"
     http: str = "127.0.0.1:57080"
+    project_url: str = ""
     http_certificate: str = ""
     http_key: str = ""
     tls_names: str = ""
@@ -152,7 +160,18 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    _check_project_url(config.project_url)
     return config, Origin(origins)
+
+
+def _check_project_url(url: str) -> None:
+    """Raise ``STO-R091`` for what no BOINC client could attach to."""
+    if url and not _PROJECT_URL.fullmatch(url):
+        raise UsageError(
+            "STO-R091",
+            f"{url[:80]!r} is no project's URL",
+            hint="like https://boinc.example.org/project/ , with the final slash",
+        )
 
 
 def _kinds() -> dict[str, type]:

@@ -158,6 +158,7 @@ async def _run(
     )
     listener = listen(config.http)
     http = http_url(config, listener)
+    url = config.project_url or http
     token = _local_token(home, server.store)
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
     try:
@@ -173,12 +174,12 @@ async def _run(
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
     pages = AUDIT_PAGES if faces else ""
-    face = create_project_app(engine, http, options=HttpOptions(pages=pages))
+    face = create_project_app(engine, url, options=HttpOptions(pages=pages))
     log_directory = config.data / "audit" / "log"
     face.routes.extend(log_routes(log_directory))
     face.routes.extend(side_routes(log_directory, server.side))
     for more in faces:
-        face.routes.extend(more(PublicPlace(config.data, http)))
+        face.routes.extend(more(PublicPlace(config.data, url)))
     face.routes.extend(seen_routes(config.data, stack))
     watch = ReleaseWatch(
         project.root.directory, release.trust, _clock, project.check_certified
@@ -188,16 +189,16 @@ async def _run(
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = LocalVolunteers(
-        config.volunteers, home, engine, http, project.root.root_file
+        config.volunteers, home, engine, url, project.root.root_file
     )
     volunteers.start()
     # in a thread: while they end, the loop still answers their last calls
     stack.push_async_callback(asyncio.to_thread, volunteers.stop)
-    content = ConnectionFile(place, http, http, token, tls.ca.decode())
+    content = ConnectionFile(place, http, url, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
     await wait_until_started(web, serving)
-    ready(UpLine(place, http, http, token, str(home.connection), config.volunteers))
+    ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
     await _watch(stop, _chores(project, release, revocations, proof, watch), volunteers)
     await set_serving(grpc_server, serving=False)

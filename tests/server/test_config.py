@@ -82,3 +82,21 @@ def test_replication_is_set_level_by_level() -> None:
     assert rules.of("tensor") == Replication(Homogeneity.FINE)
     assert rules.of("pure") == Replication(adaptive=True)
     assert parse_replication("", "").of("pure") == Replication()
+
+
+@pytest.mark.parametrize("url", ["https://a.example/", "http://[::1]:80/lab/stoilo/"])
+def test_project_url_is_taken_as_it_is(tmp_path: Path, url: str) -> None:
+    config, _ = load_config(tmp_path, {"project_url": url}, {})
+    assert config.project_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["a.example/", "https://a.example", "https://a.example/x", "https://a/?x=/",
+     "ftp://a/", "https://a/../", "https://u@a/", "https://a/" + "b" * 50 + "/"],
+)  # fmt: skip
+def test_project_url_that_no_client_attaches_to_is_refused(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(UsageError, match="STO-R091"):
+        load_config(tmp_path, {"project_url": url}, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["needless_copies", "optional_copies", "take_report"]
 
+log = logging.getLogger(__name__)
+
+STDERR_SHOWN = 400
 ABORTED_VIA_GUI = 203
 """BOINC's exit status of a task that its user has aborted."""
 
@@ -50,6 +54,7 @@ def take_report(
         code = "STO-E020" if success else "STO-E021"
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
+        _tell(host, report)
         if report.exit_status != ABORTED_BY_PROJECT:
             note_error(connection, row.name, now)
             note_failed(connection, [row.name])
@@ -67,6 +72,18 @@ def take_report(
         update(schema.workunits)
         .where(schema.workunits.c.id == row.workunit_id)
         .values(transition_at=now)
+    )
+
+
+def _tell(host: Host, report: ReportedResult) -> None:
+    """Log what a host says of a task that failed: hostile text, cut and escaped."""
+    log.info(
+        "%s failed on host %d: state %d, exit status %d, %s",
+        report.name,
+        host.id,
+        report.state,
+        report.exit_status,
+        ascii(report.stderr[-STDERR_SHOWN:]),
     )
 
 

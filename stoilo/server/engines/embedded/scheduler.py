@@ -124,16 +124,15 @@ class Scheduler:
             )
         reply = self._reply(connection, host, request, lost + fresh, base_url, now)
         reply = program.complete(connection, reply, base_url)
+        reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if not program.usable:
-            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
-        else:
-            again = _next_call(request, reply, self._pace)
-            reply = replace(reply, next_rpc_delay=again)
-            if _is_idle(request, reply) and not request.own_program:
-                said = level_notice(connection, user, request)
-                reply = replace(reply, messages=reply.messages + said)
-        apps = [row.app for row in fresh]
-        return guest.complete(connection, reply, apps, now)
+            return replace(reply, request_delay=UNUSABLE_DELAY_S)
+        if reply.request_delay:  # a client that shall stay away is not called back
+            return reply
+        if _is_idle(request, reply) and not (request.own_program or reply.messages):
+            said = level_notice(connection, user, request)
+            reply = replace(reply, messages=said)
+        return replace(reply, next_rpc_delay=_next_call(request, reply, self._pace))
 
     def _reply(
         self,
