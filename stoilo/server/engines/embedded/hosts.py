@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select, update
 
+from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ def _record(
         connection.execute(insert(table).values(host_id=host_id, stored_at=now, **said))
         return False
     stable = {name for name, value in said.items() if not isinstance(value, float)}
+    silent = request.host == HostInfo()  # nothing said: what was said before stays
     changed = any(row._mapping[name] != said[name] for name in stable)  # noqa: SLF001
-    if changed or now - row.stored_at >= RECORD_EVERY_S:
+    if not silent and (changed or now - row.stored_at >= RECORD_EVERY_S):
         connection.execute(
             update(table)
             .where(table.c.host_id == host_id)

@@ -32,6 +32,7 @@ __all__ = [
     "ProjectPreferences",
     "allow_levels",
     "check_preferences",
+    "levels_for",
     "load_preferences",
     "narrow_wishes",
     "project_preferences",
@@ -83,6 +84,11 @@ def check_preferences(chosen: ProjectPreferences) -> ProjectPreferences:
         )
     levels = tuple(level for level in LEVELS if level in chosen.levels)
     return replace(chosen, levels=levels, topics=topics)
+
+
+def levels_for(max_level: str) -> tuple[str, ...]:
+    """Return all levels up to and with one; raises ``STO-E060`` for an unknown one."""
+    return levels_up_to(check_preferences(ProjectPreferences((max_level,))).max_level)
 
 
 def selected_levels(max_level: str, selection: str | None) -> tuple[str, ...]:
