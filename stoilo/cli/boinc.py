@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from stoilo.cli.boinc_account import account, accounts
-from stoilo.cli.boinc_hosts import ban, hosts
+from stoilo.cli.boinc_hosts import ban, hosts, trust
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
 
@@ -17,5 +17,5 @@ def boinc() -> None:
     """Volunteers' accounts, computers and programs of a project."""
 
 
-for command in (programs, account, accounts, preferences, hosts, ban):
+for command in (programs, account, accounts, preferences, hosts, ban, trust):
     boinc.add_command(command)

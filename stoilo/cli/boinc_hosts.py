@@ -1,4 +1,4 @@
-"""`stoilo boinc hosts` and `ban`: the computers of a project's volunteers."""
+"""`stoilo boinc hosts`, `ban` and `trust`: the computers of a project's volunteers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from stoilo.cli.boinc_data import DATA, JSON, echo_table, now, open_project
 from stoilo.core.errors import UsageError
 
-__all__ = ["ban", "hosts"]
+__all__ = ["ban", "hosts", "trust"]
 
 
 @click.command()
@@ -62,3 +62,17 @@ def ban(host: int | None, *, data: Path, email: str | None, lift: bool) -> None:
         elif email is not None:
             roster.ban_account(email, now(), lift=lift)
     click.echo("The ban is lifted." if lift else "Banned.")
+
+
+@click.command()
+@click.argument("email")
+@DATA
+@click.option("--no-more", is_flag=True, help="Trust it no longer.")
+def trust(email: str, *, data: Path, no_more: bool) -> None:
+    """Let the computers of an account check results of others again.
+
+    For the operator's own computers: what they find wrong bans the other one.
+    """
+    with open_project(data) as roster:
+        roster.trust(email, now(), trusted=not no_more)
+    click.echo("Not trusted any more." if no_more else "Trusted.")

@@ -8,6 +8,7 @@ import pytest
 from stoilo.cli.main import main
 from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.hosttrust import is_trusted_account
 
 EMAIL = "a@example.org"
 FIELDS = {
@@ -147,6 +148,15 @@ def test_banned_caller_is_told_until_it_is_lifted(data, engine, who):
 )
 def test_ban_of_nobody_is_a_usage_error(data, who):
     assert main(["boinc", "ban", "--data", data, *who]) == 2
+
+
+def test_trusted_account_is_known_and_forgotten(data, engine):
+    user = engine.accounts.ensure(EMAIL, 1).user_id
+    for more, trusted in (([], True), (["--no-more"], False)):
+        assert main(["boinc", "trust", EMAIL.upper(), "--data", data, *more]) == 0
+        with engine._database.read() as connection:
+            assert is_trusted_account(connection, user) is trusted
+    assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
 
 
 # ------------------------------------------------------------------ preferences

@@ -66,10 +66,11 @@ def test_same_cpid_is_the_same_host_and_another_users_is_not(bench):
 
 def test_copied_state_of_a_banned_host_is_banned(bench, clock):
     call(bench, rpc_seqno=9)
+    call(bench, 2)
     bench.engine.roster.ban_host(1, clock())
-    reply = call(bench, rpc_seqno=3)
+    reply = call(bench, host_id=1, rpc_seqno=3)
     assert "STO-E065" in reply.messages[0]
-    assert [host.banned for host in known(bench)] == [True, True]
+    assert [host.banned for host in known(bench)] == [True, False, True]
 
 
 def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, clock):
@@ -79,7 +80,7 @@ def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, c
     bench.engine.roster.ban_host(1, clock())
     bench.report(1, copy)
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].outcome == "not_needed"
+    assert bench.engine.status("w_1").copies[0].outcome == "invalid"
     assert bench.fetch(2)
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Table, exists, insert, select, update
 from stoilo.executor.messages import UserInfo
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people import ensure_person, shown_name
-from stoilo.server.engines.embedded.transitioner import Validity
+from stoilo.server.engines.embedded.records import Validity
 from stoilo.server.engines.interface import CopyOutcome
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select, update
 
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.hosttrust import ban, is_banned
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -34,7 +35,6 @@ class Host:
     id: int
     key: str
     new: bool
-    banned: bool = False
 
 
 def find_host(
@@ -43,8 +43,9 @@ def find_host(
     """Return the calling host: known, known by its CPID, or new; None past `MAX_HOSTS`.
 
     A host belongs to one user for ever. A sequence number below the stored one means
-    that the client's state was copied: the caller becomes a host of its own. A client
-    that was told a new id makes itself a new CPID, so a known id may change its CPID.
+    that the client's state was copied: the caller becomes a host of its own; one that has
+    lost its id (detached, attached again) counts anew. A client that was told a new id
+    makes itself a new CPID, so a known id may change its CPID.
     """
     table = schema.hosts
     mine = select(table).where(table.c.user_id == user.id)
@@ -52,17 +53,19 @@ def find_host(
     row = connection.execute(mine.where(table.c.id == request.host_id)).first() or same
     if row is None:
         return _new_host(connection, user, request, request.cpid, now)
-    if request.rpc_seqno < row.rpc_seqno:
+    if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
         copied = _new_host(connection, user, request, "", now)
-        return copied and _banned_like(connection, copied, row.id)
+        if copied is not None and is_banned(connection, row.id, row.cpid):
+            ban(connection, copied.id, copied.key, now)  # copying is no way out
+        return copied
     cpid = request.cpid if same is None else row.cpid
     connection.execute(
         update(table)
         .where(table.c.id == row.id)
         .values(rpc_seqno=request.rpc_seqno, seen_at=now, cpid=cpid)
     )
-    banned = _record(connection, row.id, request, now)
-    return Host(row.id, cpid, row.id != request.host_id, banned)
+    _record(connection, row.id, request, now)
+    return Host(row.id, cpid, row.id != request.host_id)
 
 
 def _new_host(
@@ -89,30 +92,16 @@ def _new_host(
     return Host(key[0], str(found), new=True)
 
 
-def _banned_like(connection: Connection, host: Host, original: int) -> Host:
-    """Return a copied host, banned if the one that it was copied from is."""
-    table = schema.host_records
-    since = connection.scalar(
-        select(table.c.banned_at).where(table.c.host_id == original)
-    )
-    if not since:
-        return host
-    connection.execute(
-        update(table).where(table.c.host_id == host.id).values(banned_at=since)
-    )
-    return replace(host, banned=True)
-
-
 def _record(
     connection: Connection, host_id: int, request: SchedulerRequest, now: int
-) -> bool:
-    """Keep what the host says of itself, bounded; returns whether it is banned."""
+) -> None:
+    """Keep what the host says of itself, bounded."""
     table = schema.host_records
     row = connection.execute(select(table).where(table.c.host_id == host_id)).first()
     said = _said(request)
     if row is None:
         connection.execute(insert(table).values(host_id=host_id, stored_at=now, **said))
-        return False
+        return
     stable = {name for name, value in said.items() if not isinstance(value, float)}
     silent = request.host == HostInfo()  # nothing said: what was said before stays
     changed = any(row._mapping[name] != said[name] for name in stable)  # noqa: SLF001
@@ -122,7 +111,6 @@ def _record(
             .where(table.c.host_id == host_id)
             .values(stored_at=now, **said)
         )
-    return bool(row.banned_at)
 
 
 def _said(request: SchedulerRequest) -> dict[str, str | int | float]:

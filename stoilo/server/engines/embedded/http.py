@@ -13,10 +13,11 @@ import re
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
@@ -28,11 +29,14 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import BOUNDS
+from stoilo.server.engines.embedded.bodies import BodyPace, read_body, read_pieces
+from stoilo.server.engines.embedded.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.peopleroutes import people_routes
 from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
 from stoilo.server.engines.embedded.reception import too_many_calls
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
+    ProjectConfig,
     SizeQuery,
     UploadHead,
     parse_request,
@@ -45,6 +49,8 @@ from stoilo.server.engines.embedded.xml import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
 
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -67,19 +73,20 @@ class HttpOptions:
     Attributes:
         project: the project's name.
         pages: where people read the audit log, empty when there are no pages.
-        body_pause_s: longest pause inside a body, s.
-        body_bytes_per_s: slowest acceptable upload, bytes/s, after a first minute.
+        bodies: how slowly a body may come.
         account_calls_per_minute: account calls allowed per address.
         calls: other calls allowed.
+        account_creation: whether accounts can be made over the web; else the operator
+            makes them (`stoilo boinc account`).
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
     project: str = "stoilo"
     pages: str = ""
-    body_pause_s: float = 20.0
-    body_bytes_per_s: int = 16 * 1024
+    bodies: BodyPace = field(default_factory=BodyPace)
     account_calls_per_minute: int = 10
     calls: CallLimits = field(default_factory=CallLimits)
+    account_creation: bool = True
     hold_s: float = 5.0
 
 
@@ -108,9 +115,13 @@ def create_project_app(
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
-        *people_routes(engine, options.project, rates),
+        *people_routes(engine, options, rates),
     ]
-    return Starlette(routes=routes, exception_handlers={StoiloError: _plain_error})
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
+        exception_handlers={StoiloError: _plain_error},
+    )
 
 
 class _Face:
@@ -139,12 +150,18 @@ class _Face:
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""
         del request
-        config = render_config(self._options.project, self._base_url)
-        return Response(config, media_type=XML)
+        config = ProjectConfig(
+            name=self._options.project,
+            master_url=self._base_url,
+            platforms=await run_in_threadpool(self._engine.platforms),
+            account_creation=self._options.account_creation,
+        )
+        return Response(render_config(config), media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
-        body = await self._body(request, BOUNDS.scheduler_request_bytes)
+        most = BOUNDS.scheduler_request_bytes
+        body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
         address = request.client.host if request.client else ""
         if not self._rates.allow_scheduler_call(address, parsed.authenticator):
@@ -183,7 +200,8 @@ class _Face:
                 headers={"etag": f'"{found.digest}"'},
             )
         assert found.content is not None  # noqa: S101 - inline or on disk
-        return _inline_file(found.content, request.headers.get("range", ""))
+        asked = request.headers.get("range", "")
+        return _inline_file(found.content, asked, etag=f'"{found.digest}"')
 
     async def upload(self, request: Request) -> Response:
         """POST /upload/TOKEN: a size query or a file."""
@@ -198,7 +216,7 @@ class _Face:
 
     async def _upload(self, request: Request) -> bytes:
         """Take one upload request; returns the answer."""
-        pieces = self._pieces(request)
+        pieces = read_pieces(request, self._options.bodies)
         begin = b""
         async for chunk in pieces:
             begin += chunk
@@ -238,43 +256,13 @@ class _Face:
         pieces: AsyncIterator[bytes],
     ) -> None:
         """Write what has arrived and what comes, in a time that fits the size."""
-        seconds = 60 + head.nbytes / self._options.body_bytes_per_s
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._options.bodies.seconds(head.nbytes)):
                 incoming.write(data)
                 async for chunk in pieces:
                     incoming.write(chunk)
         except TimeoutError as error:
             raise InternalError("STO-E034", "the upload was too slow") from error
-
-    async def _body(self, request: Request, most: int) -> bytes:
-        """Return a whole body of at most that many bytes."""
-        body = bytearray()
-        try:
-            async with asyncio.timeout(60 + most / self._options.body_bytes_per_s):
-                async for chunk in self._pieces(request):
-                    body += chunk
-                    if len(body) > most:
-                        raise UsageError("STO-E012", "the request is too large")
-        except TimeoutError as error:
-            raise UsageError("STO-E012", "the request came too slowly") from error
-        return bytes(body)
-
-    async def _pieces(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield a body's pieces; a long pause or a lost connection ends it."""
-        stream = request.stream().__aiter__()
-        while True:
-            try:
-                async with asyncio.timeout(self._options.body_pause_s):
-                    chunk = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                raise InternalError("STO-E034", "the body stopped coming") from error
-            except ClientDisconnect as error:
-                raise InternalError("STO-E034", "the connection was lost") from error
-            if chunk:
-                yield chunk
 
 
 def _is_empty(reply: SchedulerReply) -> bool:
@@ -283,9 +271,9 @@ def _is_empty(reply: SchedulerReply) -> bool:
     return not (news or reply.bad_key)
 
 
-def _inline_file(content: bytes, range_header: str) -> Response:
+def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
     """Return a small file, or the part of it that a Range asks for."""
-    headers = {"accept-ranges": "bytes"}
+    headers = {"accept-ranges": "bytes", "etag": etag}
     media = "application/octet-stream"
     match = _RANGE.fullmatch(range_header)
     if match is None:

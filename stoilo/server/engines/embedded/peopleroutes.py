@@ -6,16 +6,16 @@ it. Bodies are small and bounded in time; nothing that came in is echoed or logg
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.core.errors import DeniedError, UsageError
+from stoilo.server.engines.embedded.bodies import read_body
 from stoilo.server.engines.embedded.stats import STATS_FILES
 from stoilo.server.engines.embedded.volunteerdesk import (
     VolunteerDesk,
@@ -31,16 +31,17 @@ from stoilo.server.engines.embedded.xml import render_account, render_account_er
 
 if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
+    from stoilo.server.engines.embedded.http import HttpOptions
     from stoilo.server.engines.embedded.rates import CallRates
 
 __all__ = ["ERROR_NUMBERS", "people_routes"]
 
 FORM_BYTES: Final = 16 * 1024
 FORM_FIELDS: Final = 64
-FORM_S: Final = 20.0
 XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
+ERR_CREATION_DISABLED: Final = -208
 # BOINC's numbers (lib/error_numbers.h) of our codes
 ERROR_NUMBERS: Final = {
     "STO-E012": ERR_XML_PARSE,
@@ -61,10 +62,10 @@ _STRICT: Final = {
 
 
 def people_routes(
-    engine: EmbeddedEngine, project: str, rates: CallRates
+    engine: EmbeddedEngine, options: HttpOptions, rates: CallRates
 ) -> list[Route]:
     """Return the routes of everything that people ask for themselves."""
-    face = _PeopleFace(engine, project, rates)
+    face = _PeopleFace(engine, options, rates)
     both = ["GET", "POST"]
     return [
         Route("/lookup_account.php", face.look_up, methods=both),
@@ -77,11 +78,14 @@ def people_routes(
 class _PeopleFace:
     """The handlers."""
 
-    def __init__(self, engine: EmbeddedEngine, project: str, rates: CallRates) -> None:
+    def __init__(
+        self, engine: EmbeddedEngine, options: HttpOptions, rates: CallRates
+    ) -> None:
         self._engine = engine
-        self._project = project
+        self._options = options
+        self._project = options.project
         self._rates = rates
-        self._desk = VolunteerDesk(engine.roster, project)
+        self._desk = VolunteerDesk(engine.roster, options.project)
 
     async def look_up(self, request: Request) -> Response:
         """GET or POST /lookup_account.php: the weak key for address and password."""
@@ -99,7 +103,7 @@ class _PeopleFace:
             check_same_site(request.headers.get("sec-fetch-site", ""))
             if not self._rates.allow_account_call(_address(request)):
                 return _html(render_problem(self._project, _TOO_MANY), 429)
-            form = await _read_form(request)
+            form = await self._read_form(request)
             page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
         except DeniedError as error:
             return _html(render_login(self._project, str(error)), 403)
@@ -117,8 +121,11 @@ class _PeopleFace:
         """Answer one of BOINC's account calls."""
         if not self._rates.allow_account_call(_address(request)):
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
+        if make and not self._options.account_creation:
+            text = "accounts are made by the project's operator"
+            return _xml(render_account_error(ERR_CREATION_DISABLED, text))
         try:
-            form = await _read_form(request)
+            form = await self._read_form(request)
             return _xml(render_account(await self._key(form, make=make)))
         except (UsageError, DeniedError) as error:
             number = ERROR_NUMBERS.get(error.code, ERR_PROJECT_DOWN)
@@ -139,42 +146,26 @@ class _PeopleFace:
         )
         return made.weak_key
 
+    async def _read_form(self, request: Request) -> dict[str, list[str]]:
+        """Return the fields of a query, or of a small body that comes in time.
+
+        Raises:
+            UsageError: ``STO-E012``.
+            InternalError: ``STO-E034`` when the connection is lost.
+        """
+        text = request.url.query
+        if request.method == "POST":
+            body = await read_body(request, FORM_BYTES, self._options.bodies)
+            text = body.decode("utf-8", "replace")
+        if len(text) > FORM_BYTES:
+            raise UsageError("STO-E012", "the request is too large")
+        try:
+            return parse_qs(text, max_num_fields=FORM_FIELDS)
+        except ValueError as error:
+            raise UsageError("STO-E012", "the request has too many fields") from error
+
 
 _TOO_MANY: Final = "too many calls, try again in a minute [STO-E013]"
-
-
-async def _read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a query, or of a small body that comes in time.
-
-    Raises:
-        UsageError: ``STO-E012``.
-        InternalError: ``STO-E034`` when the connection is lost.
-    """
-    text = request.url.query
-    if request.method == "POST":
-        text = (await _read_body(request)).decode("utf-8", "replace")
-    if len(text) > FORM_BYTES:
-        raise UsageError("STO-E012", "the request is too large")
-    try:
-        return parse_qs(text, max_num_fields=FORM_FIELDS)
-    except ValueError as error:
-        raise UsageError("STO-E012", "the request has too many fields") from error
-
-
-async def _read_body(request: Request) -> bytes:
-    """Return a body of at most `FORM_BYTES`."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(FORM_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > FORM_BYTES:
-                    raise UsageError("STO-E012", "the request is too large")
-    except TimeoutError as error:
-        raise UsageError("STO-E012", "the request came too slowly") from error
-    except ClientDisconnect as error:
-        raise InternalError("STO-E034", "the connection was lost") from error
-    return bytes(body)
 
 
 def _address(request: Request) -> str:

@@ -108,17 +108,14 @@ def receive(
     return Guest(replace(user, apps=allowance.apps), host, request, chosen, allowance)
 
 
-def refuse_banned(
-    user: User, host: Host, request: SchedulerRequest
-) -> SchedulerReply | None:
-    """Return the answer to a banned caller, None to any other.
+def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:
+    """Return the answer to a host of a banned account, None to any other.
 
     Its results are acknowledged, so that it forgets them, and not looked at.
     """
-    if not (user.banned or host.banned):
+    if not user.banned:
         return None
-    who = "account" if user.banned else "computer"
-    text = f"The project's operators have banned this {who} [STO-E065]."
+    text = "The project's operators have banned this account [STO-E065]."
     return SchedulerReply(
         messages=(text,),
         request_delay=BANNED_DELAY_S,

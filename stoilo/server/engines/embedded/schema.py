@@ -24,13 +24,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "bans",
     "code_sign_keys",
     "copies",
     "files",
     "global_preferences",
     "grants",
+    "histories",
     "host_records",
     "hosts",
+    "lingering",
     "metadata",
     "offers",
     "outbox",
@@ -38,7 +41,10 @@ __all__ = [
     "preferences",
     "programs",
     "quotas",
+    "replications",
     "settings",
+    "spot_checks",
+    "trusted_users",
     "users",
     "wishes",
     "workunit_files",
@@ -209,7 +215,6 @@ host_records = Table(
     Column("memory_bytes", Float, nullable=False, default=0.0),
     Column("disk_free_bytes", Float, nullable=False, default=0.0),
     Column("stored_at", BigInteger, nullable=False, default=0),
-    Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
     Column("total_credit", Double, nullable=False, default=0.0),
     Column("average_credit", Double, nullable=False, default=0.0),
     Column("average_at", BigInteger, nullable=False, default=0),
@@ -298,4 +303,57 @@ code_sign_keys = Table(
     Column(
         "signature", String(SIGNATURE_CHARS), nullable=False
     ),  # over the one in force
+)
+
+# Replication and trust. Rows only where something differs from the ordinary.
+replications = Table(
+    "engine_replication",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("homogeneous", String(8), nullable=False),
+    Column("host_class", String(64), nullable=False),  # empty: of none yet
+    Column("alone", Integer, nullable=False),  # one copy is enough so far
+)
+
+lingering = Table(  # ended with a canonical result that is still compared with
+    "engine_lingering",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+)
+
+histories = Table(
+    "engine_host_history",
+    metadata,
+    Column("host_id", Key, primary_key=True),
+    Column("app", String(APP_CHARS), primary_key=True),
+    Column("consecutive_valid", Integer, nullable=False),
+)
+
+trusted_users = Table(
+    "engine_trusted_user",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("since", BigInteger, nullable=False),
+)
+
+bans = Table(
+    "engine_ban",
+    metadata,
+    Column("host_id", Key, primary_key=True),
+    Column("host_key", Name, nullable=False),
+    Column("workunit_id", Key, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Index("engine_ban_key", "host_key"),
+)
+
+spot_checks = Table(
+    "engine_spot_check",
+    metadata,
+    Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Index("engine_spot_check_workunit", "workunit_id"),
+    Index("engine_spot_check_ended", "ended_at"),
 )

@@ -115,7 +115,6 @@ def _hosts() -> None:
         real("memory_bytes"),
         real("disk_free_bytes"),
         whole("stored_at"),
-        whole("banned_at"),
         precise("total_credit"),
         precise("average_credit"),
         whole("average_at"),
