@@ -8,7 +8,6 @@ ends in an answer; our errors become BOINC's forms and codes, anything else a pl
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from stoilo.server.engines.embedded.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.peopleroutes import people_routes
 from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
 from stoilo.server.engines.embedded.reception import too_many_calls
+from stoilo.server.engines.embedded.refusals import RefusalLog
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
     ProjectConfig,
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpOptions", "RateLimit", "create_project_app"]
 
-log = logging.getLogger(__name__)
-
 XML = "text/xml; charset=utf-8"
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
 _TOKEN = re.compile(r"[0-9a-f]{48}")
@@ -75,9 +73,9 @@ class HttpOptions:
         pages: where people read the audit log, empty when there are no pages.
         bodies: how slowly a body may come.
         account_calls_per_minute: account calls allowed per address.
-        calls: other calls allowed.
         account_creation: whether accounts can be made over the web; else the operator
             makes them (`stoilo boinc account`).
+        calls: other calls allowed.
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
@@ -85,8 +83,8 @@ class HttpOptions:
     pages: str = ""
     bodies: BodyPace = field(default_factory=BodyPace)
     account_calls_per_minute: int = 10
-    calls: CallLimits = field(default_factory=CallLimits)
     account_creation: bool = True
+    calls: CallLimits = field(default_factory=CallLimits)
     hold_s: float = 5.0
 
 
@@ -115,12 +113,18 @@ def create_project_app(
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
-        *people_routes(engine, options, rates),
+        *people_routes(
+            engine,
+            options.project,
+            rates,
+            face.refusals,
+            creation=options.account_creation,
+        ),
     ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
-        exception_handlers={StoiloError: _plain_error},
+        exception_handlers={StoiloError: face.plain_error},
     )
 
 
@@ -138,6 +142,14 @@ class _Face:
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
         self._rates = rates
+        self.refusals = RefusalLog()
+
+    async def plain_error(self, request: Request, error: Exception) -> Response:
+        """Answer one of our errors as text: code, message, hint."""
+        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+        self.refusals.note(request, error.code)
+        status = _status_of(error)
+        return Response(str(error), status_code=status, media_type="text/plain")
 
     async def master_page(self, request: Request) -> Response:
         """GET /: the page that names the scheduler."""
@@ -176,6 +188,7 @@ class _Face:
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)
+        self.refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
@@ -208,9 +221,10 @@ class _Face:
         try:
             body = await self._upload(request)
         except (UsageError, DeniedError) as error:
+            self.refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
-            log.info("upload not taken: %s", error)
+            self.refusals.note(request, error.code)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 
@@ -299,10 +313,3 @@ def _status_of(error: StoiloError) -> int:
             return 404
         case _:
             return 503
-
-
-async def _plain_error(request: Request, error: Exception) -> Response:
-    """Answer one of our errors as text: code, message, hint."""
-    del request
-    assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
-    return Response(str(error), status_code=_status_of(error), media_type="text/plain")

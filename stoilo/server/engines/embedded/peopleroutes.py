@@ -6,16 +6,16 @@ it. Bodies are small and bounded in time; nothing that came in is echoed or logg
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from stoilo.core.errors import DeniedError, UsageError
-from stoilo.server.engines.embedded.bodies import read_body
+from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.server.engines.embedded.stats import STATS_FILES
 from stoilo.server.engines.embedded.volunteerdesk import (
     VolunteerDesk,
@@ -31,13 +31,14 @@ from stoilo.server.engines.embedded.xml import render_account, render_account_er
 
 if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
-    from stoilo.server.engines.embedded.http import HttpOptions
     from stoilo.server.engines.embedded.rates import CallRates
+    from stoilo.server.engines.embedded.refusals import RefusalLog
 
 __all__ = ["ERROR_NUMBERS", "people_routes"]
 
 FORM_BYTES: Final = 16 * 1024
 FORM_FIELDS: Final = 64
+FORM_S: Final = 20.0
 XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
@@ -62,10 +63,23 @@ _STRICT: Final = {
 
 
 def people_routes(
-    engine: EmbeddedEngine, options: HttpOptions, rates: CallRates
+    engine: EmbeddedEngine,
+    project: str,
+    rates: CallRates,
+    refusals: RefusalLog,
+    *,
+    creation: bool = True,
 ) -> list[Route]:
-    """Return the routes of everything that people ask for themselves."""
-    face = _PeopleFace(engine, options, rates)
+    """Return the routes of everything that people ask for themselves.
+
+    Args:
+        engine: the project.
+        project: its name.
+        rates: of calls by address.
+        refusals: where refused calls are noted.
+        creation: whether accounts can be made over the web.
+    """
+    face = _PeopleFace(engine, project, rates, refusals, creation=creation)
     both = ["GET", "POST"]
     return [
         Route("/lookup_account.php", face.look_up, methods=both),
@@ -79,13 +93,20 @@ class _PeopleFace:
     """The handlers."""
 
     def __init__(
-        self, engine: EmbeddedEngine, options: HttpOptions, rates: CallRates
+        self,
+        engine: EmbeddedEngine,
+        project: str,
+        rates: CallRates,
+        refusals: RefusalLog,
+        *,
+        creation: bool,
     ) -> None:
         self._engine = engine
-        self._options = options
-        self._project = options.project
+        self._project = project
         self._rates = rates
-        self._desk = VolunteerDesk(engine.roster, options.project)
+        self._refusals = refusals
+        self._creation = creation
+        self._desk = VolunteerDesk(engine.roster, project)
 
     async def look_up(self, request: Request) -> Response:
         """GET or POST /lookup_account.php: the weak key for address and password."""
@@ -93,6 +114,9 @@ class _PeopleFace:
 
     async def create(self, request: Request) -> Response:
         """GET or POST /create_account.php: the weak key of a new account."""
+        if not self._creation:
+            said = "accounts are made by the project's operator"
+            return _xml(render_account_error(ERR_CREATION_DISABLED, said))
         return await self._account_call(request, make=True)
 
     async def preferences(self, request: Request) -> Response:
@@ -102,12 +126,15 @@ class _PeopleFace:
         try:
             check_same_site(request.headers.get("sec-fetch-site", ""))
             if not self._rates.allow_account_call(_address(request)):
+                self._refusals.note(request, "STO-E013")
                 return _html(render_problem(self._project, _TOO_MANY), 429)
-            form = await self._read_form(request)
+            form = await _read_form(request)
             page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
         except DeniedError as error:
+            self._refusals.note(request, error.code)
             return _html(render_login(self._project, str(error)), 403)
         except UsageError as error:
+            self._refusals.note(request, error.code)
             return _html(render_problem(self._project, str(error)), 400)
         return _html(page)
 
@@ -120,14 +147,13 @@ class _PeopleFace:
     async def _account_call(self, request: Request, *, make: bool) -> Response:
         """Answer one of BOINC's account calls."""
         if not self._rates.allow_account_call(_address(request)):
+            self._refusals.note(request, "STO-E013")
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
-        if make and not self._options.account_creation:
-            text = "accounts are made by the project's operator"
-            return _xml(render_account_error(ERR_CREATION_DISABLED, text))
         try:
-            form = await self._read_form(request)
+            form = await _read_form(request)
             return _xml(render_account(await self._key(form, make=make)))
         except (UsageError, DeniedError) as error:
+            self._refusals.note(request, error.code)
             number = ERROR_NUMBERS.get(error.code, ERR_PROJECT_DOWN)
             return _xml(render_account_error(number, str(error)))
 
@@ -146,26 +172,42 @@ class _PeopleFace:
         )
         return made.weak_key
 
-    async def _read_form(self, request: Request) -> dict[str, list[str]]:
-        """Return the fields of a query, or of a small body that comes in time.
-
-        Raises:
-            UsageError: ``STO-E012``.
-            InternalError: ``STO-E034`` when the connection is lost.
-        """
-        text = request.url.query
-        if request.method == "POST":
-            body = await read_body(request, FORM_BYTES, self._options.bodies)
-            text = body.decode("utf-8", "replace")
-        if len(text) > FORM_BYTES:
-            raise UsageError("STO-E012", "the request is too large")
-        try:
-            return parse_qs(text, max_num_fields=FORM_FIELDS)
-        except ValueError as error:
-            raise UsageError("STO-E012", "the request has too many fields") from error
-
 
 _TOO_MANY: Final = "too many calls, try again in a minute [STO-E013]"
+
+
+async def _read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a query, or of a small body that comes in time.
+
+    Raises:
+        UsageError: ``STO-E012``.
+        InternalError: ``STO-E034`` when the connection is lost.
+    """
+    text = request.url.query
+    if request.method == "POST":
+        text = (await _read_body(request)).decode("utf-8", "replace")
+    if len(text) > FORM_BYTES:
+        raise UsageError("STO-E012", "the request is too large")
+    try:
+        return parse_qs(text, max_num_fields=FORM_FIELDS)
+    except ValueError as error:
+        raise UsageError("STO-E012", "the request has too many fields") from error
+
+
+async def _read_body(request: Request) -> bytes:
+    """Return a body of at most `FORM_BYTES`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > FORM_BYTES:
+                    raise UsageError("STO-E012", "the request is too large")
+    except TimeoutError as error:
+        raise UsageError("STO-E012", "the request came too slowly") from error
+    except ClientDisconnect as error:
+        raise InternalError("STO-E034", "the connection was lost") from error
+    return bytes(body)
 
 
 def _address(request: Request) -> str:
