@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, exists, insert, select, update
 
@@ -113,15 +113,15 @@ def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]
 
 def user_info(connection: Connection, user_id: int, host_id: int, now: int) -> UserInfo:
     """Return what the client shows of an account and this host."""
-    users, people = schema.users, schema.people
+    users, people, records = schema.users, schema.people, schema.host_records
     row = connection.execute(
-        select(users.c.created_at, people.c.name, people.c.venue)
+        select(users.c.created_at, people.c.name, people.c.venue, *_figures())
         .outerjoin(people, people.c.user_id == users.c.id)
+        .outerjoin(records, records.c.host_id == host_id)
         .where(users.c.id == user_id)
     ).one()
-    person = fade(_load(connection, people, people.c.user_id, user_id), now)
-    records = schema.host_records
-    host = fade(_load(connection, records, records.c.host_id, host_id), now)
+    person = fade(_standing(*row[3:6]), now)
+    host = fade(_standing(*row[6:9]), now)
     return UserInfo(
         id=user_id,
         name=shown_name(user_id, row.name or ""),
@@ -168,6 +168,24 @@ def _add(
             total_credit=after.total, average_credit=after.average, average_at=after.at
         )
     )
+
+
+def _figures() -> list[Column[Any]]:
+    """Return the columns of a person's standing, then of a host's."""
+    return [
+        column
+        for table in (schema.people, schema.host_records)
+        for column in (
+            table.c.total_credit,
+            table.c.average_credit,
+            table.c.average_at,
+        )
+    ]
+
+
+def _standing(total: float | None, average: float | None, at: int | None) -> Standing:
+    """Return a standing, the empty one for NULLs."""
+    return Standing(total or 0.0, average or 0.0, at or 0)
 
 
 def _load(connection: Connection, table: Table, key: Column[int], row: int) -> Standing:

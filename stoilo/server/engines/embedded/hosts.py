@@ -13,7 +13,7 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.hosttrust import ban, is_banned
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts import User
@@ -47,10 +47,17 @@ def find_host(
     lost its id (detached, attached again) counts anew. A client that was told a new id
     makes itself a new CPID, so a known id may change its CPID.
     """
-    table = schema.hosts
-    mine = select(table).where(table.c.user_id == user.id)
-    same = connection.execute(mine.where(table.c.cpid == request.cpid)).first()
-    row = connection.execute(mine.where(table.c.id == request.host_id)).first() or same
+    table, records = schema.hosts, schema.host_records
+    found = connection.execute(
+        select(table, records)
+        .outerjoin(records, records.c.host_id == table.c.id)
+        .where(
+            table.c.user_id == user.id,
+            (table.c.cpid == request.cpid) | (table.c.id == request.host_id),
+        )
+    ).all()
+    same = next((one for one in found if one.cpid == request.cpid), None)
+    row = next((one for one in found if one.id == request.host_id), same)
     if row is None:
         return _new_host(connection, user, request, request.cpid, now)
     if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
@@ -64,7 +71,7 @@ def find_host(
         .where(table.c.id == row.id)
         .values(rpc_seqno=request.rpc_seqno, seen_at=now, cpid=cpid)
     )
-    _record(connection, row.id, request, now)
+    _follow(connection, row, request, now)
     return Host(row.id, cpid, row.id != request.host_id)
 
 
@@ -95,21 +102,29 @@ def _new_host(
 def _record(
     connection: Connection, host_id: int, request: SchedulerRequest, now: int
 ) -> None:
-    """Keep what the host says of itself, bounded."""
-    table = schema.host_records
-    row = connection.execute(select(table).where(table.c.host_id == host_id)).first()
-    said = _said(request)
-    if row is None:
-        connection.execute(insert(table).values(host_id=host_id, stored_at=now, **said))
+    """Begin the record of what a host says of itself, bounded."""
+    values = {"host_id": host_id, "stored_at": now, **_said(request)}
+    connection.execute(insert(schema.host_records).values(values))
+
+
+def _follow(
+    connection: Connection,
+    row: Row,  # type: ignore[type-arg]  # of `hosts` with its record, or NULLs
+    request: SchedulerRequest,
+    now: int,
+) -> None:
+    """Bring a host's record up to date; a silent call forgets nothing."""
+    if row.stored_at is None:
+        _record(connection, row.id, request, now)
         return
+    said = _said(request)
     stable = {name for name, value in said.items() if not isinstance(value, float)}
-    silent = request.host == HostInfo()  # nothing said: what was said before stays
     changed = any(row._mapping[name] != said[name] for name in stable)  # noqa: SLF001
-    if not silent and (changed or now - row.stored_at >= RECORD_EVERY_S):
+    due = changed or now - row.stored_at >= RECORD_EVERY_S
+    if request.host != HostInfo() and due:
+        table = schema.host_records
         connection.execute(
-            update(table)
-            .where(table.c.host_id == host_id)
-            .values(stored_at=now, **said)
+            update(table).where(table.c.host_id == row.id).values(stored_at=now, **said)
         )
 
 

@@ -23,7 +23,7 @@ from stoilo.server.engines.embedded.levels import LEVELS, app_id, levels_up_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from stoilo.executor.messages import Wishes
 
@@ -35,6 +35,7 @@ __all__ = [
     "levels_for",
     "load_preferences",
     "narrow_wishes",
+    "preferences_of",
     "project_preferences",
     "save_preferences",
     "selected_levels",
@@ -113,6 +114,11 @@ def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences
         .outerjoin(table, table.c.user_id == users.c.id)
         .where(users.c.id == user_id)
     ).one()
+    return preferences_of(row)
+
+
+def preferences_of(row: Row) -> ProjectPreferences:  # type: ignore[type-arg]  # see below
+    """Return what a row says: a user's level and preferences, NULL if none were chosen."""
     levels = selected_levels(row.max_level, row.levels)
     if row.levels is None:
         return ProjectPreferences(levels)

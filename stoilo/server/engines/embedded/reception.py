@@ -14,7 +14,6 @@ from stoilo.server.engines.embedded.credit import user_info
 from stoilo.server.engines.embedded.dispatch import SECONDS_PER_COPY
 from stoilo.server.engines.embedded.globalprefs import exchange_global_preferences
 from stoilo.server.engines.embedded.preferences import (
-    load_preferences,
     narrow_wishes,
     project_preferences,
 )
@@ -76,16 +75,17 @@ class Guest:
         if self.allowance is not None:
             messages += self.allowance.messages
             delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        sent = self.request.global_preferences
+        shared = ""
+        if not self.request.own_program:  # ours keeps none
+            sent = self.request.global_preferences
+            shared = exchange_global_preferences(connection, self.user.id, sent, now)
         return replace(
             reply,
             messages=messages,
             request_delay=delay,
             user=user_info(connection, self.user.id, self.host.id, now),
             project_preferences=project_preferences(self.chosen),
-            global_preferences=exchange_global_preferences(
-                connection, self.user.id, sent, now
-            ),
+            global_preferences=shared,
         )
 
 
@@ -93,7 +93,7 @@ def receive(
     connection: Connection, user: User, host: Host, request: SchedulerRequest, now: int
 ) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
-    chosen = load_preferences(connection, user.id)
+    chosen = user.chosen
     request = replace(request, wishes=narrow_wishes(request.wishes, chosen))
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
