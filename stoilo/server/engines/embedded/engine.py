@@ -29,6 +29,7 @@ from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.hosttrust import lift_ban, trust_account
+from stoilo.server.engines.embedded.preferences import is_selected
 from stoilo.server.engines.embedded.programs import (
     check_programs,
     offered_platforms,
@@ -374,6 +375,7 @@ class EmbeddedEngine:
             .where(
                 hosts.c.seen_at >= since,
                 users.c.max_level.in_(levels),
+                is_selected(app),
                 ~would_refuse(app, load_offer(connection, workunit_id)),
             )
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, exists, insert, or_, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.executor.messages import MOST_TOPICS, TOPIC
@@ -23,7 +23,7 @@ from stoilo.server.engines.embedded.levels import LEVELS, app_id, levels_up_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from stoilo.executor.messages import Wishes
 
@@ -32,6 +32,7 @@ __all__ = [
     "ProjectPreferences",
     "allow_levels",
     "check_preferences",
+    "is_selected",
     "levels_for",
     "load_preferences",
     "narrow_wishes",
@@ -85,6 +86,16 @@ def check_preferences(chosen: ProjectPreferences) -> ProjectPreferences:
         )
     levels = tuple(level for level in LEVELS if level in chosen.levels)
     return replace(chosen, levels=levels, topics=topics)
+
+
+def is_selected(app: str) -> ColumnElement[bool]:
+    """Return the condition that a row of `users` has not left out an app."""
+    table, users = schema.preferences, schema.users
+    own = exists().where(table.c.user_id == users.c.id)
+    named = table.c.levels.contains(f",{app},", autoescape=True)
+    if app == LEVELS[0]:
+        named = or_(named, table.c.levels == "")
+    return or_(~own, own.where(named))
 
 
 def levels_for(max_level: str) -> tuple[str, ...]:

@@ -42,13 +42,15 @@ class Guest:
     """One caller, with what is left to it after its own choices and its standing.
 
     Attributes:
-        user: with the levels that may be sent now.
+        account: with the levels that its owner allows.
+        user: the same with those of them that may be sent now.
         host: that calls.
         request: with the wishes of host and account, and no more asked than is allowed.
         chosen: preferences of the account.
         allowance: of the host, None when it asks for no work.
     """
 
+    account: User
     user: User
     host: Host
     request: SchedulerRequest
@@ -97,7 +99,7 @@ def receive(
     request = replace(request, wishes=narrow_wishes(request.wishes, chosen))
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
-        return Guest(user, host, request, chosen, None)
+        return Guest(user, user, host, request, chosen, None)
     allowance = allowed_today(connection, host.id, user.apps, request.ncpus, now)
     most = float(allowance.copies)
     request = replace(
@@ -105,7 +107,8 @@ def receive(
         cpu_req_instances=min(request.cpu_req_instances, most),
         cpu_req_secs=min(request.cpu_req_secs, most * SECONDS_PER_COPY),
     )
-    return Guest(replace(user, apps=allowance.apps), host, request, chosen, allowance)
+    now_open = replace(user, apps=allowance.apps)
+    return Guest(user, now_open, host, request, chosen, allowance)
 
 
 def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:

@@ -130,7 +130,7 @@ class Scheduler:
             again = _next_call(request, reply, self._pace)
             reply = replace(reply, next_rpc_delay=again)
             if _is_idle(request, reply) and not request.own_program:
-                said = level_notice(connection, user, request)
+                said = level_notice(connection, guest.account, request)
                 reply = replace(reply, messages=reply.messages + said)
         apps = [row.app for row in fresh]
         return guest.complete(connection, reply, apps, now)
