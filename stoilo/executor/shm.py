@@ -96,7 +96,7 @@ class AppStatus:
         current_cpu_time: processor time of the task, earlier starts included, s.
         checkpoint_cpu_time: the same at the last checkpoint, s.
         fraction_done: 0 to 1.
-        other_pid: a process that belongs to the task besides this one, 0: none.
+        other_pid: a process of the task that is not below this one, 0: none.
     """
 
     current_cpu_time: float = 0.0

@@ -26,7 +26,9 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.testing.boincslot import (
     FakeClient,
     SlotProcess,
+    descendants,
     describe_client,
+    is_jailed,
     is_running,
     state_of,
     wait_for,
@@ -92,16 +94,11 @@ def value_of(data):
     return skeleton.decode(frame["value"])
 
 
-def child_of(client):
-    """Return the pid of the jailed child, once the task reports one."""
-    return client.wait_for_status(lambda status: status.other_pid).other_pid
-
-
 @pytest.fixture
 def spinning(data, gate, built):
     slot = data.slot(files_of(gate), client=describe_client(os.getpid()))
     with FakeClient(slot) as client, SlotProcess(slot, built) as process:
-        yield client, process, child_of(client)
+        yield client, process, process.child()
 
 
 def test_suspended_child_stops_and_goes_on(spinning):
@@ -157,6 +154,15 @@ def test_killed_executor_takes_its_child_along(spinning, suspended):
     wait_for(lambda: not any(map(is_running, below)))
 
 
+@pytest.mark.parametrize("started", [1, 2])
+def test_killed_while_it_prepares_it_leaves_nothing(data, gate, built, started):
+    slot = data.slot(files_of(gate))
+    with SlotProcess(slot, built) as process:
+        wait_for(lambda: len(process.descendants()) >= started)
+        below = process.kill()
+        wait_for(lambda: not any(map(is_running, below)))
+
+
 def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
     starter = (
         "import os, sys\n"
@@ -173,17 +179,18 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
     slot = data.slot(files_of(gate), client="@CLIENT@")
     file = data.directory / "b.json"
     file.write_bytes(render_built(built))
-    with FakeClient(slot) as client:
+    with FakeClient(slot):
         parent = subprocess.Popen(
             [sys.executable, "-c", starter, str(slot), str(file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         pid = int(parent.stdout.readline())
-        child = child_of(client)
+        wait_for(lambda: any(map(is_jailed, descendants(pid))))
+        below = descendants(pid)
         parent.kill()
         parent.communicate()
-        wait_for(lambda: not is_running(pid) and not is_running(child))
+        wait_for(lambda: not any(map(is_running, {pid, *below})))
 
 
 def test_task_without_a_client_runs_to_its_end(data, gate, built):
