@@ -17,9 +17,20 @@ for also in "$@"; do
 done
 [ -z "$missing" ] && exit 0
 
+# Debian's way to say that a package shall start no daemon.
+policy="${STOILO_POLICY_RC_D:-/usr/sbin/policy-rc.d}"
+keep_daemons_off() {
+    [ -e "$policy" ] && return # somebody has said already what may start
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM
+}
+
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "system: installing$missing" >&2
     apt-get update -qq >/dev/null || true # what is known may be enough
+    case "$missing" in *boinc-client*) keep_daemons_off ;; esac
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
     echo "system: apt-get could not install$missing" >&2

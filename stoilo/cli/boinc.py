@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from stoilo.cli.boinc_programs import programs
 from stoilo.core.errors import UsageError
 
 __all__ = ["boinc"]
@@ -17,6 +18,9 @@ __all__ = ["boinc"]
 @click.group()
 def boinc() -> None:
     """Volunteer accounts of a project."""
+
+
+boinc.add_command(programs)
 
 
 @boinc.command()

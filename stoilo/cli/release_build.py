@@ -16,7 +16,7 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from stoilo.flavors.build import BuiltPart
 
-__all__ = ["build"]
+__all__ = ["build", "build_parts", "built_file"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -68,12 +68,35 @@ def build(
 
     Example: stoilo release build --output build --root root.json --origin lab --serial 1
     """
+    version = version or str(serial)
+    facts = built_file(root, origin, serial, version, commit, _floors(floors))
+    made = build_parts(output, facts, flavors, version, serial, python=python)
+    _show(made, output, as_json=as_json)
+
+
+def build_parts(
+    output: Path,
+    facts: bytes,
+    flavors: tuple[str, ...],
+    version: str,
+    serial: int,
+    *,
+    python: Path | None = None,
+) -> list[BuiltPart]:
+    """Build verifier, launcher and `flavors` into `output`, new or empty.
+
+    Args:
+        output: gets the files under the names that a release gives them.
+        facts: the verifier's built file, of `built_file`.
+        flavors: names of flavors.
+        version: of every part, for people.
+        serial: of every part.
+        python: interpreter to freeze with.
+    """
     from stoilo.cli.flavor_build import find_manifest  # noqa: PLC0415 - loads the levels
     from stoilo.flavors.build import build_flavor, build_verifier  # noqa: PLC0415
     from stoilo.flavors.freeze import make_empty  # noqa: PLC0415 - as above
 
-    version = version or str(serial)
-    facts = _built_file(root, origin, serial, version, commit, _floors(floors))
     output = make_empty(output)
     made = [build_verifier(facts, output / "parts" / "verifier", python=python)]
     _record(made[0], None, version, serial)
@@ -86,7 +109,7 @@ def build(
     _launcher(made[0], output, version, serial)
     for part in made:
         _gather(part, output)
-    _show(made, output, as_json=as_json)
+    return made
 
 
 def _floors(words: tuple[str, ...]) -> dict[str, int]:
@@ -102,7 +125,7 @@ def _floors(words: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _built_file(
+def built_file(
     root: Path,
     origin: str,
     serial: int,

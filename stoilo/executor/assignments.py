@@ -3,13 +3,95 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from stoilo.executor.ledger import CopyRecord, FileRecord, HostRecord, Phase
-from stoilo.executor.messages import ReportedResult, ResultState, SchedulerReply
+from stoilo.executor.messages import (
+    HostInfo,
+    OtherResult,
+    ReportedResult,
+    ResultState,
+    SchedulerReply,
+    SchedulerRequest,
+)
+from stoilo.executor.pace import Settings
+from stoilo.executor.wire import CLIENT_VERSION, PLATFORM
 
-__all__ = ["identity_after", "is_over", "records_of", "report_of"]
+__all__ = [
+    "Known",
+    "identity_after",
+    "is_over",
+    "records_of",
+    "report_of",
+    "request_of",
+]
+
+PREFETCHED: Final = 2
+"""Copies held per slot: one runs, one waits."""
+
+MOST_STICKY: Final = 1000
+"""Files named in a request."""
+
+WAIT_S: Final = 1.0
+"""How long an idle host lets the project hold its answer, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a request says beside the copies.
+
+    Attributes:
+        info: this computer.
+        code_sign_key: the project's, empty before the first.
+        sticky_files: inputs that are kept.
+        fractions: how far running copies are, by result name.
+        wants_work: whether new copies may come.
+        may_wait: whether the project may hold an empty answer.
+    """
+
+    info: HostInfo = field(default_factory=HostInfo)
+    code_sign_key: str = ""
+    sticky_files: tuple[str, ...] = ()
+    fractions: Mapping[str, float] = field(default_factory=dict)
+    wants_work: bool = True
+    may_wait: bool = True
+
+
+def request_of(
+    host: HostRecord, settings: Settings, copies: Sequence[CopyRecord], known: Known
+) -> SchedulerRequest:
+    """Return the next request: what is done, what is not, what is wanted."""
+    over = [copy for copy in copies if is_over(copy)]
+    unfinished = [copy for copy in copies if not is_over(copy)]
+    waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
+    wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
+    return SchedulerRequest(
+        authenticator=settings.key,
+        host_id=host.host_id,
+        rpc_seqno=host.rpc_seqno,
+        cpid=host.cpid,
+        cpu_req_secs=float(max(0, wanted)),
+        cpu_req_instances=float(max(0, wanted)),
+        dont_send_work=not known.wants_work,
+        ncpus=settings.slots,
+        results=tuple(report_of(copy) for copy in over),
+        other_results=tuple(
+            OtherResult(copy.result, known.fractions.get(copy.result, 0.0))
+            for copy in unfinished
+        ),
+        wait_s=WAIT_S if known.may_wait and not copies else 0.0,
+        wishes=settings.wishes,
+        own_program=settings.own_program,
+        client=CLIENT_VERSION,
+        platforms=(PLATFORM,),
+        host=known.info,
+        code_sign_key=known.code_sign_key,
+        sticky_files=known.sticky_files[:MOST_STICKY],
+    )
 
 
 def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
@@ -33,7 +115,9 @@ def is_over(copy: CopyRecord) -> bool:
 def report_of(copy: CopyRecord) -> ReportedResult:
     """Return what is told about a copy that is over."""
     if copy.phase is Phase.UPLOADED:
-        return ReportedResult(copy.result, ResultState.UPLOADED)
+        return ReportedResult(
+            copy.result, ResultState.UPLOADED, elapsed_s=copy.elapsed_s
+        )
     return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
 
 

@@ -8,57 +8,69 @@ again with growing pauses.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import msgspec
 
 from stoilo.core.errors import (
-    DeniedError,
     InternalError,
     StoiloError,
     TrustError,
     UnreachableError,
 )
 from stoilo.executor.assignments import (
+    Known,
     identity_after,
     is_over,
     records_of,
-    report_of,
+    request_of,
 )
-from stoilo.executor.execute import Executor, Work
-from stoilo.executor.ledger import CopyRecord, Ledger, Phase, touch
+from stoilo.executor.calls import Caller
+from stoilo.executor.control import ControlFile
+from stoilo.executor.copywork import EXIT_CHILD, CopyWork, failed
+from stoilo.executor.execute import Executor
+from stoilo.executor.hostinfo import describe_host
+from stoilo.executor.ledger import CopyRecord, HostRecord, Ledger, Phase
 from stoilo.executor.messages import (
-    OtherResult,
+    AppVersion,
+    HostInfo,
     ResultState,
     SchedulerReply,
     SchedulerRequest,
 )
-from stoilo.executor.pace import Backoff, Settings
-from stoilo.executor.result import Disposition, parse_result_header
-from stoilo.executor.transfer import Refused, Transfer, matches
-from stoilo.executor.workdir import open_name_bound
+from stoilo.executor.pace import Retries, Settings
+from stoilo.executor.projectfile import ProjectFile
+from stoilo.executor.standing import StandingFile
+from stoilo.executor.steering import LaunchFailedError, PutOffError, Steered
+from stoilo.executor.transfer import Refused, Transfer
 
 __all__ = ["Volunteer"]
 
 log = logging.getLogger(__name__)
 
 MOST_TRIES = 3
-EXIT_LATE = 200  # BOINC: not started by the deadline
+MOST_PUT_OFFS = 100  # BOINC: so many temporary exits, then the task has failed
 EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
-EXIT_CHILD = 195  # BOINC: the application's child failed
 EXIT_UPLOAD = -161
-PREFETCHED = 2  # copies held per slot: one runs, one waits
-WAIT_S = 1.0  # how long an idle host lets the project hold its answer
-AGAIN_S = 0.02  # pause between calls whose answers are held
+EXIT_ABORTED = 202  # BOINC: aborted by the project
+LOOK_S = 1.0  # how soon a person's wish is noticed
+NO_PROGRAM_S = 600.0  # no work is asked for after a program was not to be had
 
 
 class Volunteer:
-    """One host of one project, from its state directory on."""
+    """One host of one project, from its state directory on.
+
+    Args:
+        settings: how it works.
+        ledger: what it must not lose.
+        transfer: to the project.
+        executor: judges and runs copies; see also `Steered`.
+        clock: s since 1970; only deadlines are judged by it.
+        on_app_versions: takes what the project sends as programs.
+    """
 
     def __init__(
         self,
@@ -68,23 +80,40 @@ class Volunteer:
         executor: Executor,
         *,
         clock: Callable[[], float] = time.time,
+        on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
+        project: ProjectFile | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._transfer = transfer
         self._executor = executor
-        self._clock = clock
+        self._learn_programs = on_app_versions
+        self._project = project or ProjectFile(ledger.directory)
+        self._control = ControlFile(ledger.directory)
+        self._updates = self._control.control.updates
+        self._suspended = False
+        self._standing = StandingFile(ledger.directory)
+        self._info: HostInfo | None = None
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
-        self._retry_at: dict[str, float] = {}
-        self._pauses: dict[str, Backoff] = {}
-        self._downloads = threading.Lock()
-        self._calls = self._new_backoff()
-        self._next_call = 0.0
-        self._not_before = 0.0
+        self._held: set[str] = set()  # runs that were ended because we are suspended
+        self._put_offs: dict[str, int] = {}
+        self._retries = Retries(settings.backoff_s)
+        self._caller = Caller(settings, ledger, transfer)
+        self._no_work_before = 0.0
+        self._work = CopyWork(
+            ledger,
+            transfer,
+            executor,
+            is_wanted=lambda result: (
+                not self._stopping and result not in self._unwanted
+            ),
+            clock=clock,
+        )
         self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="slot")
+        self._keep_slots()
 
     def run(self) -> None:
         """Work until `stop`.
@@ -97,10 +126,11 @@ class Volunteer:
             try:
                 self.tick()
             except (InternalError, OSError) as error:  # a full disk: it may pass
-                pause = self._calls.fail()
+                self._standing.note_trouble(error)
+                pause = self._caller.fail()
                 log.warning("%s; going on in %.1f s", error, pause)
                 self._wait(pause)
-            self._wait(max(0.0, self._pause()))
+            self._wait(min(max(0.0, self._pause()), LOOK_S))
 
     def stop(self) -> None:
         """End `run` soon; safe from a signal handler.
@@ -124,33 +154,74 @@ class Volunteer:
             self._wakes.get()
 
     def close(self) -> None:
-        """Kill every run; what is on the disk goes on at the next start."""
+        """End every run; what is on the disk goes on at the next start."""
         self.stop()
         self._transfer.close()
         self._executor.close()
         self._pool.shutdown(cancel_futures=True)
+        self._standing.leave()
         self._ledger.close()
 
     def tick(self) -> None:
         """Do once whatever can be done now, without waiting for runs."""
+        self._obey()
         self._collect()
         self._start_runs()  # first, so that slots work while results travel
         self._upload_finished()
-        if self._call_is_due():
+        if self._caller.is_due(reports=self._has_reports()):
             self._call()
         self._start_runs()
+        self._show()
+
+    # ------------------------------------------------------------------ a person's word
+
+    def _obey(self) -> None:
+        """Do what a person asked for."""
+        control = self._control.look()
+        if control.updates != self._updates:
+            self._updates = control.updates
+            self._caller.insist()
+            self._retries.clear()
+            self._no_work_before = 0.0
+        if control.suspended == self._suspended:
+            return
+        self._suspended = control.suspended
+        steered = self._executor if isinstance(self._executor, Steered) else None
+        if not self._suspended:
+            if steered:
+                steered.resume()
+        elif steered:
+            steered.suspend()
+        else:  # what cannot be held begins again later
+            self._held |= set(self._running)
+            for result in self._running:
+                self._executor.cancel(result)
+
+    def _show(self) -> None:
+        """Let `stoilo volunteer status` see where we are."""
+        self._standing.write(
+            next_call_s=self._caller.due_in(reports=self._has_reports()),
+            running=tuple(self._running),
+            fractions=self._fractions(),
+        )
+
+    def _fractions(self) -> Mapping[str, float]:
+        """Return how far the running copies are, where that is known."""
+        if isinstance(self._executor, Steered):
+            return self._executor.fractions()
+        return {}
 
     # ------------------------------------------------------------------ runs
 
     def _start_runs(self) -> None:
         """Start copies on free slots, the earliest deadline first."""
         for copy in self._ledger.copies():
-            if len(self._running) >= self._settings.slots:
+            if self._suspended or len(self._running) >= self._settings.slots:
                 return
-            ready = self._retry_at.get(copy.result, 0.0) <= time.monotonic()
             idle = copy.result not in self._running
+            ready = self._retries.is_ready(copy.result)
             if copy.phase is Phase.ASSIGNED and idle and ready:
-                future = self._pool.submit(self._work, copy)
+                future = self._pool.submit(self._work.run, copy)
                 self._running[copy.result] = future
                 future.add_done_callback(lambda _: self._wakes.put(None))
 
@@ -162,72 +233,19 @@ class Volunteer:
                     self._executor.cancel(result)
                 continue
             del self._running[result]
+            held = result in self._held
+            self._held.discard(result)
             if result in self._unwanted:
-                self._forget(result)
+                self._abort(result)
                 continue
             error = future.exception()
             if error is None:
-                self._pauses.pop(result, None)
+                self._retries.forget(result)
             elif isinstance(error, StoiloError):
-                self._note_trouble(result, error)
+                if not held:
+                    self._note_trouble(result, error)
             else:
                 raise error
-
-    def _work(self, copy: CopyRecord) -> None:
-        """Download, verify, run and keep the result of one copy (in a slot)."""
-        if self._clock() >= copy.deadline:
-            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
-            return
-        try:
-            self._run_copy(copy)
-        except OSError as error:
-            raise InternalError(
-                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
-            ) from error
-
-    def _run_copy(self, copy: CopyRecord) -> None:
-        """Bring one copy from its inputs to its stored result."""
-        paths = self._fetch(copy)
-        if self._stopping or copy.result in self._unwanted:
-            return
-        names = [file.open_name for file in copy.files]
-        files = tuple(zip(names, paths, strict=True))
-        data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
-        if parse_result_header(data).disposition is Disposition.REFUSED:
-            self._drop_damaged(copy, paths)
-        if len(data) > copy.upload_max:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
-            return
-        self._ledger.store_result(copy, data)
-
-    def _fetch(self, copy: CopyRecord) -> list[Path]:
-        """Bring a copy's inputs here, each within the bound of what it is."""
-        paths = []
-        for file in copy.files:
-            bound = open_name_bound(file.open_name)
-            if file.nbytes > bound:
-                raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
-            target = self._ledger.files / file.name
-            with self._downloads:
-                self._transfer.download(file, target)
-            paths.append(target)
-        touch(paths)
-        return paths
-
-    def _drop_damaged(self, copy: CopyRecord, paths: list[Path]) -> None:
-        """Remove cached inputs that are not what was announced, and try again.
-
-        A refusal may come from our own disk; then it is nobody's fault.
-        """
-        damaged = [
-            path
-            for file, path in zip(copy.files, paths, strict=True)
-            if not matches(file, path)
-        ]
-        for path in damaged:
-            path.unlink(missing_ok=True)
-        if damaged:
-            raise InternalError("STO-X005", "a cached input was damaged")
 
     def _note_trouble(self, result: str, error: StoiloError) -> None:
         """Decide what becomes of a copy whose run ended in `error`."""
@@ -235,137 +253,124 @@ class Volunteer:
         if copy is None or self._stopping:
             return
         log.warning("%s: %s", result, error)
-        spoilt = error.code == "STO-X005"  # by the way here or our disk: may pass
-        if isinstance(error, Refused) or (isinstance(error, TrustError) and not spoilt):
+        self._standing.note_trouble(error)
+        spoilt = error.code in {"STO-X005", "STO-X042"}  # on the way or here: may pass
+        program = error.code in {"STO-X042", "STO-X043", "STO-X044"}
+        if program:
+            self._no_work_before = time.monotonic() + NO_PROGRAM_S
+        if isinstance(error, PutOffError):
+            self._put_off(copy, error)
+        elif isinstance(error, LaunchFailedError):
+            self._fail(copy, ResultState.COMPUTE_ERROR, error.exit_status, error.code)
+        elif isinstance(error, Refused) or (
+            isinstance(error, TrustError) and not spoilt
+        ):
             self._fail(copy, ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD, error.code)
         elif isinstance(error, UnreachableError):
-            self._put_off(result)
+            self._retries.put_off(result)
         elif copy.tries + 1 >= MOST_TRIES:
             self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
         else:
             self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
-            self._put_off(result)
+            self._retries.put_off(result)
+
+    def _put_off(self, copy: CopyRecord, error: PutOffError) -> None:
+        """Start a copy again when its program wants that, but not for ever."""
+        count = self._put_offs.get(copy.result, 0) + 1
+        self._put_offs[copy.result] = count
+        if count > MOST_PUT_OFFS:
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
+        else:
+            self._retries.put_off(copy.result, error.delay_s)
 
     def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
         """Note, durably, that a copy is to be reported as failed."""
-        self._ledger.save(
-            msgspec.structs.replace(
-                copy,
-                phase=Phase.FAILED,
-                state=state,
-                exit_status=exit_status,
-                code=code,
-            )
-        )
+        self._ledger.save(failed(copy, state, exit_status, code))
+        self._caller.hurry()
 
-    def _put_off(self, result: str) -> None:
-        """Try a copy again later."""
-        pause = self._pauses.setdefault(result, self._new_backoff()).fail()
-        self._retry_at[result] = time.monotonic() + pause
+    def _abort(self, result: str) -> None:
+        """Report a copy that nobody needs as aborted by the project."""
+        self._unwanted.discard(result)
+        copy = self._ledger.find(result)
+        if copy is not None and not is_over(copy):
+            self._fail(copy, ResultState.ABORTED, EXIT_ABORTED, "")
 
     def _forget(self, result: str) -> None:
         """Remove a copy and everything noted about it."""
         self._unwanted.discard(result)
-        self._retry_at.pop(result, None)
-        self._pauses.pop(result, None)
+        self._retries.forget(result)
+        self._put_offs.pop(result, None)
         self._ledger.remove(result)
+        self._keep_slots()
+
+    def _keep_slots(self) -> None:
+        """Drop what the executor keeps of copies that are forgotten."""
+        if isinstance(self._executor, Steered):
+            self._executor.keep({copy.result for copy in self._ledger.copies()})
 
     # ------------------------------------------------------------------ uploads
 
     def _upload_finished(self) -> None:
         """Send finished results; the project's trouble only puts them off."""
         for copy in self._ledger.copies():
-            ready = self._retry_at.get(copy.result, 0.0) <= time.monotonic()
-            if copy.phase is not Phase.FINISHED or not ready:
+            ready = self._retries.is_ready(copy.result)
+            if copy.phase is not Phase.FINISHED or not ready or self._stopping:
                 continue
             try:
                 self._transfer.upload(copy, self._ledger.result_path(copy.result))
             except Refused as error:
                 log.warning("%s: %s", copy.result, error)
+                self._standing.note_trouble(error)
                 self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
             except (UnreachableError, TrustError) as error:
                 log.info("%s: %s", copy.result, error)
-                self._put_off(copy.result)
+                self._standing.note_trouble(error)
+                self._retries.put_off(copy.result)
             else:
+                self._retries.forget(copy.result)
                 self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
-                self._next_call = 0.0
+                self._caller.hurry()
 
     # ------------------------------------------------------------------ calls
 
-    def _call_is_due(self) -> bool:
-        """Say whether to call the scheduler now."""
-        now = time.monotonic()
-        if now < self._not_before:
-            return False
-        reports = any(is_over(copy) for copy in self._ledger.copies())
-        return reports or now >= self._next_call
+    def _has_reports(self) -> bool:
+        """Say whether a copy waits to be reported."""
+        return any(is_over(copy) for copy in self._ledger.copies())
 
     def _call(self) -> None:
         """Make one scheduler RPC and take its reply."""
         try:
-            reply = self._make_call()
+            request, reply = self._caller.call(self._request)
         except (UnreachableError, TrustError) as error:
-            pause = self._calls.fail()
-            log.info("%s; next call in %.1f s", error, pause)
-            self._not_before = time.monotonic() + pause
-            self._ledger.save_host(
-                msgspec.structs.replace(self._ledger.host, scheduler="")
-            )
+            self._standing.note_trouble(error)
             return
-        self._calls.reset()
-        now = time.monotonic()
-        self._not_before = now + min(reply.request_delay, 3600.0)
-        pause = reply.next_rpc_delay or self._settings.idle_s
-        idle = reply.waits and not self._ledger.copies()
-        self._next_call = now + (min(AGAIN_S, pause) if idle else pause)
-
-    def _make_call(self) -> SchedulerReply:
-        """Ask the scheduler and write down what it said."""
-        host = self._ledger.host
-        scheduler = host.scheduler or self._transfer.scheduler_url()
-        host = msgspec.structs.replace(
-            host, scheduler=scheduler, rpc_seqno=host.rpc_seqno + 1
-        )
-        self._ledger.save_host(host)
-        request = self._request()
-        reply = self._transfer.call(scheduler, request)
-        if reply.bad_key:
-            raise DeniedError(
-                "STO-X003",
-                "the project does not know this account key",
-                hint="make one with `stoilo boinc account`",
-            )
+        self._standing.note_answer()
         for message in reply.messages:
             log.info("project: %s", message)
         self._take_reply(request, reply)
-        return reply
+        self._caller.plan(reply, idle=not self._ledger.copies())
 
-    def _request(self) -> SchedulerRequest:
-        """Return the next request: what is done, what is not, what is wanted."""
-        host, copies = self._ledger.host, self._ledger.copies()
-        over = [copy for copy in copies if is_over(copy)]
-        unfinished = [copy for copy in copies if not is_over(copy)]
-        waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
-        wanted = self._settings.slots * PREFETCHED - len(waiting)
-        return SchedulerRequest(
-            authenticator=self._settings.key,
-            host_id=host.host_id,
-            rpc_seqno=host.rpc_seqno,
-            cpid=host.cpid,
-            cpu_req_secs=float(max(0, wanted)),
-            cpu_req_instances=float(max(0, wanted)),
-            ncpus=self._settings.slots,
-            results=tuple(report_of(copy) for copy in over),
-            other_results=tuple(OtherResult(copy.result) for copy in unfinished),
-            wishes=self._settings.wishes,
-            wait_s=0.0 if copies or self._stopping else WAIT_S,
+    def _request(self, host: HostRecord) -> SchedulerRequest:
+        """Return the next request."""
+        wants = not (self._suspended or self._stopping)
+        if self._info is None:
+            self._info = describe_host(self._ledger.directory)
+        known = Known(
+            info=self._info,
+            code_sign_key=self._project.memory.code_sign_key,
+            sticky_files=self._ledger.sticky_files(),
+            fractions=self._fractions(),
+            wants_work=wants and time.monotonic() >= self._no_work_before,
+            may_wait=wants,
         )
+        return request_of(host, self._settings, self._ledger.copies(), known)
 
     def _take_reply(self, request: SchedulerRequest, reply: SchedulerReply) -> None:
         """Write down a reply: who we are, what is acknowledged, dropped, assigned."""
         host = self._ledger.host
         if (known := identity_after(host, reply)) != host:
             self._ledger.save_host(known)
+        self._take_programs(reply)
         reported = {result.name for result in request.results}
         for name in reply.acks:
             if name in reported:
@@ -375,28 +380,30 @@ class Volunteer:
                 self._unwanted.add(name)
                 self._executor.cancel(name)
             else:
-                self._forget(name)
+                self._abort(name)
         for record in records_of(reply):
             self._ledger.add(record)
+        self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
+
+    def _take_programs(self, reply: SchedulerReply) -> None:
+        """Remember the project's programs, unless its key is not the known one's heir."""
+        try:
+            self._project.learn(reply)
+        except TrustError as error:
+            log.warning("%s", error)
+            self._standing.note_trouble(error)
+        else:
+            self._learn_programs(reply.app_versions)
 
     def _pause(self) -> float:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
-        times = [max(self._next_call, self._not_before)]
+        pauses = [self._caller.due_in(reports=self._has_reports())]
+        room = len(self._running) < self._settings.slots and not self._suspended
         for copy in self._ledger.copies():
-            if copy.result in self._running:
+            if copy.result in self._running or is_over(copy):
                 continue
-            if is_over(copy):
-                times.append(self._not_before)
-            elif copy.phase is Phase.FINISHED or self._has_room():
-                times.append(self._retry_at.get(copy.result, 0.0))
-        return min(min(times) - now, self._settings.idle_s)
-
-    def _has_room(self) -> bool:
-        """Say whether a slot is free."""
-        return len(self._running) < self._settings.slots
-
-    def _new_backoff(self) -> Backoff:
-        """Return fresh pauses by our settings."""
-        return Backoff(*self._settings.backoff_s)
+            if copy.phase is Phase.FINISHED or room:
+                pauses.append(self._retries.at(copy.result) - now)
+        return min(*pauses, self._settings.idle_s)

@@ -74,6 +74,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
         exit_status: BOINC exit code to report when failed.
         code: our code of the failure.
         tries: runs that failed for reasons of this machine.
+        elapsed_s: what the run took, s.
     """
 
     result: str
@@ -89,6 +90,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
     exit_status: int = 0
     code: str = ""
     tries: int = 0
+    elapsed_s: float = 0.0
 
 
 class HostRecord(msgspec.Struct, frozen=True):
@@ -210,9 +212,31 @@ class Ledger:
         """Return one copy."""
         return self._known.get(result)
 
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._directory
+
+    def sticky_files(self) -> tuple[str, ...]:
+        """Return the names of the inputs that are kept after their task."""
+        kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
+        return tuple(sorted(path.name for path in kept if _is_sticky(path)))
+
+    def drop_files(self, names: Iterable[str]) -> None:
+        """Remove inputs that the project will not name again, unless a copy needs one."""
+        needed = {file.name for copy in self._known.values() for file in copy.files}
+        for name in set(names) - needed:
+            (self.files / name).unlink(missing_ok=True)
+
     def add(self, record: CopyRecord) -> None:
-        """Remember a new copy, durably; one that is known stays as it is."""
-        if record.result in self._known:
+        """Remember a new copy, durably.
+
+        One that is known stays as far as it is; its deadline is the newest told.
+        """
+        known = self._known.get(record.result)
+        if known is not None:
+            if known.deadline != record.deadline:
+                self.save(msgspec.structs.replace(known, deadline=record.deadline))
             return
         made = self._directory / f"new-{secrets.token_hex(8)}"
         try:

@@ -65,9 +65,15 @@ class ReportedResult:
 
 @dataclass(frozen=True, slots=True)
 class OtherResult:
-    """A copy that the host holds and has not finished."""
+    """A copy that the host holds and has not finished.
+
+    Attributes:
+        name: BOINC result name.
+        fraction_done: from 0 to 1; 0 where the host does not know.
+    """
 
     name: str
+    fraction_done: float = 0.0
 
 
 TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
@@ -154,7 +160,8 @@ class SchedulerRequest:
         host: what it says of itself.
         code_sign_key: the project's key as the client keeps it, empty before the first.
         global_preferences: the user's own for every project, as the client sent them:
-            XML text, hostile, bounded; empty where it sent none.
+            what stands inside the element, hostile, bounded, well formed;
+            empty where it sent none.
         sticky_files: names of files that it keeps after their task.
     """
 
@@ -281,6 +288,7 @@ class SchedulerReply:
         host_id: the host's new id, 0 when it keeps the one it has.
         acks: reported copies that the project has taken note of.
         aborts: copies that nobody needs any more.
+        aborts_unstarted: copies to drop unless they run already; late ones still count.
         files: input files of the workunits below.
         uploads: output files of the copies below.
         workunits: what the copies below belong to.
@@ -321,3 +329,4 @@ class SchedulerReply:
     user: UserInfo | None = None
     project_preferences: str = ""
     global_preferences: str = ""
+    aborts_unstarted: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import urllib3
 
@@ -20,6 +21,7 @@ from stoilo.executor.messages import (
     SchedulerRequest,
     UploadInfo,
 )
+from stoilo.executor.webaccount import parse_account, render_lookup
 from stoilo.executor.wire import (
     REPLY_BOUNDS,
     find_scheduler,
@@ -28,6 +30,7 @@ from stoilo.executor.wire import (
     render_request,
     render_size_query,
     render_upload_head,
+    same_origin,
 )
 
 __all__ = ["Refused", "Transfer", "matches"]
@@ -36,8 +39,13 @@ CHUNK = 256 * 1024
 PAGE_BYTES = 64 * 1024
 ASK_SIZE_FROM = 8192  # like BOINC: smaller files are simply sent
 NAMED_BY_DIGEST = 64
-OK, NOT_FOUND, PARTIAL = 200, 404, 206
+OK, PARTIAL, RANGE_WRONG = 200, 206, 416
 AGENT = "stoilo volunteer (BOINC client 7.20.5)"
+PASSING: Final = frozenset({408, 416, 425, 429})
+"""Statuses below 500 that may be others the next time."""
+
+PERMANENT: Final = frozenset(range(400, 500)) - PASSING
+"""Statuses by which a download fails for good, as for BOINC's client."""
 
 
 class Refused(UnreachableError):
@@ -80,6 +88,17 @@ class Transfer:
         """
         page = self._small("GET", self._master_url, most=PAGE_BYTES)
         return find_scheduler(page, self._master_url)
+
+    def look_up_account(self, email: str, password: str) -> str:
+        """Return the account key for an e-mail address and password (BOINC's web RPC).
+
+        Raises:
+            UnreachableError: ``STO-X001``.
+            DeniedError: ``STO-X048`` the project does not know them.
+            TrustError: ``STO-X030`` for an answer that cannot be read.
+        """
+        url = same_origin(self._master_url, render_lookup(email, password))
+        return parse_account(self._small("GET", url, most=PAGE_BYTES))
 
     def call(self, scheduler: str, request: SchedulerRequest) -> SchedulerReply:
         """Make one scheduler RPC.
@@ -158,11 +177,19 @@ class Transfer:
             held = 0
         headers = {"Range": f"bytes={held}-"} if held else {}
         with self._response("GET", file.url, headers=headers) as response:
-            if response.status in {NOT_FOUND, 410}:
-                raise Refused("STO-X005", "the project does not have a file any more")
+            if response.status in PERMANENT:
+                raise Refused(
+                    "STO-X005", f"the project gives no file (HTTP {response.status})"
+                )
+            if response.status == RANGE_WRONG:  # our part is not the beginning of it
+                part.unlink(missing_ok=True)
             if response.status not in {OK, PARTIAL}:
                 raise UnreachableError("STO-X001", f"HTTP {response.status}")
-            resumed = response.status == PARTIAL and held > 0
+            begins = f"bytes {held}-"
+            resumed = response.headers.get("content-range", "").startswith(begins)
+            if response.status == PARTIAL and not resumed:
+                part.unlink(missing_ok=True)
+                raise UnreachableError("STO-X001", "another part of a file came")
             size = held if resumed else 0
             with part.open("ab" if resumed else "wb") as stream:
                 for chunk in _chunks(response):
@@ -233,4 +260,5 @@ def matches(file: FileRecord, path: Path) -> bool:
     except OSError:
         return False
     named = len(file.name) != NAMED_BY_DIGEST or sha256.hexdigest() == file.name
-    return named and size == file.nbytes and md5.hexdigest() == file.md5
+    summed = not file.md5 or md5.hexdigest() == file.md5  # programs are signed instead
+    return named and size == file.nbytes and summed

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from stoilo.core.errors import TrustError
 
-__all__ = ["Element", "XmlBounds", "escape", "parse_xml"]
+__all__ = ["Element", "XmlBounds", "escape", "parse_xml", "render_xml"]
 
 _TAG = re.compile(
     r"(?P<close>/?)(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,63})"
@@ -93,6 +93,12 @@ def escape(text: str) -> str:
     """Return `text` as XML character data; control characters become ``?``."""
     clean = _CONTROL.sub("?", text)
     return clean.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def render_xml(element: Element) -> str:
+    """Return `element` as text that `parse_xml` reads as the same, without attributes."""
+    inner = escape(element.text) + "".join(map(render_xml, element.children))
+    return f"<{element.tag}>{inner}</{element.tag}>"
 
 
 @dataclass(slots=True)

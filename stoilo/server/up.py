@@ -52,6 +52,7 @@ from stoilo.server.neighbours import (
     facts_of,
     load_policy,
 )
+from stoilo.server.programs import offer_programs
 from stoilo.server.release import REFRESH_S, Project, Release, start_project
 from stoilo.server.releasefiles import release_routes
 from stoilo.server.releaselog import ReleaseProof, read_transcript
@@ -252,6 +253,7 @@ def assemble(
         if note_changes(store, standing, now, revoked_keys(trust)):
             log_changes(leaves, log, facts_of(lambda: trust, _clock, life_s))
         engine.retain(kept_archives(trust, platform))
+        offer_programs(engine, project.root.directory, trust)
 
     def trust_now() -> TrustedRelease:
         return release.trust()

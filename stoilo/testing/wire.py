@@ -251,7 +251,7 @@ class BoincPeer:
         return (
             f"<scheduler_request><authenticator>{self.key if key is None else key}"
             f"</authenticator><hostid>{host_id}</hostid>"
-            f"<rpc_seqno>{self._seqno}</rpc_seqno>"
+            f"<rpc_seqno>{self._seqno}</rpc_seqno><stoilo_own_program/>"
             f"<cpu_req_instances>{instances}</cpu_req_instances>"
             f"<host_info><host_cpid>{self._cpid}</host_cpid><p_ncpus>64</p_ncpus>"
             f"</host_info>{reports}</scheduler_request>"

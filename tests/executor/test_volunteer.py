@@ -16,10 +16,12 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.types import Redundancy
+from stoilo.executor.control import read_control, write_control
 from stoilo.executor.host import Volunteer
-from stoilo.executor.ledger import Ledger
+from stoilo.executor.ledger import CopyRecord, Ledger
 from stoilo.executor.pace import Backoff, Settings
 from stoilo.executor.result import Disposition, parse_result, render_result
+from stoilo.executor.standing import read_status
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.volunteer import choose_opt_in, main
 from stoilo.server.engines.embedded.dispatch import Pace
@@ -55,7 +57,7 @@ class World:
             f"{user}@example.org", self.engine.now()
         ).weak_key
 
-    def build(self, user, executor=None, *, key=None, **settings):
+    def build(self, user, executor=None, *, key=None, clock=time.time, **settings):
         settings = Settings(
             self.server.url, key or self.key(user), backoff_s=(0.05, 0.3), **settings
         )
@@ -64,6 +66,7 @@ class World:
             Ledger(self.directory / user, self.server.url),
             Transfer(self.server.url, timeout_s=5),
             executor or EchoExecutor(),
+            clock=clock,
         )
 
     def join(self, user, executor=None, **settings):
@@ -257,8 +260,7 @@ def test_closed_volunteer_does_not_wait_for_its_run(world, tmp_path):
 
 def test_late_copy_is_not_started(world):
     executor = EchoExecutor()
-    volunteer = world.build("a", executor)
-    volunteer._clock = lambda: 4e9
+    volunteer = world.build("a", executor, clock=lambda: 4e9)
     world.ask("w_1")
     limit = time.monotonic() + 60
     while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
@@ -432,3 +434,60 @@ def test_stop_from_a_signal_handler_never_blocks(world):
 
     assert interrupt_while_waiting(volunteer.stop, wait, rounds=3000) > 100
     volunteer.close()
+
+
+def steer(world, user, **changes):
+    directory = world.directory / user
+    write_control(
+        directory, msgspec.structs.replace(read_control(directory), **changes)
+    )
+
+
+def test_suspended_volunteer_runs_nothing_until_resumed(world, wait_until):
+    executor = EchoExecutor(seconds=60)
+    world.join("a", executor)
+    world.ask("w_1")
+    wait_until(lambda: world.engine.status("w_1").copies[0].sent_at)
+    steer(world, "a", suspended=True)
+    wait_until(lambda: executor.cancelled)
+    wait_until(lambda: read_status(world.directory / "a").suspended)
+    executor.seconds = 0.0
+    assert executor.done == []
+    steer(world, "a", suspended=False)
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    assert executor.done == ["w_1_0"]  # the ended run was nobody's failure
+
+
+def test_update_calls_now_whatever_the_project_said(tmp_path, wait_until):
+    world = World(tmp_path, EngineOptions(pace=Pace(next_rpc_delay_s=3000.0)))
+    try:
+        world.join("a")
+        wait_until(lambda: read_status(tmp_path / "a").last_contact)
+        before = read_status(tmp_path / "a").last_contact
+        steer(world, "a", updates=1)
+        wait_until(lambda: read_status(tmp_path / "a").last_contact > before)
+    finally:
+        world.close()
+
+
+def test_status_is_read_beside_a_running_volunteer(world, wait_until):
+    executor = EchoExecutor(seconds=60)
+    world.join("a", executor)
+    world.ask("w_1")
+    directory = world.directory / "a"
+    wait_until(lambda: any(c.running for c in read_status(directory).copies))
+    status = read_status(directory)
+    assert (status.running, status.project) == (True, world.server.url)
+    assert status.host_id > 0
+    assert (status.copies[0].result, status.copies[0].app) == ("w_1_0", "pure")
+    world.leave()
+    assert read_status(directory).copies[0].running is False
+
+
+def test_longer_deadline_of_a_known_copy_counts(tmp_path):
+    ledger = Ledger(tmp_path, "http://x/")
+    copy = CopyRecord("w_1_0", "w_1", "pure", 10, (), "up", "http://x/up", 1000)
+    ledger.add(copy)
+    ledger.add(msgspec.structs.replace(copy, deadline=20))
+    assert ledger.find("w_1_0").deadline == 20
+    ledger.close()

@@ -8,17 +8,21 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.executor.messages import (
+    ClientVersion,
     FileInfo,
     FileRef,
+    HostInfo,
     OtherResult,
     ReportedResult,
     ResultInfo,
     SchedulerReply,
     SchedulerRequest,
     UploadInfo,
+    UserInfo,
     WorkunitInfo,
 )
 from stoilo.executor.wire import (
+    CLIENT_VERSION,
     check_name,
     find_scheduler,
     parse_reply,
@@ -70,6 +74,9 @@ TEXT = st.text(
             max_size=3,
         ).map(tuple),
         other_results=st.lists(st.builds(OtherResult, NAMES), max_size=3).map(tuple),
+        own_program=st.booleans(),
+        client=st.just(ClientVersion(7, 20, 5)),
+        platforms=st.just(("x86_64-pc-linux-gnu",)),
     )
 )
 def test_request_reaches_the_project_as_it_was_meant(request_):
@@ -102,13 +109,11 @@ def test_reply_reaches_the_volunteer_as_it_was_meant():
 def test_entities_precede_those_who_name_them():
     text = render_reply(FULL, "p").decode()
     places = [
-        text.index(tag)
-        for tag in ("<app>", "<app_version>", "<file_info>", "<workunit>", "<result>")
+        text.index(tag) for tag in ("<app>", "<file_info>", "<workunit>", "<result>")
     ]
     assert places == sorted(places)
     assert "<max_nbytes>1000</max_nbytes>" in text  # missing means 0 to a real client
     assert "<report_deadline>1800000000</report_deadline>" in text
-    assert "<api_version>7." in text
 
 
 REPLY = render_reply(FULL, "p")
@@ -187,3 +192,120 @@ def test_upload_reply_reaches_the_volunteer_as_it_was_meant():
     assert parse_upload_reply(render_upload_reply(0, size=17)) == (0, 17, "")
     assert parse_upload_reply(render_upload_reply(-1, why="a < b")) == (-1, 0, "a < b")
     assert parse_upload_reply(b"<data_server_reply></data_server_reply>")[0] == 1
+
+
+def test_request_tells_all_that_a_stock_client_tells():
+    host = HostInfo(vendor="GenuineIntel", model="i7 [x]", memory_bytes=8e9)
+    text = render_request(
+        SchedulerRequest(
+            "key",
+            1,
+            2,
+            "c" * 32,
+            client=CLIENT_VERSION,
+            platforms=("x86_64-pc-linux-gnu", "i686-pc-linux-gnu"),
+            host=host,
+            code_sign_key="1024\nab\n.\n",
+            sticky_files=("f" * 64,),
+            own_program=True,
+            other_results=(OtherResult("w_1_0", 0.25),),
+        )
+    ).decode()
+    for part in (
+        "<core_client_major_version>7</core_client_major_version>",
+        "<core_client_minor_version>20</core_client_minor_version>",
+        "<platform_name>x86_64-pc-linux-gnu</platform_name>",
+        "<alt_platform><name>i686-pc-linux-gnu</name></alt_platform>",
+        "<p_vendor>GenuineIntel</p_vendor>",
+        "<m_nbytes>8000000000.0</m_nbytes>",
+        "<code_sign_key>\n1024\nab\n.\n</code_sign_key>",
+        f"<file_info><name>{'f' * 64}</name></file_info>",
+        "<stoilo_own_program>1</stoilo_own_program>",
+        "<fraction_done>0.250000</fraction_done>",
+    ):
+        assert part in text
+    assert "os_name" not in text  # what is not known is not said
+
+
+SIGNATURE = f"{'ab' * 32}\n" * 4 + ".\n"
+PROGRAM = f"""
+<code_sign_key>
+1024
+{"cd" * 32}
+.
+</code_sign_key>
+<code_sign_key_signature>
+{SIGNATURE}</code_sign_key_signature>
+<userid>5</userid><user_name>ann</user_name><user_total_credit>12.5</user_total_credit>
+<host_venue>home</host_venue>
+<project_preferences><project_specific><max_level>pure</max_level></project_specific>
+</project_preferences>
+<delete_file_info>{"d" * 64}</delete_file_info>
+<project_is_down/>
+<app><name>pure</name></app>
+<file_info><name>stoilo_launcher_1</name><url>{URL}download/l</url><executable/>
+<file_signature>
+{SIGNATURE}</file_signature><nbytes>5.000</nbytes></file_info>
+<app_version><app_name>pure</app_name><version_num>7</version_num>
+<file_ref><file_name>stoilo_launcher_1</file_name><main_program/></file_ref></app_version>
+"""
+
+
+def in_reply(inner):
+    return f"<scheduler_reply>{inner}</scheduler_reply>".encode()
+
+
+def test_reply_of_a_stock_server_is_read_whole():
+    reply = parse_reply(in_reply(PROGRAM), URL)
+    (version,) = reply.app_versions
+    (file,) = version.files
+    assert (version.app, version.version_num) == ("pure", 7)
+    assert (file.main, file.executable, file.info.nbytes) == (True, True, 5)
+    assert (file.signature, reply.code_sign_key_signature) == (SIGNATURE, SIGNATURE)
+    assert reply.code_sign_key == f"1024\n{'cd' * 32}\n.\n"
+    assert reply.user == UserInfo(5, "ann", 0, total_credit=12.5, venue="home")
+    assert reply.project_preferences == (
+        "<project_specific><max_level>pure</max_level></project_specific>"
+    )
+    assert (reply.delete_files, reply.down, reply.files) == (("d" * 64,), True, ())
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        PROGRAM.replace("<file_signature>", "<x>").replace("</file_signature>", "</x>"),
+        PROGRAM.replace("5.000", "-5"),
+        PROGRAM.replace("stoilo_launcher_1", "../launcher"),
+        PROGRAM.replace(f"{URL}download/l", "http://10.0.0.1/l"),
+        PROGRAM.replace("ab" * 32, "ab" * 3000),
+        "<delete_file_info>../../x</delete_file_info>",
+        "<delete_file_info>x</delete_file_info>" * 1001,
+        "<project_preferences>" + "<a>x</a>" * 9000 + "</project_preferences>",
+        "<app_version><app_name>a</app_name><file_ref></file_ref></app_version>",
+    ],
+)
+def test_bad_part_of_a_reply_refuses_all_of_it(inner):
+    with pytest.raises(TrustError, match="STO-X030"):
+        parse_reply(in_reply(inner), URL)
+
+
+PIECES = st.sampled_from(re.findall(r"<[^<>]+>|[^<>]+", PROGRAM))
+
+
+@given(st.lists(PIECES, max_size=60).map("".join))
+def test_any_order_of_a_replys_pieces_ends_in_our_error_or_a_value(inner):
+    try:
+        parse_reply(in_reply(inner), URL)
+    except TrustError as error:
+        assert error.code == "STO-X030"
+
+
+def test_message_and_user_name_are_cut():
+    inner = (
+        f"<user_name>{'n' * 9000}</user_name>" + f"<message>{'m' * 9000}</message>" * 99
+    )
+    reply = parse_reply(in_reply(inner), URL)
+    assert reply.user is not None
+    assert len(reply.user.name) == 254
+    assert {len(text) for text in reply.messages} == {500}
+    assert len(reply.messages) == 20

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor import volunteer
-from stoilo.executor.messages import SchedulerReply
+from stoilo.executor.assignments import Known, request_of
+from stoilo.executor.ledger import Ledger
+from stoilo.executor.messages import SchedulerReply, Wishes
 from stoilo.executor.optin import LEVEL_ORDER
-from stoilo.executor.wire import parse_reply
+from stoilo.executor.pace import Settings
+from stoilo.executor.projectfile import ProjectFile
+from stoilo.executor.wire import parse_reply, render_request
 from stoilo.sandbox.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
@@ -95,8 +101,26 @@ def test_planted_files_and_variables_do_not_raise_the_opt_in(project):
 
 
 def test_scheduler_reply_has_no_word_for_the_opt_in():
-    """Preferences, command lines and keys in a reply are not even read."""
-    assert parse_reply(HOSTILE_WORDS.encode(), "http://p/") == SchedulerReply()
+    """Preferences and key are kept as text; command lines and all else are not read."""
+    reply = parse_reply(HOSTILE_WORDS.encode(), "http://p/")
+    kept = dataclasses.replace(
+        reply, code_sign_key="", project_preferences="", global_preferences=""
+    )
+    assert kept == SchedulerReply()
+
+
+def test_preferences_of_a_reply_change_no_wish(tmp_path):
+    """What a volunteer asks for comes from his opt-in, whatever the project told before."""
+    before = Settings("http://p/", "k", wishes=Wishes(max_level="pure"))
+    ledger = Ledger(tmp_path, "http://p/")
+    with contextlib.closing(ledger), pytest.raises(TrustError, match="STO-X040"):
+        ProjectFile(tmp_path).learn(parse_reply(HOSTILE_WORDS.encode(), "http://p/"))
+    memory = ProjectFile(tmp_path).memory
+    assert "gpu" in memory.preferences  # the control: it was told and remembered
+    known = Known(code_sign_key=memory.code_sign_key)
+    request = request_of(ledger.host, before, (), known)
+    assert request.wishes == before.wishes
+    assert b"gpu" not in render_request(request)
 
 
 @pytest.mark.parametrize("flag", ["--root", "--max-level", "--opt-in"])

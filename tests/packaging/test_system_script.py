@@ -22,14 +22,18 @@ def machine(tmp_path):
         stand_in("id", f"echo {uid}")
         stand_in("ldconfig", f"echo '{libraries}'")
         end = "" if installs else "; exit 100"
-        stand_in("apt-get", f"echo \"$@\" >> '{tmp_path}/asked'{end}")
+        asked = f"echo \"$@\" >> '{tmp_path}/asked'"
+        quiet = f"[ ! -x '{tmp_path}/policy' ] || echo quiet >> '{tmp_path}/asked'"
+        stand_in("apt-get", f"{asked}; {quiet}{end}")
+        for name in ("chmod", "rm"):
+            stand_in(name, f'exec /bin/{name} "$@"')
         stand_in("grep", 'exec /usr/bin/grep "$@"')
         if strace:
             stand_in("strace", "")
         # Without /usr/bin, so that an installed strace is not found.
         return subprocess.run(
             ["/bin/sh", SCRIPT, *wanted],
-            env={"PATH": str(tmp_path)},
+            env={"PATH": str(tmp_path), "STOILO_POLICY_RC_D": str(tmp_path / "policy")},
             capture_output=True,
             text=True,
             check=False,
@@ -93,3 +97,20 @@ def test_ordinary_user_without_the_browser_goes_on_and_is_told(machine, tmp_path
 
 def test_root_without_libseccomp_and_packages_cannot_go_on(machine):
     assert machine(uid=0, installs=False).returncode == 1
+
+
+@pytest.mark.parametrize(("wanted", "quiet"), [("boinc-client:boinc", 1), ("x:x", 0)])
+def test_client_s_daemon_is_not_started_by_its_package(
+    machine, tmp_path, wanted, quiet
+):
+    machine(wanted, uid=0, libraries=LISTED)
+    asked = (tmp_path / "asked").read_text()
+    assert wanted.partition(":")[0] in asked
+    assert asked.count("quiet") == quiet
+    assert not (tmp_path / "policy").exists()
+
+
+def test_policy_of_the_machine_stays(machine, tmp_path):
+    (tmp_path / "policy").write_text("own")
+    machine("boinc-client:boinc", uid=0, libraries=LISTED)
+    assert (tmp_path / "policy").read_text() == "own"

@@ -23,17 +23,23 @@ if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
 __all__ = [
+    "AppProgram",
     "Assimilator",
+    "CodeSignKey",
     "Comparison",
     "CopyOutcome",
     "CopyState",
     "CopyView",
     "Engine",
+    "FormerKey",
+    "Homogeneity",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
+    "Replication",
     "ResultCheck",
     "ResultVerdict",
+    "SignedFile",
     "Validation",
     "WorkunitFile",
     "WorkunitOutcome",
@@ -52,12 +58,37 @@ class WorkunitFile:
         source: the bytes themselves, or a file that does not change during the call
             (the engine links or copies it, the caller may delete its own afterwards).
         sticky: volunteers keep it in their cache after the workunit (shared blobs).
+        unpacked_bytes: what it becomes on a volunteer's disk, beside itself; 0: nothing.
     """
 
     open_name: str
     digest: str
     source: Path | bytes
     sticky: bool = False
+    unpacked_bytes: int = 0
+
+
+class Homogeneity(StrEnum):
+    """How alike the hosts of one workunit's copies must be (BOINC's classes)."""
+
+    NONE = ""
+    COARSE = "coarse"  # family of operating systems, and of processors' makers
+    FINE = "fine"  # family of operating systems, and of processors
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How the operator lets a workunit's copies be spread.
+
+    Attributes:
+        homogeneous: its copies go to hosts of one class only, that of the first.
+        adaptive: one copy is enough where a host with a record of valid results, not
+            checked this time, has computed it; the quorum of the redundancy holds as
+            soon as a copy goes to any other host.
+    """
+
+    homogeneous: Homogeneity = Homogeneity.NONE
+    adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +108,9 @@ class WorkunitSpec:
         reviewed: a reviewer has signed it.
         public_source: its source may be published.
         topics: what it is about; hosts may ask for some only.
+        replication: how its copies are spread.
+        memory_bound: what a copy needs of a host's memory, bytes; 0: not said.
+        disk_bound: what it needs of the disk, bytes; 0: not said.
     """
 
     name: str
@@ -91,6 +125,9 @@ class WorkunitSpec:
     reviewed: bool = False
     public_source: bool = False
     topics: tuple[str, ...] = ()
+    replication: Replication = Replication()
+    memory_bound: int = 0
+    disk_bound: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +138,15 @@ class ReceivedResult:
         name: of the copy (BOINC's result name); the file's header must say the same.
         workunit: name of the workunit.
         path: the file, complete and of the size and digest given here; it stays
-            until `Assimilator.assimilate` has returned for the workunit.
+            until `Assimilator.assimilate` has returned for the workunit, the canonical
+            one until nothing can come any more that is to be compared with it.
         size: bytes.
         digest: plain SHA-256 of the file.
         host_id: the reporting host.
         user_id: the host's user.
         received_at: when the report arrived, s.
+        cpu_s: processor time as the host claims it, s; 0: it does not say.
+        flops: the host's speed as it claims it, FLOP/s; 0: it does not say.
     """
 
     name: str
@@ -117,6 +157,64 @@ class ReceivedResult:
     host_id: int
     user_id: int
     received_at: int
+    cpu_s: float = 0.0
+    flops: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedFile:
+    """One file of an app version, as the release has it.
+
+    Attributes:
+        digest: plain SHA-256 of the content.
+        source: the bytes themselves, or a file that does not change during the call.
+        signature: BOINC's over it, the text of its ``.sig`` file.
+    """
+
+    digest: str
+    source: Path | bytes
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppProgram:
+    """What a stock BOINC client runs on one platform, the same for every app.
+
+    Attributes:
+        platform: BOINC's name of it, for example ``x86_64-pc-linux-gnu``.
+        launcher: the program that the client starts.
+        verifier: the archive that the launcher unpacks and checks by itself.
+    """
+
+    platform: str
+    launcher: SignedFile
+    verifier: SignedFile
+
+
+@dataclass(frozen=True, slots=True)
+class FormerKey:
+    """A code-sign key that clients may still hold.
+
+    Attributes:
+        key: its text.
+        signature: by it, over the text of the key in force.
+    """
+
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSignKey:
+    """The public key that clients check app versions with, in BOINC's text form.
+
+    Attributes:
+        text: empty where nothing is signed; then there can be no programs.
+        former: keys that it has taken over from.
+    """
+
+    text: str = ""
+    former: tuple[FormerKey, ...] = ()
 
 
 class ResultVerdict(StrEnum):
@@ -182,6 +280,8 @@ class WorkunitOutcome:
         code: the code given with the deciding check or comparison, if any, else the
             code of the last failed copy, else empty.
         message: the text given with it.
+        quorum: how many results had to agree: 1 where adaptive replication let one
+            trusted host's result stand; 0: as the redundancy says.
     """
 
     workunit: str
@@ -190,6 +290,7 @@ class WorkunitOutcome:
     valid: tuple[ReceivedResult, ...] = ()
     code: str = ""
     message: str = ""
+    quorum: int = 0
 
 
 class CopyState(StrEnum):
@@ -207,6 +308,7 @@ class CopyOutcome(StrEnum):
     SUCCESS = "success"
     CLIENT_ERROR = "client_error"
     NO_REPLY = "no_reply"
+    ABORTED = "aborted"  # by the volunteer: not the host's error
     INVALID = "invalid"
     NOT_NEEDED = "not_needed"
     REFUSED = "refused"  # not for this host
@@ -249,7 +351,8 @@ class Validation(Protocol):
     """The server's judgement of results. Called outside of any transaction.
 
     Answers must be repeatable: after a crash the engine asks again. An exception is
-    treated as INCONCLUSIVE and logged.
+    treated as INCONCLUSIVE and logged. Results that come late, and re-checks, are asked
+    about after the workunit's outcome was assimilated.
     """
 
     def check(self, result: ReceivedResult) -> ResultCheck:
@@ -305,6 +408,21 @@ class Engine(Protocol):
 
         `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
         carries it under the open name ``release``.
+        """
+        ...
+
+    def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
+        """Store what stock clients run from now on, instead of what they ran before.
+
+        Every app gets the program of the host's platform. A platform's version number
+        grows whenever its files or signatures change and never comes back; files of a
+        former version stay while a copy that was sent with it may be on its way.
+
+        Raises:
+            TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
+                when a signature is not over its file by `key`. Nothing is changed then.
+            UsageError: ``STO-E051`` two programs for one platform, or an unusable name.
+            InternalError: ``STO-E003`` when the disk refuses.
         """
         ...
 

@@ -37,6 +37,7 @@ __all__ = [
     "check_boinc_files",
     "check_folder_signatures",
     "is_boinc_file",
+    "is_key_change",
     "missing_boinc_files",
     "sign_boinc_files",
     "signature_name",
@@ -46,12 +47,18 @@ BOINC_FOLDER: Final = "boinc"
 BOINC_KEY_FILE: Final = "key.pub"
 MAX_FILE_BYTES: Final = 4096
 _SIGNED = re.compile(r"launcher/[a-z0-9_]+-[a-z]+|verifier/[a-z0-9_]+-[a-z]+\.tar")
+_KEY_CHANGE = re.compile(r"boinc/(?:old_key|signature_stripped)_[0-9]{1,2}")
 _CHUNK = 1024 * 1024
 
 
 def is_boinc_file(target: str) -> bool:
     """Whether target `target` is a file of a BOINC app version."""
     return _SIGNED.fullmatch(target) is not None
+
+
+def is_key_change(name: str) -> bool:
+    """Whether a file below the release's directory is of `boinc-change`: it stays."""
+    return _KEY_CHANGE.fullmatch(name) is not None
 
 
 def signature_name(target: str) -> str:

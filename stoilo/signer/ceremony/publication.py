@@ -28,6 +28,7 @@ from stoilo.signer.ceremony.boincfiles import (
     BOINC_KEY_FILE,
     check_folder_signatures,
     is_boinc_file,
+    is_key_change,
     missing_boinc_files,
     signature_name,
 )
@@ -194,7 +195,8 @@ def _write_evidence(ceremony: Ceremony, files: ReleaseWriter) -> None:
     }
     for name, data in ceremony.boinc:
         files.write(f"boinc/{name}", data)
-    kept = {*signatures, "boinc/key.pub"}
+    changes = {name for name in files.below("boinc") if is_key_change(name)}
+    kept = {*signatures, *changes, "boinc/key.pub"}
     parts = {(part.part, part.platform) for part in release_parts(ceremony.proposal)}
     given = {f"builds/{name}" for name, _ in ceremony.builds}
     anew = {tuple(name.split("/")[1:3]) for name in given}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 
+from sqlalchemy import insert, select
+
 from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
     SchedulerRequest,
 )
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.xml import UploadHead
 from stoilo.testing.engine import BodyValidation, OutcomeRecorder
@@ -18,14 +21,24 @@ BASE = "http://project.example/"
 
 
 class EmbeddedBench:
-    def __init__(self, directory, clock):
+    def __init__(self, directory, clock, options=None, database_url=""):
+        self.options = options
         self.directory = directory
+        self.database_url = database_url
         self.clock = clock
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
-        self.engine = EmbeddedEngine(directory, clock=clock)
+        self.engine = self.open()
         self.uploads = {}
         self.seqno = 0
+
+    def open(self):
+        return EmbeddedEngine(
+            self.directory,
+            clock=self.clock,
+            options=self.options,
+            database_url=self.database_url,
+        )
 
     def request(self, user, *, level="pure", **fields):
         account = self.engine.accounts.ensure(
@@ -38,6 +51,7 @@ class EmbeddedBench:
             rpc_seqno=fields.pop("rpc_seqno", self.seqno),
             cpid=fields.pop("cpid", f"{user:032x}"),
             ncpus=fields.pop("ncpus", 64),
+            own_program=fields.pop("own_program", True),
             **fields,
         )
         reply = self.engine.scheduler.handle(request, BASE, self.clock())
@@ -45,6 +59,25 @@ class EmbeddedBench:
             (upload,) = (info for info in reply.uploads if info.name == result.upload)
             self.uploads[result.name] = upload
         return reply
+
+    def trust(self, user):
+        self.request(user, dont_send_work=True)
+        self.engine.trust_account(f"u{user}@example.org")
+
+    def set_record(self, user, valid):
+        """Give the user's first host a record of the app `pure`."""
+        self.request(user, dont_send_work=True)
+        hosts, users = schema.hosts, schema.users
+        query = (
+            select(hosts.c.id)
+            .join(users, users.c.id == hosts.c.user_id)
+            .where(users.c.email == f"u{user}@example.org")
+            .order_by(hosts.c.id)
+        )
+        with self.engine._database.write() as connection:
+            host = connection.scalars(query).first()
+            row = {"host_id": host, "app": "pure", "consecutive_valid": valid}
+            connection.execute(insert(schema.histories), row)
 
     def fetch(self, user, *, room=8, **fields):
         held = self.held(user)
@@ -54,7 +87,7 @@ class EmbeddedBench:
         return [result.name for result in reply.results]
 
     def held(self, user):
-        reply = self.request(user, dont_send_work=True)
+        reply = self.request(user, level=None, dont_send_work=True)
         return tuple(OtherResult(result.name) for result in reply.results)
 
     def upload(self, copy, body):
@@ -92,4 +125,4 @@ class EmbeddedBench:
 
     def restart(self):
         self.engine.close()
-        self.engine = EmbeddedEngine(self.directory, clock=self.clock)
+        self.engine = self.open()

@@ -205,6 +205,18 @@ def test_new_launcher_takes_boincs_signature_with_it(
     publish(sign_boinc_files(second, stage.boinc), release, stage.now)
 
 
+def test_signature_of_a_former_boinc_key_stays_with_the_next_release(
+    stage: ReleaseStage, tmp_path: Path
+) -> None:
+    release = tmp_path / "boinc-release"
+    second = with_parts(stage, release, tmp_path / "2")
+    kept, gone = (release / "boinc" / name for name in ("old_key_0", "notes"))
+    for path in (kept, gone):
+        path.write_text("text")
+    publish(sign_boinc_files(second, stage.boinc), release, stage.now)
+    assert (kept.exists(), gone.exists()) == (True, False)
+
+
 @pytest.mark.parametrize("name", ["launcher/x86_64-linux.sig", "key.pub"])
 def test_boinc_signature_of_another_file_or_key_is_not_published(
     stage: ReleaseStage, tmp_path: Path, name: str

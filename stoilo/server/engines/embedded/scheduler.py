@@ -8,6 +8,7 @@ leaves, and a report is durable before its acknowledgement does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.executor.messages import (
@@ -17,10 +18,24 @@ from stoilo.executor.messages import (
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
+from stoilo.server.engines.embedded.appversions import choose_program
+from stoilo.server.engines.embedded.bounds import NOT_SAID, load_bounds
+from stoilo.server.engines.embedded.dispatch import (
+    fresh_copies,
+    lost_copies,
+    notices,
+)
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
-from stoilo.server.engines.embedded.reports import needless_copies, take_report
+from stoilo.server.engines.embedded.lending import settle_leases
+from stoilo.server.engines.embedded.notices import level_notice
+from stoilo.server.engines.embedded.reception import receive, refuse_banned
+from stoilo.server.engines.embedded.reports import (
+    late_copies,
+    needless_copies,
+    take_report,
+)
+from stoilo.server.engines.embedded.usages import note_usages
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
 if TYPE_CHECKING:
@@ -33,10 +48,13 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.dispatch import Pace
     from stoilo.server.engines.embedded.hosts import Host
+    from stoilo.server.engines.embedded.reception import Guest
 
 __all__ = ["Scheduler"]
 
 BAD_KEY_DELAY_S = 3600.0
+UNUSABLE_DELAY_S = 600.0
+"""A client that can run nothing of ours calls no sooner."""
 
 
 class Scheduler:
@@ -49,11 +67,13 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._database = database
         self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
+        self._draw = draw
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
@@ -77,15 +97,43 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
-            remember_wishes(connection, host.id, request.wishes)
-            for report in request.results:
-                take_report(connection, host, report, now)
-            rows = lost_copies(connection, host, request, self._pace)
-            rows += fresh_copies(connection, user, host, request, now, self._pace)
-            reply = self._reply(connection, host, request, rows, base_url)
+            refusal = refuse_banned(user, host, request)
+            if refusal is not None:
+                return refusal
+            guest = receive(connection, user, host, request, now)
+            reply = self._serve(connection, guest, base_url, now)
         if request.results:
             self._on_report()
         return reply
+
+    def _serve(
+        self, connection: Connection, guest: Guest, base_url: str, now: int
+    ) -> SchedulerReply:
+        """Take the reports of a caller who is welcome, and give what may be given."""
+        user, host, request = guest.user, guest.host, guest.request
+        remember_wishes(connection, host.id, request.wishes)
+        for report in request.results:
+            take_report(connection, host, report, now)
+        note_usages(connection, host.id, request.results, request.host.fpops)
+        program = choose_program(connection, request)
+        lost, fresh = [], []
+        if program.usable:
+            lost = lost_copies(connection, host, request, self._pace)
+            fresh = fresh_copies(
+                connection, user, host, request, now, self._pace, self._draw
+            )
+        reply = self._reply(connection, host, request, lost + fresh, base_url, now)
+        reply = program.complete(connection, reply, base_url)
+        if not program.usable:
+            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
+        else:
+            again = _next_call(request, reply, self._pace)
+            reply = replace(reply, next_rpc_delay=again)
+            if _is_idle(request, reply) and not request.own_program:
+                said = level_notice(connection, user, request)
+                reply = replace(reply, messages=reply.messages + said)
+        apps = [row.app for row in fresh]
+        return guest.complete(connection, reply, apps, now)
 
     def _reply(
         self,
@@ -94,21 +142,33 @@ class Scheduler:
         request: SchedulerRequest,
         rows: list[Row],  # type: ignore[type-arg]  # rows of `_copy_query`
         base_url: str,
+        now: int,
     ) -> SchedulerReply:
         """Return the reply with everything that the copies in `rows` need."""
         files: dict[str, FileInfo] = {}
         workunits: dict[int, WorkunitInfo] = {}
+        bounds = load_bounds(connection, [row.workunit_id for row in rows])
         for row in rows:
             if row.workunit_id not in workunits:
                 refs = file_refs(connection, row.workunit_id, base_url, files)
+                needs = bounds.get(row.workunit_id, NOT_SAID)
                 workunits[row.workunit_id] = WorkunitInfo(
-                    row.workunit, row.app, row.fpops_est, row.fpops_bound, refs
+                    row.workunit,
+                    row.app,
+                    row.fpops_est,
+                    row.fpops_bound,
+                    refs,
+                    needs.memory_bytes,
+                    needs.disk_bytes,
                 )
         return SchedulerReply(
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
             files=tuple(files.values()),
+            delete_files=settle_leases(
+                connection, host.id, request, files.values(), now
+            ),
             uploads=tuple(
                 UploadInfo(
                     row.upload_name,
@@ -122,5 +182,28 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            next_rpc_delay=self._pace.next_rpc_delay_s,
+            aborts_unstarted=late_copies(connection, host, request),
+            messages=notices(connection, host),
         )
+
+
+def wants_copies(request: SchedulerRequest) -> bool:
+    """Say whether the client asks for work."""
+    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
+    return wanted and not request.dont_send_work
+
+
+def _is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
+    """Say whether a client asked for work in vain."""
+    return wants_copies(request) and not reply.results
+
+
+def _next_call(request: SchedulerRequest, reply: SchedulerReply, pace: Pace) -> float:
+    """Return after how many s a client shall call again at the latest.
+
+    A stock client calls by itself when a task ends; it need not look for new work either
+    while it has what it asked for.
+    """
+    if request.own_program or _is_idle(request, reply):
+        return pace.next_rpc_delay_s
+    return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)

@@ -1,0 +1,76 @@
+"""`stoilo boinc programs`: what BOINC clients run, for a project with a development root."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from stoilo.core.errors import UsageError
+
+__all__ = ["programs"]
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.option(
+    "--data", required=True, type=_FOLDER, help="Data directory of `stoilo up`."
+)
+@click.option(
+    "--flavor",
+    "flavors",
+    multiple=True,
+    help="Also freeze this flavor; may be given again. Default: pure.",
+)
+@click.option(
+    "--from",
+    "build",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Output of `stoilo release build` for this root, instead of building.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def programs(
+    data: Path, flavors: tuple[str, ...], build: Path | None, *, as_json: bool
+) -> None:
+    """Build, sign and publish launcher, verifier and flavors of a development root.
+
+    BOINC clients get them from the running server, or from the next `stoilo up`. Keys of
+    a development root lie on this machine and protect nobody else; for a released project
+    people sign in a ceremony: `stoilo release request`.
+
+    Example: stoilo boinc programs --data project --flavor pure --flavor numeric
+    """
+    from stoilo.signer.devprograms import publish_programs  # noqa: PLC0415 - an extra
+
+    if build is not None and flavors:
+        raise UsageError("STO-U003", "--flavor is for building; --from names a build")
+    now = int(time.time())
+    if build is not None:
+        made = publish_programs(data / "keys", build, now)
+    else:
+        with tempfile.TemporaryDirectory(prefix="stoilo-programs-") as folder:
+            _build(data / "keys", Path(folder) / "build", flavors or ("pure",))
+            made = publish_programs(data / "keys", Path(folder) / "build", now)
+    if as_json:
+        click.echo(json.dumps({"targets": made.targets, "signed": made.signed}))
+        return
+    click.echo("\n".join(made.targets))
+    click.echo("Published; BOINC clients get them with their next work.")
+
+
+def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:
+    """Freeze the parts for the root in `directory`, under a serial of their own."""
+    from stoilo.cli.release_build import build_parts, built_file  # noqa: PLC0415
+    from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - an extra
+    from stoilo.signer.devprograms import next_serial, project_origin  # noqa: PLC0415
+
+    origin = project_origin(directory)
+    serial = next_serial(directory, platform_name())
+    facts = built_file(
+        directory / "root.json", origin, serial, str(serial), commit="", floors={}
+    )
+    build_parts(output, facts, flavors, str(serial), serial)

@@ -1,0 +1,121 @@
+"""One copy in a slot: its inputs fetched, run, its result kept. Runs in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.executor.execute import Executor, Work
+from stoilo.executor.ledger import CopyRecord, Ledger, Phase, touch
+from stoilo.executor.messages import ResultState
+from stoilo.executor.result import Disposition, parse_result_header
+from stoilo.executor.transfer import Transfer, matches
+from stoilo.executor.workdir import open_name_bound
+
+__all__ = ["CopyWork", "failed"]
+
+EXIT_LATE = 200  # BOINC: not started by the deadline
+EXIT_CHILD = 195  # BOINC: the application's child failed
+
+
+def failed(copy: CopyRecord, state: int, exit_status: int, code: str) -> CopyRecord:
+    """Return `copy` as one to be reported as failed."""
+    return msgspec.structs.replace(
+        copy, phase=Phase.FAILED, state=state, exit_status=exit_status, code=code
+    )
+
+
+class CopyWork:
+    """What the slots of one volunteer do.
+
+    Args:
+        ledger: of the volunteer.
+        transfer: to the project.
+        executor: judges and runs.
+        is_wanted: whether a copy may still be started, by result name.
+        clock: s since 1970.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        transfer: Transfer,
+        executor: Executor,
+        *,
+        is_wanted: Callable[[str], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._transfer = transfer
+        self._executor = executor
+        self._is_wanted = is_wanted
+        self._clock = clock
+        self._downloads = threading.Lock()
+
+    def run(self, copy: CopyRecord) -> None:
+        """Bring one copy from its inputs to its stored result, or to its failure.
+
+        Raises:
+            StoiloError: it did not come so far; `Volunteer` decides what becomes of it.
+        """
+        if self._clock() >= copy.deadline:
+            self._fail(copy, ResultState.ABORTED, EXIT_LATE, "STO-E022")
+            return
+        try:
+            self._run_in_time(copy)
+        except OSError as error:
+            raise InternalError(
+                "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
+            ) from error
+
+    def _run_in_time(self, copy: CopyRecord) -> None:
+        """Fetch, execute, keep."""
+        paths = [self._fetch(copy, index) for index in range(len(copy.files))]
+        touch(paths)
+        if not self._is_wanted(copy.result):
+            return
+        names = [file.open_name for file in copy.files]
+        files = tuple(zip(names, paths, strict=True))
+        started = self._clock()
+        data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
+        elapsed = max(0.0, self._clock() - started)
+        if parse_result_header(data).disposition is Disposition.REFUSED:
+            self._drop_damaged(copy, paths)
+        if len(data) > copy.upload_max:
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
+            return
+        timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
+        self._ledger.store_result(timed, data)
+
+    def _fetch(self, copy: CopyRecord, index: int) -> Path:
+        """Bring one of a copy's inputs here, within the bound of what it is."""
+        file = copy.files[index]
+        if file.nbytes > open_name_bound(file.open_name):
+            raise TrustError("STO-X011", f"{file.open_name[:60]!r} is too large")
+        target = self._ledger.files / file.name
+        with self._downloads:
+            self._transfer.download(file, target)
+        return target
+
+    def _drop_damaged(self, copy: CopyRecord, paths: list[Path]) -> None:
+        """Remove cached inputs that are not what was announced, and try again.
+
+        A refusal may come from our own disk; then it is nobody's fault.
+        """
+        damaged = [
+            path
+            for file, path in zip(copy.files, paths, strict=True)
+            if not matches(file, path)
+        ]
+        for path in damaged:
+            path.unlink(missing_ok=True)
+        if damaged:
+            raise InternalError("STO-X005", "a cached input was damaged")
+
+    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+        """Note, durably, that a copy is to be reported as failed."""
+        self._ledger.save(failed(copy, state, exit_status, code))

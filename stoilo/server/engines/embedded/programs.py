@@ -1,0 +1,191 @@
+"""What stock BOINC clients run, its signatures, and the key for them, as stored.
+
+The files and their signatures come from the release; no key to sign with is ever here.
+Each is checked as a client will check it before anything is stored, so that a ceremony's
+mistake stops at the server instead of making every host's tasks fail.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, exists, func, insert, select, update
+
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.interface import CopyState, WorkunitFile
+from stoilo.signer.boinckeys import (
+    BoincPublicKey,
+    check_boinc_signature,
+    md5_hex,
+    parse_boinc_public,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.interface import AppProgram, CodeSignKey
+
+__all__ = [
+    "VERIFIER_OPEN_NAME",
+    "check_programs",
+    "offered_platforms",
+    "program_digests",
+    "program_files",
+    "store_programs",
+]
+
+FIRST_VERSION = 100  # BOINC shows it as 1.00
+VERIFIER_OPEN_NAME = "stoilo-verifier.tar"
+_PLATFORM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def check_programs(
+    programs: Sequence[AppProgram], md5s: Mapping[str, str], key: CodeSignKey
+) -> None:
+    """Check programs as a client would.
+
+    Args:
+        programs: one for each platform.
+        md5s: digest of a file → its MD5.
+        key: to check with.
+
+    Raises:
+        UsageError: ``STO-E051``.
+        TrustError: ``STO-E050``; ``STO-K075`` for a malformed key.
+    """
+    platforms = [program.platform for program in programs]
+    if len(set(platforms)) < len(platforms):
+        raise UsageError("STO-E051", "two programs for one platform")
+    if not all(map(_PLATFORM.fullmatch, platforms)):
+        raise UsageError("STO-E051", "a platform's name is not usable")
+    if not programs and not key.text:
+        return
+    public = parse_boinc_public(key.text)
+    for program in programs:
+        for file in (program.launcher, program.verifier):
+            what = f"{program.platform}'s program"
+            _check_signature(md5s[file.digest], file.signature, public, what)
+    for former in key.former:
+        text = md5_hex(key.text.strip().encode())
+        old = parse_boinc_public(former.key)
+        _check_signature(text, former.signature, old, "the change of the key")
+
+
+def _check_signature(
+    md5: str, signature: str, public: BoincPublicKey, what: str
+) -> None:
+    """Check one signature; raises ``STO-E050``."""
+    try:
+        check_boinc_signature(md5, signature, public)
+    except TrustError as error:
+        raise TrustError("STO-E050", f"{what}: {error.message}") from error
+
+
+def program_files(programs: Iterable[AppProgram]) -> tuple[WorkunitFile, ...]:
+    """Return the files of programs in the form that the depot takes."""
+    signed = [file for one in programs for file in (one.launcher, one.verifier)]
+    return tuple(
+        WorkunitFile(VERIFIER_OPEN_NAME, file.digest, file.source) for file in signed
+    )
+
+
+def store_programs(
+    connection: Connection, programs: Sequence[AppProgram], key: CodeSignKey, now: int
+) -> tuple[str, ...]:
+    """Make checked programs those in force; return digests that may go now."""
+    table = schema.programs
+    wanted = {program.platform: program for program in programs}
+    rows = connection.execute(select(table).where(table.c.replaced_at == 0)).all()
+    for row in rows:
+        if row.platform in wanted and _same(row, wanted[row.platform]):
+            del wanted[row.platform]
+            continue
+        connection.execute(
+            update(table)
+            .where(table.c.version_num == row.version_num)
+            .values(replaced_at=max(now, 1))
+        )
+    for program in wanted.values():
+        _insert(connection, program, now)
+    _store_key(connection, key)
+    return _retire(connection)
+
+
+def _same(row: Row, program: AppProgram) -> bool:  # type: ignore[type-arg]  # a row of `programs`
+    """Say whether a row is this program, signatures included."""
+    return all(getattr(row, name) == value for name, value in _columns(program).items())
+
+
+def _columns(program: AppProgram) -> dict[str, str]:
+    """Return a program's columns."""
+    return {
+        "platform": program.platform,
+        "launcher": program.launcher.digest,
+        "launcher_signature": program.launcher.signature,
+        "verifier": program.verifier.digest,
+        "verifier_signature": program.verifier.signature,
+    }
+
+
+def _insert(connection: Connection, program: AppProgram, now: int) -> None:
+    """Insert a program under the next number."""
+    table = schema.programs
+    newest = connection.scalar(select(func.max(table.c.version_num)))
+    connection.execute(
+        insert(table).values(
+            version_num=FIRST_VERSION if newest is None else newest + 1,
+            created_at=now,
+            replaced_at=0,
+            served=1,
+            **_columns(program),
+        )
+    )
+
+
+def _store_key(connection: Connection, key: CodeSignKey) -> None:
+    """Make `key` the one in force."""
+    table = schema.code_sign_keys
+    rows = [{"place": 0, "text": key.text, "signature": ""}] if key.text else []
+    rows += [
+        {"place": place, "text": former.key, "signature": former.signature}
+        for place, former in enumerate(key.former, start=1)
+    ]
+    connection.execute(delete(table))
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _retire(connection: Connection) -> tuple[str, ...]:
+    """Stop serving former programs that no copy under way can need."""
+    table, copies = schema.programs, schema.copies
+    needed = exists().where(
+        copies.c.state == CopyState.IN_PROGRESS.value,
+        copies.c.sent_at <= table.c.replaced_at,
+    )
+    over = (table.c.served == 1) & (table.c.replaced_at > 0) & ~needed
+    rows = connection.execute(select(table).where(over)).all()
+    numbers = [row.version_num for row in rows]
+    connection.execute(
+        update(table).where(table.c.version_num.in_(numbers)).values(served=0)
+    )
+    return tuple(digest for row in rows for digest in (row.launcher, row.verifier))
+
+
+def program_digests(connection: Connection) -> tuple[str, ...]:
+    """Return the digests of files that app versions need."""
+    table = schema.programs
+    rows = connection.execute(
+        select(table.c.launcher, table.c.verifier).where(table.c.served == 1)
+    ).all()
+    return tuple(digest for row in rows for digest in row)
+
+
+def offered_platforms(connection: Connection) -> tuple[str, ...]:
+    """Return the platforms that have a program."""
+    table = schema.programs
+    query = select(table.c.platform).where(table.c.replaced_at == 0)
+    return tuple(connection.scalars(query.order_by(table.c.platform)))

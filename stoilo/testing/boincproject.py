@@ -1,0 +1,161 @@
+"""A project that hands frozen programs to BOINC clients, for tests with real ones."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stoilo.core.errors import InternalError
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.skeleton import encode
+from stoilo.testing.boinc import BoincClient
+from stoilo.testing.deployment import Deployment, UpLine
+from stoilo.testing.wire import RawClient
+
+__all__ = ["ONE_COPY", "SPIN", "TWO_COPIES", "BoincProject"]
+
+BUILD_S = 300.0
+ONE_COPY = pb.RedundancyOptions(
+    min_quorum=1,
+    target_results=1,
+    max_error=3,
+    max_total=6,
+    max_success=3,
+    delay_bound_s=1800,
+)
+TWO_COPIES = pb.RedundancyOptions(
+    min_quorum=2,
+    target_results=2,
+    max_error=3,
+    max_total=6,
+    max_success=3,
+    delay_bound_s=1800,
+)
+SPIN = b"""
+def task(kwargs):
+    value = 1
+    for number in range(kwargs["rounds"]):
+        value = (value * 31 + number) % 1000003
+    return value
+"""
+"""Works for about a second every ten million rounds."""
+
+
+class BoincProject:
+    """`stoilo up` on a development root with launcher, verifier and flavors.
+
+    The programs are frozen once, at the start; that takes most of a minute.
+
+    Args:
+        flavors: to be frozen.
+    """
+
+    def __init__(self, flavors: Sequence[str] = ("pure",)) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="boinc-"))
+        self._folder.chmod(0o755)  # clients run as another user below it
+        self._flavors = tuple(flavors)
+        self.deployment = Deployment(self._folder / "project")
+        self._researcher: RawClient | None = None
+
+    def __enter__(self) -> Self:
+        """Start the server and publish what clients run."""
+        try:
+            self.deployment.start()
+            self._publish()
+            self._researcher = RawClient(Path(self.line.connection)).__enter__()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server and remove everything."""
+        if self._researcher is not None:
+            self._researcher.__exit__(kind, error, trace)
+        self._close()
+
+    @property
+    def line(self) -> UpLine:
+        """Return what the server has said of itself."""
+        assert self.deployment.line is not None  # noqa: S101 - it has been started
+        return self.deployment.line
+
+    @property
+    def researcher(self) -> RawClient:
+        """Return a researcher's channel."""
+        assert self._researcher is not None  # noqa: S101 - it has been entered
+        return self._researcher
+
+    @property
+    def keys(self) -> Path:
+        """Return the directory of the release."""
+        return self.deployment.data / "keys"
+
+    def client(
+        self, *, level: str = "pure", project: str = "", cpus: int = 2
+    ) -> BoincClient:
+        """Return a client of a new volunteer, not yet attached.
+
+        Args:
+            level: up to which the project may send this volunteer's tasks.
+            project: master URL, if another than the server's own.
+            cpus: processors that it believes to have.
+        """
+        name = f"v{secrets.token_hex(4)}"
+        key = self.account(f"{name}@example.org", level)
+        url = project or str(self.line.project)
+        return BoincClient(self._folder / name, url, key, cpus)
+
+    def account(self, email: str, level: str) -> str:
+        """Return the (weak) key of a volunteer's account."""
+        words = ["--data", str(self.deployment.data), "--email", email]
+        return self._run("account", *words, "--max-level", level).strip()
+
+    def submit(
+        self,
+        source: bytes = SPIN,
+        arguments: object = None,
+        *,
+        redundancy: pb.RedundancyOptions = ONE_COPY,
+        **fields: Any,  # noqa: ANN401 - of a protobuf message
+    ) -> str:
+        """Return the id of a new task; raises ``STO-U005`` when it is refused."""
+        return self.researcher.submit(
+            task_module=source,
+            arguments=encode(arguments if arguments is not None else {"rounds": 1}),
+            redundancy=redundancy,
+            **fields,
+        )
+
+    def _publish(self) -> None:
+        words = [word for name in self._flavors for word in ("--flavor", name)]
+        self._run("programs", "--data", str(self.deployment.data), *words)
+
+    def _run(self, *words: str) -> str:
+        """Return what a command of `stoilo boinc` prints; raises ``STO-U005``."""
+        done = subprocess.run(
+            [sys.executable, "-m", "stoilo", "boinc", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_S,
+        )
+        if done.returncode != 0:
+            raise InternalError("STO-U005", f"stoilo boinc: {done.stderr[-500:]}")
+        return done.stdout
+
+    def _close(self) -> None:
+        self.deployment.stop()
+        shutil.rmtree(self._folder)

@@ -1,0 +1,146 @@
+"""The project's programs: fetched from a real server, signed, approved, or not started."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from stoilo.core.boincsign import md5_hex, render_boinc_public
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import TrustError, UnreachableError
+from stoilo.executor.messages import AppVersion, FileInfo, ProgramFile
+from stoilo.executor.programs import ConsentedPrograms, Programs, ReleasedPrograms
+from stoilo.executor.transfer import Transfer
+from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
+
+KEY, OTHER = generate_boinc_key(), generate_boinc_key()
+LAUNCHER, VERIFIER = b"launcher", b"verifier's archive"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "l").write_bytes(LAUNCHER)
+    (folder / "v").write_bytes(VERIFIER)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def signed(site, path, data, key=KEY, **changes):
+    info = FileInfo(f"stoilo_{path}", f"{site}{path}", len(data), "")
+    return ProgramFile(info, sign_md5(md5_hex(data), key), **changes)
+
+
+def version(site, number=1, key=KEY):
+    launcher = signed(site, "l", LAUNCHER, key, executable=True, main=True)
+    archive = signed(site, "v", VERIFIER, open_name="stoilo-verifier.tar")
+    return AppVersion("pure", number, "x86_64-pc-linux-gnu", (launcher, archive))
+
+
+@pytest.fixture
+def make(site, tmp_path):
+    transfers = []
+
+    def build(*versions, approval=None):
+        transfers.append(Transfer(site))
+        key = render_boinc_public(KEY.public)
+        made = Programs(
+            tmp_path, transfers[-1], lambda: key, approval or ConsentedPrograms()
+        )
+        made.learn(versions or (version(site),))
+        return made
+
+    yield build
+    for transfer in transfers:
+        transfer.close()
+
+
+def test_signed_program_is_fetched_and_executable(make):
+    program = make().ready("pure")
+    assert program.launcher.read_bytes() == LAUNCHER
+    assert program.verifier.read_bytes() == VERIFIER
+    assert program.launcher.stat().st_mode & 0o777 == 0o500
+
+
+def test_program_signed_by_another_key_is_not_kept(make, site, tmp_path):
+    programs = make(version(site, key=OTHER))
+    with pytest.raises(TrustError, match="STO-X042"):
+        programs.ready("pure")
+    assert not (tmp_path / "programs" / "stoilo_l").exists()
+
+
+def test_program_that_changed_on_the_disk_is_fetched_anew(make):
+    programs = make()
+    launcher = programs.ready("pure").launcher
+    launcher.chmod(0o600)
+    launcher.write_bytes(b"Launcher")
+    with pytest.raises(TrustError, match="STO-X042"):
+        programs.ready("pure")
+    assert programs.ready("pure").launcher.read_bytes() == LAUNCHER
+
+
+def test_versions_survive_a_restart_and_older_ones_do_not_return(make, site):
+    make(version(site, 3))
+    programs = make(replace(version(site, 2), files=()))
+    assert programs.ready("pure").launcher.read_bytes() == LAUNCHER
+
+
+def test_app_without_a_program_for_this_computer_is_named(make, site):
+    programs = make(replace(version(site), app="numeric", platform="armv7-linux"))
+    for app in ("pure", "numeric"):
+        with pytest.raises(TrustError, match="STO-X044"):
+            programs.ready(app)
+
+
+def release_of(launcher, verifier):
+    digests = {"launcher": launcher, "verifier": verifier}
+
+    def part(name, platform):
+        archive = SimpleNamespace(sha256=content_digest(digests[name]))
+        return SimpleNamespace(archive=archive) if platform == "x86_64-linux" else None
+
+    return SimpleNamespace(part=part)
+
+
+def test_program_of_the_release_is_approved_and_asked_for_once_a_day(make):
+    fetched, now = [], [0.0]
+
+    def fetch():
+        fetched.append(now[0])
+        return release_of(LAUNCHER, VERIFIER)
+
+    programs = make(approval=ReleasedPrograms(fetch, clock=lambda: now[0]))
+    for now[0] in (0.0, 3600.0, 90_000.0):
+        programs.ready("pure")
+    assert fetched == [0.0, 90_000.0]
+
+
+@pytest.mark.parametrize(
+    "release", [release_of(b"other", VERIFIER), release_of(LAUNCHER, b"other")]
+)
+def test_signed_program_that_is_not_in_the_release_is_not_started(make, release):
+    programs = make(approval=ReleasedPrograms(lambda: release))
+    with pytest.raises(TrustError, match="STO-X043"):
+        programs.ready("pure")
+
+
+def test_release_out_of_reach_puts_the_program_off(make):
+    def fetch():
+        raise UnreachableError("STO-X001", "not now")
+
+    programs = make(approval=ReleasedPrograms(fetch))
+    with pytest.raises(UnreachableError):
+        programs.ready("pure")
