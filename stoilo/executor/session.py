@@ -72,7 +72,7 @@ class Session:
         self._leave = leave
         self._patience_s = patience_s
         self._file: CheckpointFile | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()  # notified when the standing changes
         self._standing = Standing()
         self._lookout = Lookout(clock(), os.getppid() == info.client_pid)
         self._reckoning = Reckoning(info, clock())
@@ -82,6 +82,7 @@ class Session:
         self._thread = threading.Thread(target=self._serve, name="boinc", daemon=True)
 
     def __enter__(self) -> Self:
+        self._listen()  # what was asked before counts from the beginning
         self._thread.start()
         return self
 
@@ -123,8 +124,12 @@ class Session:
         return kept
 
     def watch(self, exchange: Exchange) -> None:
-        """Take the child that is about to start; see `RunKeeper`."""
+        """Take the child that is about to start; see `RunKeeper`.
+
+        Waits while the task is suspended: a short one would end before it can be stopped.
+        """
         with self._lock:
+            self._lock.wait_for(lambda: not self._standing.suspended or self.ending)
             self._exchange = exchange
             self._reckoning.take_child(exchange)
             exchange.hear(self._hear)
@@ -184,6 +189,7 @@ class Session:
             self._save(at_once=True)
         with self._lock:
             self._standing = standing
+            self._lock.notify_all()
             self._pass_on()
 
     def _pass_on(self) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -23,6 +24,7 @@ from stoilo.executor.session import Session
 from stoilo.executor.shm import MMAP_FILE, Control, open_segment
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
+from stoilo.sandbox.exchange import Exchange
 from stoilo.testing.boincslot import (
     FakeClient,
     SlotProcess,
@@ -50,6 +52,11 @@ def task(kwargs, state=None):
     return total
 """
 LIMITS = RunLimits(cpu_s=100, wall_s=100)
+INFO = SlotInfo("pure", "w", "w_0")
+
+
+def exchange_of_nothing():
+    return Exchange(b"", LIMITS, 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -226,24 +233,37 @@ def test_quit_before_the_task_has_begun_ends_it(data, gate, built):
     assert not (slot / "boinc_finish_called").exists()
 
 
-def test_suspended_before_it_has_begun_the_child_waits(data, gate, built):
+def test_suspended_before_it_has_begun_no_child_starts(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=1, work=1))
     with FakeClient(slot) as client:
         client.send(Control.SUSPEND)
         with SlotProcess(slot, built) as process:
-            wait_for(lambda: "T" in map(state_of, process.descendants()))
+            wait_for(process.descendants)
             assert not (slot / "boinc_finish_called").exists()
             client.send(Control.RESUME)
             assert process.wait() == 0
     assert (slot / "boinc_finish_called").exists()
 
 
+@pytest.mark.parametrize("then", [Control.RESUME, Control.QUIT])
+def test_child_is_taken_only_when_it_may_run(tmp_path, then):
+    with FakeClient(tmp_path) as client:
+        client.send(Control.SUSPEND)
+        segment = open_segment(tmp_path / MMAP_FILE)
+        with Session(INFO, segment) as session, exchange_of_nothing() as exchange:
+            taker = threading.Thread(target=session.watch, args=(exchange,))
+            taker.start()
+            assert taker.is_alive()
+            client.send(then)
+            taker.join()
+            assert exchange.cancelled is (then is Control.QUIT)
+
+
 def test_busy_main_thread_does_not_keep_the_process(tmp_path):
     left = []
-    info = SlotInfo("pure", "w", "w_0")
     with FakeClient(tmp_path) as client:
         segment = open_segment(tmp_path / MMAP_FILE)
-        with Session(info, segment, leave=left.append, patience_s=0.0):
+        with Session(INFO, segment, leave=left.append, patience_s=0.0):
             client.send(Control.ABORT)
             wait_for(lambda: left)
     assert left == [194]
