@@ -95,6 +95,8 @@ class Session:
         self._closed.set()
         self._thread.join()
         if self._segment is not None:
+            last = render_status(self._reckoning.status())
+            self._segment.replace(Channel.APP_STATUS, last)  # read when we have ended
             self._segment.close()
 
     @property
@@ -109,6 +111,11 @@ class Session:
     def keep_in(self, file: CheckpointFile) -> None:
         """Keep what the task yields there; before, and without it, nothing is kept."""
         self._file = file
+
+    def finish(self) -> None:
+        """Report the task as done, at the latest when the session ends."""
+        with self._lock:
+            self._reckoning.finish()
 
     # ------------------------------------------------------------- the executor's side
 

@@ -121,6 +121,11 @@ class Segment:
         """Send `text`; False when the last message has not been read yet."""
         return put(self._memory, channel, text)
 
+    def replace(self, channel: Channel, text: bytes) -> None:
+        """Send `text` in place of whatever has not been read yet: a last word."""
+        take(self._memory, channel)
+        put(self._memory, channel, text)
+
     def take(self, channel: Channel) -> bytes | None:
         """Return the message that waits, None when there is none."""
         return take(self._memory, channel)

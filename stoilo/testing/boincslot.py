@@ -126,10 +126,9 @@ class FakeClient:
         wait_for(lambda: self._segment.put(Channel.CONTROL_REQUEST, text))
 
     def wait_for_status(self, accept: Callable[[AppStatus], bool]) -> AppStatus:
-        """Return the first status from now on that `accept` takes."""
-        seen = len(self._statuses)
-        wait_for(lambda: any(map(accept, self._statuses[seen:])))
-        return next(filter(accept, self._statuses[seen:]))
+        """Return the first status that `accept` takes, told already or to come."""
+        wait_for(lambda: any(map(accept, self._statuses)))
+        return next(filter(accept, self._statuses))
 
     def _play(self) -> None:
         beat = render_heartbeat(Heartbeat(1.4e7))

@@ -74,6 +74,13 @@ def test_task_that_tells_is_as_far_as_it_says():
     assert reckoning.status().fraction_done == 0.125
 
 
+def test_finished_task_is_all_done():
+    reckoning, _ = make()
+    reckoning.hear(Progress(1, 0.25))
+    reckoning.finish()
+    assert reckoning.status().fraction_done == 1.0
+
+
 def test_fraction_lies_between_what_the_client_says():
     info = dataclasses.replace(INFO, fraction_start=0.5, fraction_end=0.75)
     reckoning, _ = make(info=info)

@@ -200,6 +200,15 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
         wait_for(lambda: not any(map(is_running, {pid, *below})))
 
 
+def test_last_status_tells_of_the_whole_task(data, gate, built):
+    slot = data.slot(files_of(gate, WALKS, steps=1, work=10_000_000))
+    with FakeClient(slot) as client:
+        with SlotProcess(slot, built) as process:
+            assert process.wait() == 0
+        last = client.wait_for_status(lambda one: one.fraction_done == 1.0)
+    assert last.current_cpu_time > 0.1
+
+
 def test_task_without_a_client_runs_to_its_end(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=3, work=1))
     with SlotProcess(slot, built) as process:
