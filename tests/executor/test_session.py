@@ -114,7 +114,7 @@ def test_suspended_child_stops_and_goes_on(spinning):
     wait_for(lambda: state_of(child) == "T")
     client.send(Control.RESUME)
     wait_for(lambda: state_of(child) == "R")
-    told = client.statuses[-1].current_cpu_time
+    told = wait_for(lambda: client.statuses)[-1].current_cpu_time
     client.wait_for_status(lambda status: status.current_cpu_time > told)
 
 
