@@ -381,10 +381,19 @@ class Volunteer:
                 self._executor.cancel(name)
             else:
                 self._abort(name)
+        for name in reply.aborts_unstarted:
+            if not self._has_begun(name):
+                self._abort(name)
         for record in records_of(reply):
             self._ledger.add(record)
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
+
+    def _has_begun(self, result: str) -> bool:
+        """Say whether work was put into a copy already."""
+        copy = self._ledger.find(result)
+        begun = copy is not None and (copy.phase is not Phase.ASSIGNED or copy.tries)
+        return result in self._running or bool(begun)
 
     def _take_programs(self, reply: SchedulerReply) -> None:
         """Remember the project's programs, unless its key is not the known one's heir."""
