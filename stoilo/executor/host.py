@@ -58,6 +58,8 @@ EXIT_UPLOAD = -161
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
 NO_PROGRAM_S = 600.0  # no work is asked for after a program was not to be had
+NO_DISK_S = 60.0  # the same after the disk refused
+FULL_DISK = "STO-X008"  # it may pass, and is not the copy's failure
 
 
 class Volunteer:
@@ -255,9 +257,10 @@ class Volunteer:
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
         spoilt = error.code in {"STO-X005", "STO-X042"}  # on the way or here: may pass
-        program = error.code in {"STO-X042", "STO-X043", "STO-X044"}
-        if program:
+        if error.code in {"STO-X042", "STO-X043", "STO-X044"}:
             self._no_work_before = time.monotonic() + NO_PROGRAM_S
+        elif error.code == FULL_DISK:
+            self._no_work_before = time.monotonic() + NO_DISK_S
         if isinstance(error, PutOffError):
             self._put_off(copy, error)
         elif isinstance(error, LaunchFailedError):
@@ -266,7 +269,7 @@ class Volunteer:
             isinstance(error, TrustError) and not spoilt
         ):
             self._fail(copy, ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD, error.code)
-        elif isinstance(error, UnreachableError):
+        elif isinstance(error, UnreachableError) or error.code == FULL_DISK:
             self._retries.put_off(result)
         elif copy.tries + 1 >= MOST_TRIES:
             self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)

@@ -57,20 +57,29 @@ class World:
             f"{user}@example.org", self.engine.now()
         ).weak_key
 
-    def build(self, user, executor=None, *, key=None, clock=time.time, **settings):
+    def build(
+        self,
+        user,
+        executor=None,
+        *,
+        key=None,
+        clock=time.time,
+        ledger=Ledger,
+        **settings,
+    ):
         settings = Settings(
             self.server.url, key or self.key(user), backoff_s=(0.05, 0.3), **settings
         )
         return Volunteer(
             settings,
-            Ledger(self.directory / user, self.server.url),
+            ledger(self.directory / user, self.server.url),
             Transfer(self.server.url, timeout_s=5),
             executor or EchoExecutor(),
             clock=clock,
         )
 
-    def join(self, user, executor=None, **settings):
-        volunteer = self.build(user, executor, **settings)
+    def join(self, user, executor=None, **options):
+        volunteer = self.build(user, executor, **options)
         thread = threading.Thread(target=volunteer.run)
         thread.start()
         self.volunteers.append((volunteer, thread))
@@ -482,6 +491,35 @@ def test_status_is_read_beside_a_running_volunteer(world, wait_until):
     assert (status.copies[0].result, status.copies[0].app) == ("w_1_0", "pure")
     world.leave()
     assert read_status(directory).copies[0].running is False
+
+
+class TightLedger(Ledger):
+    """A state directory on a disk that is full for the first `refusals` results."""
+
+    refusals = 5
+
+    def store_result(self, record, data):
+        if self.refusals:
+            self.refusals -= 1
+            raise InternalError("STO-X008", "no room")
+        super().store_result(record, data)
+
+
+def test_full_disk_puts_a_copy_off_and_fails_nobody(world):
+    executor = EchoExecutor()
+    world.join("a", executor, ledger=TightLedger)
+    world.ask("w_1")
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    assert len(executor.done) == TightLedger.refusals + 1
+    assert len(world.engine.status("w_1").copies) == 1
+
+
+@pytest.mark.parametrize("shift", [-3e9, -86_400.0, 60.0])
+def test_clock_that_was_set_stops_nothing(world, shift):
+    executor = EchoExecutor()
+    world.join("a", executor, clock=lambda: time.time() + shift)
+    world.ask("w_1", "w_2")
+    assert world.wait("w_1", "w_2") == [OutcomeKind.CANONICAL] * 2
 
 
 def test_longer_deadline_of_a_known_copy_counts(tmp_path):
