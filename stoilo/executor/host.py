@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from stoilo.core.errors import (
+    DeniedError,
     InternalError,
     StoiloError,
     TrustError,
@@ -30,7 +31,7 @@ from stoilo.executor.assignments import (
 )
 from stoilo.executor.calls import Caller
 from stoilo.executor.control import ControlFile
-from stoilo.executor.copywork import EXIT_CHILD, CopyWork, failed
+from stoilo.executor.copywork import CopyWork, failed
 from stoilo.executor.execute import Executor
 from stoilo.executor.hostinfo import describe_host
 from stoilo.executor.ledger import CopyRecord, HostRecord, Ledger, Phase
@@ -44,22 +45,17 @@ from stoilo.executor.messages import (
 from stoilo.executor.pace import Retries, Settings
 from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.standing import StandingFile
-from stoilo.executor.steering import LaunchFailedError, PutOffError, Steered
+from stoilo.executor.steering import PutOffError, Steered
 from stoilo.executor.transfer import Refused, Transfer
+from stoilo.executor.trouble import Course, decide
 
 __all__ = ["Volunteer"]
 
 log = logging.getLogger(__name__)
 
-MOST_TRIES = 3
-MOST_PUT_OFFS = 100  # BOINC: so many temporary exits, then the task has failed
-EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
 EXIT_UPLOAD = -161
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
-NO_PROGRAM_S = 600.0  # no work is asked for after a program was not to be had
-NO_DISK_S = 60.0  # the same after the disk refused
-FULL_DISK = "STO-X008"  # it may pass, and is not the copy's failure
 
 
 class Volunteer:
@@ -256,35 +252,19 @@ class Volunteer:
             return
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
-        spoilt = error.code in {"STO-X005", "STO-X042"}  # on the way or here: may pass
-        if error.code in {"STO-X042", "STO-X043", "STO-X044"}:
-            self._no_work_before = time.monotonic() + NO_PROGRAM_S
-        elif error.code == FULL_DISK:
-            self._no_work_before = time.monotonic() + NO_DISK_S
-        if isinstance(error, PutOffError):
-            self._put_off(copy, error)
-        elif isinstance(error, LaunchFailedError):
-            self._fail(copy, ResultState.COMPUTE_ERROR, error.exit_status, error.code)
-        elif isinstance(error, Refused) or (
-            isinstance(error, TrustError) and not spoilt
-        ):
-            self._fail(copy, ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD, error.code)
-        elif isinstance(error, UnreachableError) or error.code == FULL_DISK:
-            self._retries.put_off(result)
-        elif copy.tries + 1 >= MOST_TRIES:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
-        else:
-            self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
-            self._retries.put_off(result)
-
-    def _put_off(self, copy: CopyRecord, error: PutOffError) -> None:
-        """Start a copy again when its program wants that, but not for ever."""
-        count = self._put_offs.get(copy.result, 0) + 1
-        self._put_offs[copy.result] = count
-        if count > MOST_PUT_OFFS:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
-        else:
-            self._retries.put_off(copy.result, error.delay_s)
+        put_offs = self._put_offs.get(result, 0)
+        decision = decide(error, tries=copy.tries, put_offs=put_offs)
+        if decision.no_work_s:
+            self._no_work_before = time.monotonic() + decision.no_work_s
+        match decision.course:
+            case Course.FAIL:
+                self._fail(copy, decision.state, decision.exit_status, error.code)
+            case Course.AGAIN:
+                self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
+                self._retries.put_off(result)
+            case Course.LATER:
+                self._put_offs[result] = put_offs + isinstance(error, PutOffError)
+                self._retries.put_off(result, decision.delay_s)
 
     def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
         """Note, durably, that a copy is to be reported as failed."""
@@ -347,6 +327,9 @@ class Volunteer:
         except (UnreachableError, TrustError) as error:
             self._standing.note_trouble(error)
             return
+        except DeniedError as error:  # it ends us: `close` writes it down
+            self._standing.note_trouble(error)
+            raise
         self._standing.note_answer()
         for message in reply.messages:
             log.info("project: %s", message)
