@@ -46,14 +46,13 @@ from stoilo.executor.pace import Retries, Settings
 from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.standing import StandingFile
 from stoilo.executor.steering import PutOffError, Steered
-from stoilo.executor.transfer import Refused, Transfer
+from stoilo.executor.transfer import Transfer
 from stoilo.executor.trouble import Course, decide
 
 __all__ = ["Volunteer"]
 
 log = logging.getLogger(__name__)
 
-EXIT_UPLOAD = -161
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
 
@@ -300,18 +299,13 @@ class Volunteer:
             if copy.phase is not Phase.FINISHED or not ready or self._stopping:
                 continue
             try:
-                self._transfer.upload(copy, self._ledger.result_path(copy.result))
-            except Refused as error:
-                log.warning("%s: %s", copy.result, error)
-                self._standing.note_trouble(error)
-                self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+                self._work.deliver(copy)
             except (UnreachableError, TrustError) as error:
                 log.info("%s: %s", copy.result, error)
                 self._standing.note_trouble(error)
                 self._retries.put_off(copy.result)
             else:
                 self._retries.forget(copy.result)
-                self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
                 self._caller.hurry()
 
     # ------------------------------------------------------------------ calls
