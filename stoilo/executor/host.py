@@ -33,11 +33,10 @@ from stoilo.executor.calls import Caller
 from stoilo.executor.control import ControlFile
 from stoilo.executor.copywork import CopyWork, failed
 from stoilo.executor.execute import Executor
-from stoilo.executor.hostinfo import describe_host
+from stoilo.executor.hostinfo import HostDescription
 from stoilo.executor.ledger import CopyRecord, HostRecord, Ledger, Phase
 from stoilo.executor.messages import (
     AppVersion,
-    HostInfo,
     ResultState,
     SchedulerReply,
     SchedulerRequest,
@@ -90,7 +89,7 @@ class Volunteer:
         self._updates = self._control.control.updates
         self._suspended = False
         self._standing = StandingFile(ledger.directory)
-        self._info: HostInfo | None = None
+        self._description = HostDescription(ledger.directory)
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._running: dict[str, Future[None]] = {}
@@ -333,10 +332,8 @@ class Volunteer:
     def _request(self, host: HostRecord) -> SchedulerRequest:
         """Return the next request."""
         wants = not (self._suspended or self._stopping)
-        if self._info is None:
-            self._info = describe_host(self._ledger.directory)
         known = Known(
-            info=self._info,
+            info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._fractions(),
