@@ -27,6 +27,7 @@ from stoilo.executor.volunteer import choose_opt_in, main
 from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.testing.boincslot import is_running
 from stoilo.testing.engine import (
     BodyValidation,
     EchoExecutor,
@@ -529,3 +530,40 @@ def test_longer_deadline_of_a_known_copy_counts(tmp_path):
     ledger.add(msgspec.structs.replace(copy, deadline=20))
     assert ledger.find("w_1_0").deadline == 20
     ledger.close()
+
+
+# Keeps something in its slot and hangs; where it finds that again it finishes.
+TWICE = """#!/bin/sh
+[ -e kept ] || { echo $$ > kept; exec sleep 600; }
+name=$(sed -n 's:.*<result_name>\\(.*\\)</result_name>.*:\\1:p' init_data.xml)
+printf '{"format":"stoilo-result/1","result":"%s","workunit":"w_1",' "$name" > result
+printf '"disposition":"ran","frame_bytes":5}\\ntwice' >> result
+printf 0 > boinc_finish_called
+"""
+
+
+def test_killed_volunteer_starts_its_task_in_the_same_slot(world, tmp_path, wait_until):
+    launcher = tmp_path / "launcher"
+    launcher.write_text(TWICE)
+    launcher.chmod(0o755)
+    (tmp_path / "stoilo-verifier.tar").write_bytes(b"archive")
+    (tmp_path / "key").write_text(world.key("a"))
+    state = tmp_path / "state"
+    words = ["--project", world.server.url, "--key", f"@{tmp_path / 'key'}"]
+    words += ["--state", str(state), "--launcher", str(launcher)]
+    command = [sys.executable, "-m", "stoilo.executor.volunteer", *words]
+    world.ask("w_1")
+    first = subprocess.Popen(command)
+    kept = state / "slots" / "0" / "kept"
+    wait_until(lambda: kept.exists() and kept.read_text())
+    first.kill()
+    first.wait()
+    wait_until(lambda: not is_running(int(kept.read_text())))
+    second = subprocess.Popen(command)
+    try:
+        assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    finally:
+        second.terminate()
+        assert second.wait() == 0
+    assert world.outcomes.bodies["w_1"].endswith(b"\ntwice")
+    assert len(world.engine.status("w_1").copies) == 1
