@@ -34,7 +34,7 @@ data_option = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Attach this computer to a project.")
 @click.argument("url")
 @click.option("--key", help="Account key, or @FILE: then it is in no process list.")
 @click.option("--email", help="Ask the project for the key; the password is asked for.")
@@ -110,7 +110,7 @@ def attach(  # noqa: PLR0917 - click passes options by name
         click.echo(f"attached to {said.project}; next: stoilo volunteer run")
 
 
-@click.command()
+@click.command(short_help="Detach from a project and forget it.")
 @click.argument("url")
 @click.option(
     "--abort-tasks", is_flag=True, help="Give unfinished tasks back to the project."

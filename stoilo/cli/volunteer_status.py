@@ -35,7 +35,7 @@ class Shown(msgspec.Struct, frozen=True):
     allowed: str
 
 
-@click.command()
+@click.command(short_help="Show projects, tasks, credit and trouble.")
 @click.argument("url", required=False)
 @data_option
 @state_option
