@@ -222,6 +222,11 @@ class BoincClient:
         except OSError:  # it is just being replaced
             return ""
 
+    def field(self, tag: str) -> str:
+        """Return the text of the first element `tag` of its state, empty without."""
+        found = re.search(f"<{tag}>([^<]*)</{tag}>", self.state())
+        return found[1] if found else ""
+
     def log_tail(self) -> str:
         """Return the end of its log."""
         lines = self.messages().splitlines()[-TAIL_LINES:]

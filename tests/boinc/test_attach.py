@@ -30,3 +30,4 @@ def test_unmodified_client_runs_a_task_in_the_full_jail(project: BoincProject) -
         answer = project.researcher.wait(task)
         assert (answer.state, type(decode(answer.value))) == ("succeeded", int)
         client.wait_for(lambda: not client.tasks())  # acknowledged
+        client.wait_for(lambda: float(client.field("host_total_credit") or 0) > 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,28 @@ def running(client: BoincClient) -> str:
     """Return the name of the copy whose jailed process has been seen."""
     client.wait_for(lambda: next(jailed(client), None))
     return client.tasks()[0].name
+
+
+def state_of(pid: int) -> str:
+    """Return a process's state and the processor time that it has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return f"{fields[0]} {fields[11]} {fields[12]}"
+
+
+def test_suspended_task_stands_still_and_goes_on(
+    project: BoincProject, client: BoincClient
+) -> None:
+    task = project.submit(arguments=LONG)
+    pid, _ = client.wait_for(lambda: next(jailed(client), None))
+    name = client.tasks()[0].name
+    client.tell_task(name, "suspend")
+    client.wait_for(lambda: state_of(pid).startswith("T"))
+    stopped = state_of(pid)
+    client.wait_for(lambda: client.tasks()[0].active == "SUSPENDED")
+    time.sleep(2.0)  # in which it would have used some of the processor
+    assert state_of(pid) == stopped
+    client.tell_task(name, "resume")
+    assert project.researcher.wait(task, 180).state == "succeeded", client.log_tail()
 
 
 def test_client_that_dies_in_mid_task_finishes_it_after_its_restart(
