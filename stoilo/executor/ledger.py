@@ -74,6 +74,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
         exit_status: BOINC exit code to report when failed.
         code: our code of the failure.
         tries: runs that failed for reasons of this machine.
+        elapsed_s: what the run took, s.
     """
 
     result: str
@@ -89,6 +90,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
     exit_status: int = 0
     code: str = ""
     tries: int = 0
+    elapsed_s: float = 0.0
 
 
 class HostRecord(msgspec.Struct, frozen=True):

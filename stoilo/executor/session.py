@@ -54,6 +54,7 @@ class Session:
         segment: the memory shared with it, None without a client; closed at the end.
         clock: monotonic, s.
         leave: ends the process at once with an exit code.
+        patience_s: how long the main thread may take to leave before that, s.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class Session:
         *,
         clock: Callable[[], float] = time.monotonic,
         leave: Callable[[int], object] = os._exit,
+        patience_s: float = LEAVE_S,
     ) -> None:
         self._info = info
         self._segment = segment
         self._clock = clock
         self._leave = leave
+        self._patience_s = patience_s
         self._file: CheckpointFile | None = None
         self._lock = threading.Lock()
         self._standing = Standing()
@@ -225,7 +228,7 @@ class Session:
 
     def _end(self, ending: Ending) -> None:
         """Wait for the main thread to leave; leave without it where that takes long."""
-        if not self._closed.wait(LEAVE_S):
+        if not self._closed.wait(self._patience_s):
             self._leave(ending.exit_code)
 
 

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -125,11 +125,16 @@ def hold_slot(slot: Slot) -> Iterator[None]:
 def finish(slot: Slot, data: bytes) -> None:
     """Write the result and then, both durable, the file that tells BOINC so.
 
+    BOINC looks for a request to start again before it looks for the finish: one that an
+    earlier start left behind would undo it.
+
     Raises:
         InternalError: STO-F044 when the disk refuses.
         TrustError: STO-F038 when the result's place is none of a result of this task.
     """
     target = _result_place(slot)
+    with suppress(OSError):
+        (slot.directory / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
     write_durably(slot.directory / "result.part", target, data)
     write_durably(slot.directory / "finish.part", slot.directory / FINISH_FILE, b"0\n")
 

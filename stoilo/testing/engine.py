@@ -28,6 +28,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
     WorkunitSpec,
 )
+from stoilo.server.headtime import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,18 +55,23 @@ def make_spec(
     result_max_bytes: int = 100_000,
     priority: int = 0,
     replication: Replication | None = None,
+    files: tuple[WorkunitFile, ...] = (),
+    memory_bound: int = 0,
+    disk_bound: int = 0,
 ) -> WorkunitSpec:
-    """Return a workunit with one small input file."""
+    """Return a workunit with `files`, or with one small input file."""
     file = WorkunitFile("arguments", content_digest(data), data)
     return WorkunitSpec(
         name=name,
         app=app,
-        files=(file,),
+        files=files or (file,),
         redundancy=redundancy or Redundancy(),
         not_after=not_after,
         result_max_bytes=result_max_bytes,
         priority=priority,
         replication=replication or Replication(),
+        memory_bound=memory_bound,
+        disk_bound=disk_bound,
     )
 
 
@@ -170,7 +176,14 @@ class EchoExecutor:
 
 
 class ProjectServer:
-    """The HTTP face of an engine on a loopback port, in a thread of this process."""
+    """The HTTP face of an engine on a loopback port, in a thread of this process.
+
+    Args:
+        engine: behind it.
+        port: 0 for a free one.
+        options: bounds.
+        prefix: of the project's path, with final slash, empty for the root.
+    """
 
     def __init__(
         self,
@@ -178,13 +191,20 @@ class ProjectServer:
         *,
         port: int = 0,
         options: HttpOptions | None = None,
+        prefix: str = "",
+        protocol: type[TimedProtocol] = TimedProtocol,
     ) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self.url = f"http://127.0.0.1:{self.port}/{prefix}"
         app = create_project_app(engine, self.url, options=options)
         config = uvicorn.Config(
-            app, log_level="warning", lifespan="off", ws="none", access_log=False
+            app,
+            log_level="warning",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            http=protocol,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

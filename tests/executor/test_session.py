@@ -12,9 +12,15 @@ from stoilo.core import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.executor.built import render_built
-from stoilo.executor.checkpoints import CHECKPOINT_FILE
+from stoilo.executor.checkpoints import (
+    CHECKPOINT_FILE,
+    Checkpoint,
+    render_checkpoint,
+)
 from stoilo.executor.execute import installed_release
-from stoilo.executor.shm import Control
+from stoilo.executor.initdata import SlotInfo
+from stoilo.executor.session import Session
+from stoilo.executor.shm import MMAP_FILE, Control, open_segment
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.testing.boincslot import (
@@ -202,6 +208,49 @@ def test_second_verifier_in_the_slot_is_put_off(spinning, data, built):
     with SlotProcess(slot, built) as second:
         assert second.wait() == 0
     assert "STO-F071" in (slot / "boinc_temporary_exit").read_text()
+
+
+def test_quit_before_the_task_has_begun_ends_it(data, gate, built):
+    slot = data.slot(files_of(gate), client=describe_client(os.getpid()))
+    with FakeClient(slot) as client:
+        client.send(Control.QUIT)
+        with SlotProcess(slot, built) as process:
+            assert process.wait() == 0
+    assert not (slot / "boinc_finish_called").exists()
+
+
+def test_suspended_before_it_has_begun_the_child_waits(data, gate, built):
+    slot = data.slot(files_of(gate, WALKS, steps=1, work=1))
+    with FakeClient(slot) as client:
+        client.send(Control.SUSPEND)
+        with SlotProcess(slot, built) as process:
+            wait_for(lambda: "T" in map(state_of, process.descendants()))
+            assert not (slot / "boinc_finish_called").exists()
+            client.send(Control.RESUME)
+            assert process.wait() == 0
+    assert (slot / "boinc_finish_called").exists()
+
+
+def test_busy_main_thread_does_not_keep_the_process(tmp_path):
+    left = []
+    info = SlotInfo("pure", "w", "w_0")
+    with FakeClient(tmp_path) as client:
+        segment = open_segment(tmp_path / MMAP_FILE)
+        with Session(info, segment, leave=left.append, patience_s=0.0):
+            client.send(Control.ABORT)
+            wait_for(lambda: left)
+    assert left == [194]
+
+
+def test_planted_checkpoint_changes_no_answer(data, gate, built):
+    slot = data.slot(files_of(gate, WALKS, steps=1, work=1))
+    state = skeleton.encode((1, 1e9))
+    digest = content_digest(state)
+    planted = render_checkpoint(Checkpoint(digest, 1, state), bytes(32))
+    (slot / CHECKPOINT_FILE).write_bytes(planted)
+    with SlotProcess(slot, built) as process:
+        assert process.wait() == 0
+    assert 0 < value_of(data) < 1
 
 
 def interrupt(slot, built, *, wanted=Control.QUIT):

@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from stoilo.core import skeleton
+from stoilo.policies.levels import load_level
 from stoilo.sandbox.progress import parse_progress
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_outcome, run_task
 from stoilo.sandbox.supervisor import Jail
@@ -151,6 +152,33 @@ def test_teller_leaves_out_what_comes_too_soon(language):
     frame, _ = language.call(PURE, tell_ms=3_600_000, tell=frames.append)
     assert frame == language.call(PURE)[0]
     assert [parse_progress(one).step for one in frames] == [1]
+
+
+TENSOR = """
+import torch
+def run(d, state=None):
+    state = state or {"done": 0, "w": torch.zeros(3)}
+    while state["done"] < 3:
+        noise = torch.rand(3) + torch.randn(3)
+        state = {"done": state["done"] + 1, "w": state["w"] * 0.5 + noise}
+        yield state
+    return state["w"] + torch.rand(3)
+"""
+
+
+def test_tensors_go_on_as_they_were(tensor_jail):
+    heard, limits = [], load_level("tensor").default_limits()
+    request = TaskRequest(TENSOR, "run", skeleton.encode({}), tell_ms=0)
+    report = tensor_jail.run(
+        request.encode(), limits, watch=lambda exchange: exchange.hear(heard.append)
+    )
+    answer = read_outcome(report).value
+    assert len(heard) == 3
+    for one in heard:
+        rest = TaskRequest(
+            TENSOR, "run", skeleton.encode({}), step=one.step, state=one.state
+        )
+        assert run_task(tensor_jail, rest, limits).value == answer
 
 
 @pytest.fixture(scope="module")

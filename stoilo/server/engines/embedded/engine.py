@@ -31,6 +31,7 @@ from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.hosttrust import lift_ban, trust_account
 from stoilo.server.engines.embedded.programs import (
     check_programs,
+    offered_platforms,
     program_files,
     store_programs,
 )
@@ -197,6 +198,11 @@ class EmbeddedEngine:
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
+
+    def platforms(self) -> tuple[str, ...]:
+        """Return the platforms that stock clients have a program for (for `http`)."""
+        with self._database.read() as connection:
+            return offered_platforms(connection)
 
     def retain(self, digests: Collection[str]) -> None:
         """Keep input files of these digests between workunits (flavor archives)."""

@@ -25,15 +25,16 @@ from sqlalchemy.dialects import mysql
 
 __all__ = [
     "bans",
+    "bounds",
     "code_sign_keys",
     "copies",
     "files",
     "global_preferences",
     "grants",
     "histories",
-    "host_backoffs",
     "host_records",
     "hosts",
+    "leases",
     "lingering",
     "metadata",
     "offers",
@@ -46,6 +47,7 @@ __all__ = [
     "settings",
     "spot_checks",
     "trusted_users",
+    "usages",
     "users",
     "wishes",
     "workunit_files",
@@ -66,6 +68,8 @@ Name = String(NAME_CHARS).with_variant(
     "mysql",
     "mariadb",
 )
+# MariaDB's FLOAT has 24 bits.
+Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
 INLINE_BYTES = 64 * 1024
 Inline = LargeBinary(INLINE_BYTES).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
@@ -108,8 +112,8 @@ workunits = Table(
     Column("delay_bound_s", Integer, nullable=False),
     Column("not_after", BigInteger, nullable=False),
     Column("result_max_bytes", BigInteger, nullable=False),
-    Column("fpops_est", Float, nullable=False),
-    Column("fpops_bound", Float, nullable=False),
+    Column("fpops_est", Real, nullable=False),
+    Column("fpops_bound", Real, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("transition_at", BigInteger, nullable=False),
@@ -282,6 +286,36 @@ settings = Table(
     Column("value", String(255), nullable=False),
 )
 
+# What a copy needs of a host, bytes; 0: not said.
+bounds = Table(
+    "engine_bound",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("disk_bytes", BigInteger, nullable=False),
+)
+
+# What a host says that a copy took; the server asks only for those that are valid.
+usages = Table(
+    "engine_usage",
+    metadata,
+    Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
+    Column("cpu_s", Float, nullable=False),
+    Column("flops", Float, nullable=False),
+)
+
+# Sticky files that were sent to a host, until it has deleted them.
+leases = Table(
+    "engine_lease",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("lent_at", BigInteger, nullable=False),
+    Column("needed_until", BigInteger, nullable=False),
+    Column("held", Integer, nullable=False),  # the host has said that it has it
+)
+
 # The program of an app version; rows stay for ever, so that no number comes back.
 programs = Table(
     "engine_program",
@@ -305,15 +339,6 @@ code_sign_keys = Table(
     Column(
         "signature", String(SIGNATURE_CHARS), nullable=False
     ),  # over the one in force
-)
-
-# Hosts whose last reports were all failures, and until when they get no new copies.
-host_backoffs = Table(
-    "engine_host_backoff",
-    metadata,
-    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
-    Column("failures", Integer, nullable=False),
-    Column("until", BigInteger, nullable=False),
 )
 
 # Replication and trust. Rows only where something differs from the ordinary.
