@@ -32,6 +32,7 @@ __all__ = ["BoincClient", "ClientTask", "parse_tasks"]
 _T = TypeVar("_T")
 
 START_S: Final = 60.0
+WAIT_S: Final = 300.0
 STOP_S: Final = 90.0
 """The client gives its tasks a minute to end."""
 
@@ -232,7 +233,7 @@ class BoincClient:
         lines = self.messages().splitlines()[-TAIL_LINES:]
         return "\n".join([f"--- {self.directory.name}: client.log", *lines])
 
-    def wait_for(self, condition: Callable[[], _T], seconds: float = 120.0) -> _T:
+    def wait_for(self, condition: Callable[[], _T], seconds: float = WAIT_S) -> _T:
         """Return the first true answer; raises ``STO-U005`` with the log's end."""
         end = time.monotonic() + seconds
         while not (answer := condition()):
@@ -243,7 +244,7 @@ class BoincClient:
             time.sleep(POLL_S)
         return answer
 
-    def wait_for_message(self, pattern: str, seconds: float = 120.0) -> str:
+    def wait_for_message(self, pattern: str, seconds: float = WAIT_S) -> str:
         """Return the first line of its log that `pattern` is found in."""
         line = re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)
         found = self.wait_for(lambda: line.search(self.messages()), seconds)

@@ -17,11 +17,12 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.deployment import Deployment, UpLine
-from stoilo.testing.wire import RawClient
+from stoilo.testing.wire import UNFINISHED, RawClient
 
 __all__ = ["ONE_COPY", "SPIN", "TWO_COPIES", "BoincProject"]
 
-BUILD_S = 300.0
+BUILD_S = 900.0
+WAIT_S = 600.0
 ONE_COPY = pb.RedundancyOptions(
     min_quorum=1,
     target_results=1,
@@ -38,6 +39,9 @@ TWO_COPIES = pb.RedundancyOptions(
     max_success=3,
     delay_bound_s=1800,
 )
+LIMITS = pb.RunLimits(cpu_s=600, wall_s=7200)
+"""Generous: clients give tasks only what nobody else wants of the processor."""
+
 SPIN = b"""
 def task(kwargs):
     value = 1
@@ -136,8 +140,27 @@ class BoincProject:
             task_module=source,
             arguments=encode(arguments if arguments is not None else {"rounds": 1}),
             redundancy=redundancy,
+            limits=LIMITS,
             **fields,
         )
+
+    def wait(self, task: str, client: BoincClient) -> pb.PollTaskResponse:
+        """Return the answer of a task that has succeeded, by the help of `client`.
+
+        Raises:
+            InternalError: ``STO-U005`` with the client's log when it has not.
+        """
+        client.wait_for(lambda: self._state(task) not in UNFINISHED, WAIT_S)
+        answer = self.researcher.poll(task)
+        if answer.state != "succeeded":
+            raise InternalError("STO-U005", f"{answer}\n{client.log_tail()}")
+        return answer
+
+    def _state(self, task: str) -> str:
+        try:
+            return self.researcher.poll(task).state
+        except InternalError:  # the server is being started again
+            return "running"
 
     def _publish(self) -> None:
         words = [word for name in self._flavors for word in ("--flavor", name)]
