@@ -83,6 +83,10 @@ class ClientTask:
         """State of the copy: ``downloading``, ``downloaded``, ``uploading`` and so on."""
         return self.fields.get("state", "")
 
+    def number(self, name: str) -> float:
+        """Return a number that is shown of it, 0 where none is."""
+        return float(self.fields.get(name, "0").split()[0])
+
 
 @dataclass
 class BoincClient:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.jailwatch import jailed
@@ -15,6 +16,20 @@ from stoilo.testing.jailwatch import jailed
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 LONG = {"rounds": 60_000_000}  # some seconds
+WALK = b"""
+def task(kwargs, state=None):
+    ran = 0
+    state = state or {"steps": 0, "value": 1}
+    while state["steps"] < kwargs["steps"]:
+        value, steps = state["value"], state["steps"] + 1
+        for number in range(5_000_000):
+            value = (value * 31 + number) % 1000003
+        done = steps / kwargs["steps"]
+        state = {"steps": steps, "value": value, "fraction_done": done}
+        ran += 1
+        yield state
+    return {"steps": state["steps"], "ran": ran}
+"""
 ENDLESS = {"rounds": 10**12}
 
 
@@ -59,16 +74,22 @@ def test_suspended_task_stands_still_and_goes_on(
     project.wait(task, client)
 
 
-def test_client_that_dies_in_mid_task_finishes_it_after_its_restart(
+def test_task_goes_on_from_what_it_kept_after_the_client_was_killed(
     project: BoincProject, client: BoincClient
 ) -> None:
-    task = project.submit(arguments=LONG)
-    name = running(client)
+    task = project.submit(WALK, {"steps": 30})
+    client.wait_for(
+        lambda: any(one.number("checkpoint CPU time") for one in client.tasks())
+    )
+    (shown,) = client.tasks()
+    assert 0 < shown.number("fraction done") < 1
     client.kill()  # fails when anything of the task outlives it
     assert not list(client.directory.glob("slots/*/boinc_finish_called"))
     client.start()
     answer = project.wait(task, client)
-    assert [copy.name for copy in answer.copies] == [name]
+    assert [copy.name for copy in answer.copies] == [shown.name]
+    value = decode(answer.value)
+    assert (value["steps"], value["ran"] < 30) == (30, True)
 
 
 def test_lost_copy_is_sent_again_after_a_reset(
