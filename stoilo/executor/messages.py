@@ -160,7 +160,8 @@ class SchedulerRequest:
         host: what it says of itself.
         code_sign_key: the project's key as the client keeps it, empty before the first.
         global_preferences: the user's own for every project, as the client sent them:
-            XML text, hostile, bounded; empty where it sent none.
+            what stands inside the element, hostile, bounded, well formed;
+            empty where it sent none.
         sticky_files: names of files that it keeps after their task.
     """
 
@@ -287,6 +288,7 @@ class SchedulerReply:
         host_id: the host's new id, 0 when it keeps the one it has.
         acks: reported copies that the project has taken note of.
         aborts: copies that nobody needs any more.
+        aborts_unstarted: copies to drop unless they run already; late ones still count.
         files: input files of the workunits below.
         uploads: output files of the copies below.
         workunits: what the copies below belong to.
@@ -327,3 +329,4 @@ class SchedulerReply:
     user: UserInfo | None = None
     project_preferences: str = ""
     global_preferences: str = ""
+    aborts_unstarted: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
+    Replication,
     ResultCheck,
     ResultVerdict,
     WorkunitFile,
@@ -53,6 +54,7 @@ def make_spec(
     app: str = "pure",
     result_max_bytes: int = 100_000,
     priority: int = 0,
+    replication: Replication | None = None,
 ) -> WorkunitSpec:
     """Return a workunit with one small input file."""
     file = WorkunitFile("arguments", content_digest(data), data)
@@ -64,6 +66,7 @@ def make_spec(
         not_after=not_after,
         result_max_bytes=result_max_bytes,
         priority=priority,
+        replication=replication or Replication(),
     )
 
 
@@ -168,7 +171,14 @@ class EchoExecutor:
 
 
 class ProjectServer:
-    """The HTTP face of an engine on a loopback port, in a thread of this process."""
+    """The HTTP face of an engine on a loopback port, in a thread of this process.
+
+    Args:
+        engine: behind it.
+        port: 0 for a free one.
+        options: bounds.
+        prefix: of the project's path, with final slash, empty for the root.
+    """
 
     def __init__(
         self,
@@ -177,10 +187,11 @@ class ProjectServer:
         port: int = 0,
         options: HttpOptions | None = None,
         protocol: type[TimedProtocol] = TimedProtocol,
+        prefix: str = "",
     ) -> None:
         self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self.url = f"http://127.0.0.1:{self.port}/{prefix}"
         app = create_project_app(engine, self.url, options=options)
         config = uvicorn.Config(
             app,

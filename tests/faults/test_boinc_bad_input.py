@@ -214,17 +214,13 @@ def test_host_id_of_somebody_else_opens_nothing(world: World):
 
 def test_cloned_state_becomes_another_host_and_gets_nothing_of_the_first(world: World):
     peer = world.peer()
-    old = peer.request(instances=0)
-    copy = take(peer)
+    mine = int(peer.schedule().field("hostid"))
+    old = peer.request(host_id=mine)
+    copy = take(peer, host_id=mine)
     answer = peer.send("POST", "/sched", old)  # the copied disk wakes up
-    clone = answer.field("hostid")
-    assert clone
+    assert answer.field("hostid") not in {"", str(mine)}
     assert copy.name not in names_of(answer)
-    (mine,) = world.query("select host_id from engine_result where name=?", copy.name)[
-        0
-    ]
-    assert clone != str(mine)
-    assert copy.name in names_of(peer.schedule(host_id=mine))  # the first goes on
+    assert names_of(peer.schedule(host_id=mine)) == [copy.name]  # the first goes on
 
 
 def test_report_by_another_host_of_the_same_account_changes_nothing(world: World):
@@ -291,9 +287,8 @@ def test_forwarded_address_does_not_buy_more_account_calls(world: World):
 
     assert call(0).field("error_num") == "-206"  # taken, and no such account
     answers = [call(number) for number in range(1, 80)]
-    refused = [answer for answer in answers if answer.status == 429]
+    refused = [answer for answer in answers if answer.field("error_num") == "-183"]
     assert refused
-    assert refused[0].field("error_num") == "-183"
     assert "STO-E013" in refused[0].field("error_msg")
 
 

@@ -4,10 +4,16 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
+from stoilo.executor.messages import (
+    OtherResult,
+    ReportedResult,
+    ResultState,
+    SchedulerRequest,
+)
 from stoilo.server.engines.embedded import hosts, schema
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 from stoilo.testing.engine import make_spec
+from stoilo.testing.programs import LINUX, ProgramSigner
 
 
 @pytest.fixture
@@ -73,6 +79,64 @@ def test_copied_state_becomes_a_host_of_its_own(bench):
     assert clone not in {0, host_id}
     after = bench.request(1, host_id=clone, cpid="f" * 32, rpc_seqno=1)
     assert after.host_id in (0, clone)
+
+
+def test_client_attached_again_is_the_host_that_it_was(bench):
+    make(bench)
+    host_id = bench.request(1, rpc_seqno=50).host_id
+    first = bench.request(1, host_id=host_id, rpc_seqno=51, cpu_req_instances=1.0)
+    again = bench.request(1, host_id=0, rpc_seqno=0)
+    assert again.host_id == host_id
+    assert again.results == first.results
+    assert bench.request(1, host_id=host_id, rpc_seqno=0).host_id == 0
+
+
+STOCK = {"own_program": False, "platforms": (LINUX,), "cpu_req_instances": 1.0}
+
+
+@pytest.fixture
+def stock(bench):
+    """A project with programs for stock clients."""
+    signer = ProgramSigner()
+    bench.engine.set_programs([signer.program()], signer.key)
+    return bench
+
+
+def test_stock_client_with_work_is_left_alone_and_an_idle_one_called_soon(stock):
+    make(stock)
+    busy = stock.request(1, **STOCK)
+    held = tuple(OtherResult(result.name) for result in busy.results)
+    idle = stock.request(1, **STOCK, other_results=held)
+    assert (len(held), idle.results) == (1, ())
+    assert busy.next_rpc_delay > 10 > idle.next_rpc_delay > 0
+
+
+def test_client_that_can_run_nothing_calls_seldom(bench):
+    reply = bench.request(1, **STOCK)
+    assert (reply.request_delay, reply.next_rpc_delay) == (600.0, 0.0)
+
+
+def test_all_work_above_the_accounts_level_is_said_once_in_a_while(stock):
+    make(stock, app="tensor")
+    first = stock.request(1, **STOCK, rpc_seqno=1)
+    later = stock.request(1, **STOCK, rpc_seqno=50)
+    assert "tensor" in first.messages[0]
+    assert later.messages == ()
+
+
+def test_idle_project_says_nothing_of_levels(stock):
+    assert stock.request(1, **STOCK).messages == ()
+
+
+def test_copy_past_its_deadline_need_not_be_begun(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    others = (OtherResult(copy),)
+    assert bench.request(1, other_results=others).aborts_unstarted == ()
+    bench.pass_time(400)
+    bench.settle()
+    reply = bench.request(1, other_results=others)
+    assert (reply.aborts, reply.aborts_unstarted) == ((), (copy,))
 
 
 def test_account_past_its_number_of_hosts_gets_no_more(bench, monkeypatch):

@@ -8,16 +8,16 @@ ends in an answer; our errors become BOINC's forms and codes, anything else a pl
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
@@ -29,15 +29,19 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import BOUNDS
-from stoilo.server.engines.embedded.refusals import RefusalLog
+from stoilo.server.engines.embedded.bodies import BodyPace, read_body, read_pieces
+from stoilo.server.engines.embedded.pathprefix import PathPrefix
+from stoilo.server.engines.embedded.peopleroutes import people_routes
+from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
+from stoilo.server.engines.embedded.reception import too_many_calls
+from stoilo.server.engines.embedded.refusals import RefusalWatch
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
+    ProjectConfig,
     SizeQuery,
     UploadHead,
     parse_request,
     parse_upload,
-    render_account,
-    render_account_error,
     render_config,
     render_master_page,
     render_reply,
@@ -47,20 +51,18 @@ from stoilo.server.engines.embedded.xml import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from starlette.requests import Request
+
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.uploads import Incoming
 
 __all__ = ["HttpOptions", "RateLimit", "create_project_app"]
 
+log = logging.getLogger(__name__)
+
 XML = "text/xml; charset=utf-8"
-ACCOUNT_BYTES = 8 * 1024
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
-# BOINC's error numbers (lib/error_numbers.h)
-ERR_NOT_FOUND = -161
-ERR_BAD_EMAIL = -205
-ERR_BAD_PASSWORD = -206
-ERR_TRY_LATER = -183
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 
@@ -72,42 +74,21 @@ class HttpOptions:
     Attributes:
         project: the project's name.
         pages: where people read the audit log, empty when there are no pages.
-        body_pause_s: longest pause inside a body, s.
-        body_bytes_per_s: slowest acceptable upload, bytes/s, after a first minute.
+        bodies: how slowly a body may come.
         account_calls_per_minute: account calls allowed per address.
+        account_creation: whether accounts can be made over the web; else the operator
+            makes them (`stoilo boinc account`).
+        calls: other calls allowed.
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
     project: str = "stoilo"
     pages: str = ""
-    body_pause_s: float = 20.0
-    body_bytes_per_s: int = 16 * 1024
+    bodies: BodyPace = field(default_factory=BodyPace)
     account_calls_per_minute: int = 10
+    account_creation: bool = True
+    calls: CallLimits = field(default_factory=CallLimits)
     hold_s: float = 5.0
-
-
-class RateLimit:
-    """A bounded table of token buckets, one per address."""
-
-    def __init__(
-        self, per_minute: int, *, addresses: int = 4096, clock: Callable[[], float]
-    ) -> None:
-        self._rate = per_minute / 60.0
-        self._most = float(per_minute)
-        self._addresses = addresses
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allow(self, address: str) -> bool:
-        """Take one token of `address`; False when it has none left."""
-        now = self._clock()
-        level, since = self._buckets.pop(address, (self._most, now))
-        level = min(self._most, level + (now - since) * self._rate)
-        allowed = level >= 1.0
-        self._buckets[address] = (level - 1.0 if allowed else level, now)
-        if len(self._buckets) > self._addresses:
-            self._buckets.popitem(last=False)
-        return allowed
 
 
 def create_project_app(
@@ -125,17 +106,28 @@ def create_project_app(
         options: bounds.
         clock: monotonic seconds, for the rate limit.
     """
-    face = _Face(engine, base_url, options or HttpOptions(), clock)
+    options = options or HttpOptions()
+    calls = replace(options.calls, account_calls=options.account_calls_per_minute)
+    rates = CallRates(calls, clock)
+    face = _Face(engine, base_url, options, rates)
     routes = [
         Route("/", face.master_page, methods=["GET"]),
         Route("/get_project_config.php", face.config, methods=["GET"]),
-        Route("/lookup_account.php", face.account, methods=["GET", "POST"]),
-        Route("/create_account.php", face.account, methods=["GET", "POST"]),
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
+        *people_routes(
+            engine, options.project, rates, creation=options.account_creation
+        ),
     ]
-    return Starlette(routes=routes, exception_handlers={StoiloError: face.plain_error})
+    return Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(RefusalWatch),
+            Middleware(PathPrefix, prefix=urlsplit(base_url).path),
+        ],
+        exception_handlers={StoiloError: _plain_error},
+    )
 
 
 class _Face:
@@ -146,20 +138,12 @@ class _Face:
         engine: EmbeddedEngine,
         base_url: str,
         options: HttpOptions,
-        clock: Callable[[], float],
+        rates: CallRates,
     ) -> None:
         self._engine = engine
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
-        self._limit = RateLimit(options.account_calls_per_minute, clock=clock)
-        self._refusals = RefusalLog()
-
-    async def plain_error(self, request: Request, error: Exception) -> Response:
-        """Answer one of our errors as text: code, message, hint."""
-        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
-        self._refusals.note(request, error.code)
-        status = _status_of(error)
-        return Response(str(error), status_code=status, media_type="text/plain")
+        self._rates = rates
 
     async def master_page(self, request: Request) -> Response:
         """GET /: the page that names the scheduler."""
@@ -172,38 +156,23 @@ class _Face:
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""
         del request
-        config = render_config(self._options.project, self._base_url)
-        return Response(config, media_type=XML)
-
-    async def account(self, request: Request) -> Response:
-        """GET or POST: make or look up an account."""
-        address = request.client.host if request.client else ""
-        if not self._limit.allow(address):
-            self._refusals.note(request, "STO-E013")
-            body = render_account_error(ERR_TRY_LATER, "too many calls [STO-E013]")
-            return Response(body, status_code=429, media_type=XML)
-        fields = await self._account_fields(request)
-        email = fields.get("email_addr", "")
-        password = fields.get("passwd_hash", "")
-        try:
-            if request.url.path.startswith("/create"):
-                accounts, now = self._engine.accounts, self._engine.now()
-                made = await run_in_threadpool(accounts.create, email, password, now)
-            else:
-                find = self._engine.accounts.find
-                made = await run_in_threadpool(find, email, password)
-        except UsageError as error:
-            self._refusals.note(request, error.code)
-            return Response(render_account_error(ERR_BAD_EMAIL, str(error)))
-        except DeniedError as error:
-            self._refusals.note(request, error.code)
-            return Response(render_account_error(ERR_BAD_PASSWORD, str(error)))
-        return Response(render_account(made.key), media_type=XML)
+        config = ProjectConfig(
+            name=self._options.project,
+            master_url=self._base_url,
+            platforms=await run_in_threadpool(self._engine.platforms),
+            account_creation=self._options.account_creation,
+        )
+        return Response(render_config(config), media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
-        body = await self._body(request, BOUNDS.scheduler_request_bytes)
+        most = BOUNDS.scheduler_request_bytes
+        body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
+        address = request.client.host if request.client else ""
+        if not self._rates.allow_scheduler_call(address, parsed.authenticator):
+            refusal = render_reply(too_many_calls(), self._options.project)
+            return Response(refusal, media_type=XML)
         seen = self._engine.changes
         reply = await self._answer(parsed)
         hold = min(parsed.wait_s, self._options.hold_s)
@@ -213,7 +182,6 @@ class _Face:
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)
-        self._refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
@@ -238,23 +206,23 @@ class _Face:
                 headers={"etag": f'"{found.digest}"'},
             )
         assert found.content is not None  # noqa: S101 - inline or on disk
-        return _inline_file(found.content, request.headers.get("range", ""))
+        asked = request.headers.get("range", "")
+        return _inline_file(found.content, asked, etag=f'"{found.digest}"')
 
     async def upload(self, request: Request) -> Response:
         """POST /upload/TOKEN: a size query or a file."""
         try:
             body = await self._upload(request)
         except (UsageError, DeniedError) as error:
-            self._refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
-            self._refusals.note(request, error.code)
+            log.info("upload not taken: %s", error)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 
     async def _upload(self, request: Request) -> bytes:
         """Take one upload request; returns the answer."""
-        pieces = self._pieces(request)
+        pieces = read_pieces(request, self._options.bodies)
         begin = b""
         async for chunk in pieces:
             begin += chunk
@@ -294,54 +262,13 @@ class _Face:
         pieces: AsyncIterator[bytes],
     ) -> None:
         """Write what has arrived and what comes, in a time that fits the size."""
-        seconds = 60 + head.nbytes / self._options.body_bytes_per_s
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._options.bodies.seconds(head.nbytes)):
                 incoming.write(data)
                 async for chunk in pieces:
                     incoming.write(chunk)
         except TimeoutError as error:
             raise InternalError("STO-E034", "the upload was too slow") from error
-
-    async def _account_fields(self, request: Request) -> dict[str, str]:
-        """Return the fields of an account call from query or form."""
-        text = request.url.query
-        if request.method == "POST":
-            body = await self._body(request, ACCOUNT_BYTES)
-            text = body.decode("utf-8", "replace")
-        try:
-            return dict(parse_qsl(text[:ACCOUNT_BYTES], max_num_fields=16))
-        except ValueError as error:
-            raise UsageError("STO-E015", "the account call is not readable") from error
-
-    async def _body(self, request: Request, most: int) -> bytes:
-        """Return a whole body of at most that many bytes."""
-        body = bytearray()
-        try:
-            async with asyncio.timeout(60 + most / self._options.body_bytes_per_s):
-                async for chunk in self._pieces(request):
-                    body += chunk
-                    if len(body) > most:
-                        raise UsageError("STO-E012", "the request is too large")
-        except TimeoutError as error:
-            raise UsageError("STO-E012", "the request came too slowly") from error
-        return bytes(body)
-
-    async def _pieces(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield a body's pieces; a long pause or a lost connection ends it."""
-        stream = request.stream().__aiter__()
-        while True:
-            try:
-                async with asyncio.timeout(self._options.body_pause_s):
-                    chunk = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                raise InternalError("STO-E034", "the body stopped coming") from error
-            except ClientDisconnect as error:
-                raise InternalError("STO-E034", "the connection was lost") from error
-            if chunk:
-                yield chunk
 
 
 def _is_empty(reply: SchedulerReply) -> bool:
@@ -350,9 +277,9 @@ def _is_empty(reply: SchedulerReply) -> bool:
     return not (news or reply.bad_key)
 
 
-def _inline_file(content: bytes, range_header: str) -> Response:
+def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
     """Return a small file, or the part of it that a Range asks for."""
-    headers = {"accept-ranges": "bytes"}
+    headers = {"accept-ranges": "bytes", "etag": etag}
     media = "application/octet-stream"
     match = _RANGE.fullmatch(range_header)
     if match is None:
@@ -378,3 +305,10 @@ def _status_of(error: StoiloError) -> int:
             return 404
         case _:
             return 503
+
+
+async def _plain_error(request: Request, error: Exception) -> Response:
+    """Answer one of our errors as text: code, message, hint."""
+    del request
+    assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+    return Response(str(error), status_code=_status_of(error), media_type="text/plain")

@@ -8,6 +8,7 @@ leaves, and a report is durable before its acknowledgement does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.executor.messages import (
@@ -18,10 +19,20 @@ from stoilo.executor.messages import (
     WorkunitInfo,
 )
 from stoilo.server.engines.embedded.appversions import choose_program
-from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
+from stoilo.server.engines.embedded.dispatch import (
+    fresh_copies,
+    lost_copies,
+    notices,
+)
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
-from stoilo.server.engines.embedded.reports import needless_copies, take_report
+from stoilo.server.engines.embedded.notices import level_notice
+from stoilo.server.engines.embedded.reception import receive, refuse_banned
+from stoilo.server.engines.embedded.reports import (
+    late_copies,
+    needless_copies,
+    take_report,
+)
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
 if TYPE_CHECKING:
@@ -34,10 +45,13 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.dispatch import Pace
     from stoilo.server.engines.embedded.hosts import Host
+    from stoilo.server.engines.embedded.reception import Guest
 
 __all__ = ["Scheduler"]
 
 BAD_KEY_DELAY_S = 3600.0
+UNUSABLE_DELAY_S = 600.0
+"""A client that can run nothing of ours calls no sooner."""
 
 
 class Scheduler:
@@ -50,11 +64,13 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._database = database
         self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
+        self._draw = draw
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
@@ -78,19 +94,42 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
-            remember_wishes(connection, host.id, request.wishes)
-            for report in request.results:
-                take_report(connection, host, report, now)
-            program = choose_program(connection, request)
-            rows = []
-            if program.usable:
-                rows = lost_copies(connection, host, request, self._pace)
-                rows += fresh_copies(connection, user, host, request, now, self._pace)
-            reply = self._reply(connection, host, request, rows, base_url)
-            reply = program.complete(connection, reply, base_url)
+            refusal = refuse_banned(user, host, request)
+            if refusal is not None:
+                return refusal
+            guest = receive(connection, user, host, request, now)
+            reply = self._serve(connection, guest, base_url, now)
         if request.results:
             self._on_report()
         return reply
+
+    def _serve(
+        self, connection: Connection, guest: Guest, base_url: str, now: int
+    ) -> SchedulerReply:
+        """Take the reports of a caller who is welcome, and give what may be given."""
+        user, host, request = guest.user, guest.host, guest.request
+        remember_wishes(connection, host.id, request.wishes)
+        for report in request.results:
+            take_report(connection, host, report, now)
+        program = choose_program(connection, request)
+        lost, fresh = [], []
+        if program.usable:
+            lost = lost_copies(connection, host, request, self._pace)
+            fresh = fresh_copies(
+                connection, user, host, request, now, self._pace, self._draw
+            )
+        reply = self._reply(connection, host, request, lost + fresh, base_url)
+        reply = program.complete(connection, reply, base_url)
+        if not program.usable:
+            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
+        else:
+            again = _next_call(request, reply, self._pace)
+            reply = replace(reply, next_rpc_delay=again)
+            if _is_idle(request, reply) and not request.own_program:
+                said = level_notice(connection, user, request)
+                reply = replace(reply, messages=reply.messages + said)
+        apps = [row.app for row in fresh]
+        return guest.complete(connection, reply, apps, now)
 
     def _reply(
         self,
@@ -127,5 +166,28 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            next_rpc_delay=self._pace.next_rpc_delay_s,
+            aborts_unstarted=late_copies(connection, host, request),
+            messages=notices(connection, host),
         )
+
+
+def wants_copies(request: SchedulerRequest) -> bool:
+    """Say whether the client asks for work."""
+    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
+    return wanted and not request.dont_send_work
+
+
+def _is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
+    """Say whether a client asked for work in vain."""
+    return wants_copies(request) and not reply.results
+
+
+def _next_call(request: SchedulerRequest, reply: SchedulerReply, pace: Pace) -> float:
+    """Return after how many s a client shall call again at the latest.
+
+    A stock client calls by itself when a task ends; it need not look for new work either
+    while it has what it asked for.
+    """
+    if request.own_program or _is_idle(request, reply):
+        return pace.next_rpc_delay_s
+    return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)

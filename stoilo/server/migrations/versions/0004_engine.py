@@ -1,7 +1,7 @@
-"""What stock BOINC clients run, and the key that they check it with.
+"""What stock BOINC clients run, and the key to check it with.
 
 Revision ID: engine0004
-Revises: engine0002
+Revises: engine0003
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ from alembic import op
 from sqlalchemy.dialects import mysql
 
 revision = "engine0004"
-down_revision = "engine0002"
+down_revision = "engine0003"
 branch_labels = None
 depends_on = None
+
+
+def key() -> sa.types.TypeEngine[int]:
+    """Row numbers: SQLite counts by itself only in INTEGER columns."""
+    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def name() -> sa.String:
