@@ -213,9 +213,9 @@ host_records = Table(
     Column("platform", String(64), nullable=False, default=""),
     Column("client", String(32), nullable=False, default=""),
     Column("ncpus", Integer, nullable=False, default=1),
-    Column("fpops", Float, nullable=False, default=0.0),
-    Column("memory_bytes", Float, nullable=False, default=0.0),
-    Column("disk_free_bytes", Float, nullable=False, default=0.0),
+    Column("fpops", Real, nullable=False, default=0.0),
+    Column("memory_bytes", Real, nullable=False, default=0.0),
+    Column("disk_free_bytes", Real, nullable=False, default=0.0),
     Column("stored_at", BigInteger, nullable=False, default=0),
     Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
     Column("total_credit", Double, nullable=False, default=0.0),

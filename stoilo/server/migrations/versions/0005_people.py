@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "engine0005"
 down_revision = "engine0004"
@@ -32,7 +33,8 @@ def small(name: str) -> sa.Column[int]:
 
 def real(name: str) -> sa.Column[float]:
     """Return a column of fractions."""
-    return sa.Column(name, sa.Float(), nullable=False)
+    kind = sa.Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
+    return sa.Column(name, kind, nullable=False)
 
 
 def precise(name: str) -> sa.Column[float]:
