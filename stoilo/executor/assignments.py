@@ -115,7 +115,9 @@ def is_over(copy: CopyRecord) -> bool:
 def report_of(copy: CopyRecord) -> ReportedResult:
     """Return what is told about a copy that is over."""
     if copy.phase is Phase.UPLOADED:
-        return ReportedResult(copy.result, ResultState.UPLOADED)
+        return ReportedResult(
+            copy.result, ResultState.UPLOADED, elapsed_s=copy.elapsed_s
+        )
     return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
 
 

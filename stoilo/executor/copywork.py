@@ -80,13 +80,16 @@ class CopyWork:
             return
         names = [file.open_name for file in copy.files]
         files = tuple(zip(names, paths, strict=True))
+        started = self._clock()
         data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
+        elapsed = max(0.0, self._clock() - started)
         if parse_result_header(data).disposition is Disposition.REFUSED:
             self._drop_damaged(copy, paths)
         if len(data) > copy.upload_max:
             self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
             return
-        self._ledger.store_result(copy, data)
+        timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
+        self._ledger.store_result(timed, data)
 
     def _fetch(self, copy: CopyRecord, index: int) -> Path:
         """Bring one of a copy's inputs here, within the bound of what it is."""

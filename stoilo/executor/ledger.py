@@ -74,6 +74,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
         exit_status: BOINC exit code to report when failed.
         code: our code of the failure.
         tries: runs that failed for reasons of this machine.
+        elapsed_s: what the run took, s.
     """
 
     result: str
@@ -89,6 +90,7 @@ class CopyRecord(msgspec.Struct, frozen=True):
     exit_status: int = 0
     code: str = ""
     tries: int = 0
+    elapsed_s: float = 0.0
 
 
 class HostRecord(msgspec.Struct, frozen=True):
@@ -109,15 +111,16 @@ class HostRecord(msgspec.Struct, frozen=True):
     scheduler: str = ""
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` the content `data`, atomically and durably.
+def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Give `path` the content `data`, atomically and durably; `mode` as umask leaves it.
 
     Raises:
         InternalError: ``STO-X008``.
     """
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as stream:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

@@ -14,6 +14,7 @@ from stoilo.core.types import TaskState
 from stoilo.server import rows
 from stoilo.server.classes import item_outcomes, render_item
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.measurements import note_measured
 from stoilo.server.outcomes import finish_task
 from stoilo.server.records import ItemResult, Outcome
 from stoilo.server.states import AttemptState
@@ -21,7 +22,7 @@ from stoilo.server.validation import ResultValidation, split_workunit
 
 if TYPE_CHECKING:
     from stoilo.server.blobs import BlobStore
-    from stoilo.server.engines.interface import WorkunitOutcome
+    from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.store import Store
 
@@ -111,9 +112,16 @@ class OutcomeKeeper:
         if outcome.kind is OutcomeKind.ADMISSION_ENDED:
             self._retry(task, attempt)
             return
-        self._finish(task, attempt, self._decide(task, attempt, outcome))
+        decided = self._decide(task, attempt, outcome)
+        self._finish(task, attempt, decided, outcome.valid)
 
-    def _finish(self, task: TaskRow, attempt: AttemptRow, decided: Outcome) -> None:
+    def _finish(
+        self,
+        task: TaskRow,
+        attempt: AttemptRow,
+        decided: Outcome,
+        valid: tuple[ReceivedResult, ...],
+    ) -> None:
         now = self._clock()
         with self._store.write() as connection:
             current = rows.find_task(connection, task.task_id)
@@ -121,6 +129,8 @@ class OutcomeKeeper:
                 return
             if attempt.state == AttemptState.ISSUED:
                 rows.move_attempts(connection, [attempt], AttemptState.DONE)
+            if decided.state is TaskState.SUCCEEDED:
+                note_measured(connection, task.spec, valid, now)
         self._wake()
 
     def _decide(

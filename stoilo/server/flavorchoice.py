@@ -7,15 +7,18 @@ that were admitted before are taken back by `stoilo.server.withdrawn`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import PolicyRefusal
+from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.executor.releaseparts import part_target
 from stoilo.executor.workdir import FLAVOR
+from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
+from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
 from stoilo.server.engines.interface import WorkunitFile
 
@@ -37,6 +40,7 @@ __all__ = [
 
 LOGGER = logging.getLogger(__name__)
 ARCHIVE_SUFFIX = ".tar.xz"
+USUAL_GROWTH = 8  # of an archive when it is unpacked
 
 
 def flavor_parts(release: TrustedRelease) -> tuple[PartFile, ...]:
@@ -155,7 +159,8 @@ class FlavorFiles:
         if not is_whole(path, part.archive.size):
             LOGGER.error("the archive %s is missing or cut short: publish again", name)
             return None
-        return WorkunitFile(FLAVOR, digest, path, sticky=True)
+        unpacked = _unpacked_bytes(path, part.archive.size)
+        return WorkunitFile(FLAVOR, digest, path, sticky=True, unpacked_bytes=unpacked)
 
 
 def is_whole(path: Path, size: int) -> bool:
@@ -165,6 +170,22 @@ def is_whole(path: Path, size: int) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(seen.st_mode) and seen.st_size == size
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked_bytes(archive: Path, size: int) -> int:
+    """Return how large the tree of a published archive of `size` bytes is, bytes.
+
+    Read from the archive's own beginning, once: archives are named by their digests and
+    never change. One that cannot be read is taken for a usual one; the engine and every
+    volunteer check its digest.
+    """
+    try:
+        with archive.open("rb") as stream:
+            first = next(read_any_archive(XzReader(stream)))
+            return parse_tree(b"".join(first.chunks)).size
+    except (OSError, TrustError):
+        return USUAL_GROWTH * size
 
 
 def kept_archives(release: TrustedRelease, platform: str) -> frozenset[str]:

@@ -29,6 +29,7 @@ __all__ = [
     "blob_grant",
     "content",
     "event",
+    "measurement",
     "outcome",
     "refusal",
     "refusal_batch",
@@ -215,4 +216,15 @@ standing = Table(
     METADATA,
     Column("subject", exact(160), primary_key=True),
     Column("record", LargeBinary(16_384), nullable=False),
+)
+
+# What runs of a source or a level took (`measurements`); the subject is a digest.
+SAMPLE_BYTES = 255
+measurement = Table(
+    "measurement",
+    METADATA,
+    Column("subject", String(64), primary_key=True),
+    Column("samples", LargeBinary(SAMPLE_BYTES), nullable=False),  # FLOP, msgpack
+    Column("updated_at", BigInteger, nullable=False),
+    Index("measurement_age", "updated_at"),
 )

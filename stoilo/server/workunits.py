@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
@@ -10,19 +11,19 @@ from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
 from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.estimates import bounds_of
+from stoilo.server.measurements import demand_of, load_samples
 from stoilo.server.reviews import reviews_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stoilo.server.blobs import BlobStore
-    from stoilo.server.records import AttemptRow, TaskRow
+    from stoilo.server.measurements import Samples
+    from stoilo.server.records import AttemptRow, TaskRow, TaskSpec
     from stoilo.server.store import Store
 
 __all__ = ["WorkunitWriter"]
-
-FLOPS_PER_S = 1e9
-"""What one second of an ordinary host is worth in BOINC's estimates, FLOP."""
 
 
 class WorkunitWriter:
@@ -54,29 +55,36 @@ class WorkunitWriter:
     ) -> list[WorkunitSpec]:
         """Return one spec for each signed attempt; raises ``STO-L160``."""
         newest = max(attempt.admitted_at or 0 for attempt, _ in attempts)
-        revocations = _file(workdir.REVOCATIONS, self._revocations(newest))
-        wanted = {task.spec.task_module for _, task in attempts}
-        wanted |= {task.spec.arguments for _, task in attempts}
+        revocations = _file(workdir.REVOCATIONS, self._revocations(newest), sticky=True)
+        modules = Counter(task.spec.task_module for _, task in attempts)
+        wanted = {*modules, *(task.spec.arguments for _, task in attempts)}
         with self._store.read() as connection:
             contents = rows.load_contents(connection, wanted)
+            samples = load_samples(connection, [task.spec for _, task in attempts])
         archives = {
             flavor: self._archives(flavor)
             for flavor in {task.spec.flavor for _, task in attempts}
         }
-        return [
-            self._spec(attempt, task, contents, revocations, archives[task.spec.flavor])
-            for attempt, task in attempts
-        ]
+        shared = {name for name, count in modules.items() if count > 1}
+        made = []
+        for attempt, task in attempts:
+            spec = task.spec
+            again = spec.task_module in shared or samples.knows(spec)
+            common = [revocations, archives[spec.flavor]]
+            files = self._files(attempt, spec, contents, source_sticky=again)
+            files += [file for file in common if file is not None]
+            made.append(_spec(attempt, spec, tuple(files), samples))
+        return made
 
-    def _spec(
+    def _files(
         self,
         attempt: AttemptRow,
-        task: TaskRow,
+        spec: TaskSpec,
         contents: dict[str, bytes],
-        revocations: WorkunitFile,
-        archive: WorkunitFile | None,
-    ) -> WorkunitSpec:
-        spec = task.spec
+        *,
+        source_sticky: bool,
+    ) -> list[WorkunitFile]:
+        """Return a task's own files; a source that comes again stays with the hosts."""
         if attempt.envelope is None or attempt.proof is None:
             raise InternalError("STO-R041", "an attempt without admission was issued")
         blobs = [
@@ -85,32 +93,56 @@ class WorkunitWriter:
             )
             for index, digest in enumerate(spec.blobs)
         ]
-        files = (
+        module, arguments = spec.task_module, spec.arguments
+        return [
             _file(workdir.ADMISSION, attempt.envelope),
             _file(workdir.PROOF, attempt.proof),
-            revocations,
-            _file(workdir.TASK_MODULE, contents[spec.task_module], spec.task_module),
-            _file(workdir.ARGUMENTS, contents[spec.arguments], spec.arguments),
+            _file(workdir.TASK_MODULE, contents[module], module, sticky=source_sticky),
+            _file(workdir.ARGUMENTS, contents[arguments], arguments),
             *blobs,
-            *([] if archive is None else [archive]),
-        )
-        runs = max(1, spec.map_items)
-        return WorkunitSpec(
-            name=attempt.workunit,
-            app=spec.level,
-            files=files,
-            redundancy=spec.redundancy,
-            not_after=attempt.not_after or 0,
-            result_max_bytes=largest_result(
-                spec.limits.result_bytes, spec.limits.output_bytes
-            ),
-            fpops_est=FLOPS_PER_S,
-            fpops_bound=FLOPS_PER_S * spec.limits.wall_s * runs * 100,
-            reviewed=bool(reviews_in(attempt.statement or b"")),
-            public_source=spec.publish_source,
-            topics=spec.topics,
-        )
+        ]
 
 
-def _file(open_name: str, data: bytes, digest: str | None = None) -> WorkunitFile:
-    return WorkunitFile(open_name, digest or content_digest(data), data)
+def _spec(
+    attempt: AttemptRow,
+    spec: TaskSpec,
+    files: tuple[WorkunitFile, ...],
+    samples: Samples,
+) -> WorkunitSpec:
+    """Return one workunit: its files, its redundancy, what it may cost."""
+    unpacked = sum(file.unpacked_bytes for file in files)
+    demand = demand_of(spec, sum(map(_size, files)), unpacked)
+    bounds = bounds_of(demand)
+    return WorkunitSpec(
+        name=attempt.workunit,
+        app=spec.level,
+        files=files,
+        redundancy=spec.redundancy,
+        not_after=attempt.not_after or 0,
+        result_max_bytes=largest_result(
+            spec.limits.result_bytes, spec.limits.output_bytes
+        ),
+        fpops_est=samples.estimate(spec, demand),
+        fpops_bound=bounds.fpops,
+        reviewed=bool(reviews_in(attempt.statement or b"")),
+        public_source=spec.publish_source,
+        topics=spec.topics,
+        memory_bound=bounds.memory_bytes,
+        disk_bound=bounds.disk_bytes,
+    )
+
+
+def _size(file: WorkunitFile) -> int:
+    """Return a file's size, bytes; 0 for one that has gone, which the engine refuses."""
+    if isinstance(file.source, bytes):
+        return len(file.source)
+    try:
+        return file.source.stat().st_size
+    except OSError:
+        return 0
+
+
+def _file(
+    open_name: str, data: bytes, digest: str | None = None, *, sticky: bool = False
+) -> WorkunitFile:
+    return WorkunitFile(open_name, digest or content_digest(data), data, sticky)

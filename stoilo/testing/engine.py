@@ -55,18 +55,23 @@ def make_spec(
     result_max_bytes: int = 100_000,
     priority: int = 0,
     replication: Replication | None = None,
+    files: tuple[WorkunitFile, ...] = (),
+    memory_bound: int = 0,
+    disk_bound: int = 0,
 ) -> WorkunitSpec:
-    """Return a workunit with one small input file."""
+    """Return a workunit with `files`, or with one small input file."""
     file = WorkunitFile("arguments", content_digest(data), data)
     return WorkunitSpec(
         name=name,
         app=app,
-        files=(file,),
+        files=files or (file,),
         redundancy=redundancy or Redundancy(),
         not_after=not_after,
         result_max_bytes=result_max_bytes,
         priority=priority,
         replication=replication or Replication(),
+        memory_bound=memory_bound,
+        disk_bound=disk_bound,
     )
 
 
@@ -186,8 +191,8 @@ class ProjectServer:
         *,
         port: int = 0,
         options: HttpOptions | None = None,
-        protocol: type[TimedProtocol] = TimedProtocol,
         prefix: str = "",
+        protocol: type[TimedProtocol] = TimedProtocol,
     ) -> None:
         self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self._socket.getsockname()[1]

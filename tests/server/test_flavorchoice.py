@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError
 from stoilo.executor.release import ArchiveFile, PartFile, TrustedRelease
 from stoilo.executor.workdir import FLAVOR, open_name_bound
+from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor
+from stoilo.flavors.tree import describe_tree
 from stoilo.policies.levels import load_levels
+from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.flavorchoice import (
+    USUAL_GROWTH,
     FlavorFiles,
     ReleasedLevels,
     choose_flavor,
@@ -138,6 +145,38 @@ def test_archive_of_the_platform_goes_out_with_the_task(
     assert (file.open_name, file.digest, file.sticky) == (FLAVOR, digest, True)
     assert file.source == archive
     assert open_name_bound(FLAVOR) > 0
+
+
+def offered(release: Release, directory: Path, data: bytes) -> WorkunitFile:
+    """Publish `data` as the archive of flavor pure, and return what goes out."""
+    digest = content_digest(data)
+    path = directory / f"targets/flavor/pure/{digest}.{X86}.tar.xz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    file = ArchiveFile(f"{X86}.tar.xz", len(data), digest)
+    trust = release(msgspec.structs.replace(PURE, archive=file))
+    found = FlavorFiles(directory, lambda: trust, X86).of(PURE.flavor)
+    assert found is not None
+    return found
+
+
+def test_archive_says_how_large_its_tree_will_be(
+    release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "library").write_bytes(b"x" * 70_000)
+    tree = describe_tree(tmp_path / "tree", "pure", X86)
+    stream = io.BytesIO()
+    write_archive(tmp_path / "tree", tree, stream)
+    data = lzma.compress(stream.getvalue())
+    assert offered(release, tmp_path, data).unpacked_bytes == 70_000
+
+
+def test_unreadable_archive_is_taken_for_a_usual_one(
+    release: Release, tmp_path: Path
+) -> None:
+    data = b"no archive " * 100
+    assert offered(release, tmp_path, data).unpacked_bytes == USUAL_GROWTH * len(data)
 
 
 @pytest.mark.parametrize("content", [None, b"cut"])

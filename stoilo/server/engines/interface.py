@@ -58,12 +58,14 @@ class WorkunitFile:
         source: the bytes themselves, or a file that does not change during the call
             (the engine links or copies it, the caller may delete its own afterwards).
         sticky: volunteers keep it in their cache after the workunit (shared blobs).
+        unpacked_bytes: what it becomes on a volunteer's disk, beside itself; 0: nothing.
     """
 
     open_name: str
     digest: str
     source: Path | bytes
     sticky: bool = False
+    unpacked_bytes: int = 0
 
 
 class Homogeneity(StrEnum):
@@ -107,6 +109,8 @@ class WorkunitSpec:
         public_source: its source may be published.
         topics: what it is about; hosts may ask for some only.
         replication: how its copies are spread.
+        memory_bound: what a copy needs of a host's memory, bytes; 0: not said.
+        disk_bound: what it needs of the disk, bytes; 0: not said.
     """
 
     name: str
@@ -122,6 +126,8 @@ class WorkunitSpec:
     public_source: bool = False
     topics: tuple[str, ...] = ()
     replication: Replication = Replication()
+    memory_bound: int = 0
+    disk_bound: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,8 @@ class ReceivedResult:
         host_id: the reporting host.
         user_id: the host's user.
         received_at: when the report arrived, s.
+        cpu_s: processor time as the host claims it, s; 0: it does not say.
+        flops: the host's speed as it claims it, FLOP/s; 0: it does not say.
     """
 
     name: str
@@ -149,6 +157,8 @@ class ReceivedResult:
     host_id: int
     user_id: int
     received_at: int
+    cpu_s: float = 0.0
+    flops: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ BASE = "http://project.example/"
 
 
 class EmbeddedBench:
-    def __init__(self, directory, clock, database_url="", options=None):
+    def __init__(self, directory, clock, options=None, database_url=""):
         self.options = options
         self.directory = directory
         self.database_url = database_url

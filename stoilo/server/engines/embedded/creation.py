@@ -12,6 +12,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import check_redundancy
 from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.bounds import bound_rows
 from stoilo.server.engines.embedded.records import Validity
 from stoilo.server.engines.embedded.replication import first_copies, replication_rows
 from stoilo.server.engines.embedded.wishes import offer_rows
@@ -89,6 +90,7 @@ def insert_workunits(
     insert_many(connection, schema.offers, offer_rows(specs, row_of))
     spread = replication_rows(specs, row_of)
     insert_many(connection, schema.replications, spread)
+    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
     copies = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exists, select, update
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.bounds import fits_host
 from stoilo.server.engines.embedded.hosttrust import (
     consecutive_valid,
     homogeneous_class,
@@ -16,6 +17,7 @@ from stoilo.server.engines.embedded.hosttrust import (
     is_trusted,
     is_trusted_account,
 )
+from stoilo.server.engines.embedded.locality import local_first
 from stoilo.server.engines.embedded.records import Caller
 from stoilo.server.engines.embedded.replication import (
     commit_class,
@@ -113,8 +115,10 @@ def fresh_copies(
     caller = _caller(connection, user, host, request)
     given: list[int] = []
     seen: set[int] = set()
+    most = room * CANDIDATES_PER_COPY
     for query in _candidates(user, caller, now, request.wishes):
-        for row in connection.execute(query.limit(room * CANDIDATES_PER_COPY)).all():
+        fitting = query.where(fits_host(request.host))
+        for row in local_first(connection, request, fitting, most, now):
             if len(given) == room or row.workunit_id in seen:
                 continue
             seen.add(row.workunit_id)

@@ -8,7 +8,6 @@ ends in an answer; our errors become BOINC's forms and codes, anything else a pl
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
 from dataclasses import dataclass, field, replace
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.uploads import Incoming
 
 __all__ = ["HttpOptions", "RateLimit", "create_project_app"]
-
-log = logging.getLogger(__name__)
 
 XML = "text/xml; charset=utf-8"
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
@@ -117,7 +114,11 @@ def create_project_app(
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
         *people_routes(
-            engine, options.project, rates, creation=options.account_creation
+            engine,
+            options.project,
+            rates,
+            face.refusals,
+            creation=options.account_creation,
         ),
     ]
     return Starlette(
@@ -216,7 +217,6 @@ class _Face:
         except (UsageError, DeniedError) as error:
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
-            log.info("upload not taken: %s", error)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 

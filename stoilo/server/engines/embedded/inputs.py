@@ -32,7 +32,9 @@ def file_refs(
     ).all()
     refs = [FileRef(row.digest, row.open_name) for row in rows]
     for row in rows:
-        files[row.digest] = _file_info(row, base_url, sticky=bool(row.sticky))
+        known = files.get(row.digest)  # sticky for one workunit is sticky for all
+        sticky = bool(row.sticky) or (known is not None and known.sticky)
+        files[row.digest] = _file_info(row, base_url, sticky=sticky)
     if all(ref.open_name != RELEASE for ref in refs):
         release = connection.execute(
             select(table)

@@ -37,6 +37,7 @@ RESULTS_PER_REQUEST = 1000
 STDERR_CHARS = 64 * 1024
 KEY_CHARS = 4096
 MOST_PLATFORMS = 16
+FILE_PRESENT = 1  # BOINC's status; others are on their way or failed
 MOST_STICKY = 10_000
 MOST_PROCESSORS = 4096
 MEASURED_CHARS = 64
@@ -160,11 +161,12 @@ def _report(item: Element) -> ReportedResult:
 
 
 def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:
-    """Return the names of files that the host keeps; unusable ones are not ours."""
+    """Return the names of files that the host has; unusable ones are not ours."""
     names: dict[str, None] = {}
     for info in infos[:MOST_STICKY]:
         try:
-            names[check_name(info.string("name"))] = None
+            if info.integer("status", FILE_PRESENT) == FILE_PRESENT:
+                names[check_name(info.string("name"))] = None
         except TrustError:
             continue
     return tuple(names)

@@ -19,6 +19,7 @@ from stoilo.executor.messages import (
     WorkunitInfo,
 )
 from stoilo.server.engines.embedded.appversions import choose_program
+from stoilo.server.engines.embedded.bounds import NOT_SAID, load_bounds
 from stoilo.server.engines.embedded.dispatch import (
     fresh_copies,
     lost_copies,
@@ -26,6 +27,7 @@ from stoilo.server.engines.embedded.dispatch import (
 )
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
+from stoilo.server.engines.embedded.lending import settle_leases
 from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
@@ -33,6 +35,7 @@ from stoilo.server.engines.embedded.reports import (
     needless_copies,
     take_report,
 )
+from stoilo.server.engines.embedded.usages import note_usages
 from stoilo.server.engines.embedded.wishes import remember_wishes
 
 if TYPE_CHECKING:
@@ -111,6 +114,7 @@ class Scheduler:
         remember_wishes(connection, host.id, request.wishes)
         for report in request.results:
             take_report(connection, host, report, now)
+        note_usages(connection, host.id, request.results, request.host.fpops)
         program = choose_program(connection, request)
         lost, fresh = [], []
         if program.usable:
@@ -118,7 +122,7 @@ class Scheduler:
             fresh = fresh_copies(
                 connection, user, host, request, now, self._pace, self._draw
             )
-        reply = self._reply(connection, host, request, lost + fresh, base_url)
+        reply = self._reply(connection, host, request, lost + fresh, base_url, now)
         reply = program.complete(connection, reply, base_url)
         if not program.usable:
             reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
@@ -138,21 +142,33 @@ class Scheduler:
         request: SchedulerRequest,
         rows: list[Row],  # type: ignore[type-arg]  # rows of `_copy_query`
         base_url: str,
+        now: int,
     ) -> SchedulerReply:
         """Return the reply with everything that the copies in `rows` need."""
         files: dict[str, FileInfo] = {}
         workunits: dict[int, WorkunitInfo] = {}
+        bounds = load_bounds(connection, [row.workunit_id for row in rows])
         for row in rows:
             if row.workunit_id not in workunits:
                 refs = file_refs(connection, row.workunit_id, base_url, files)
+                needs = bounds.get(row.workunit_id, NOT_SAID)
                 workunits[row.workunit_id] = WorkunitInfo(
-                    row.workunit, row.app, row.fpops_est, row.fpops_bound, refs
+                    row.workunit,
+                    row.app,
+                    row.fpops_est,
+                    row.fpops_bound,
+                    refs,
+                    needs.memory_bytes,
+                    needs.disk_bytes,
                 )
         return SchedulerReply(
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
             files=tuple(files.values()),
+            delete_files=settle_leases(
+                connection, host.id, request, files.values(), now
+            ),
             uploads=tuple(
                 UploadInfo(
                     row.upload_name,

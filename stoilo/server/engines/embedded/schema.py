@@ -25,6 +25,7 @@ from sqlalchemy.dialects import mysql
 
 __all__ = [
     "bans",
+    "bounds",
     "code_sign_keys",
     "copies",
     "files",
@@ -33,6 +34,7 @@ __all__ = [
     "histories",
     "host_records",
     "hosts",
+    "leases",
     "lingering",
     "metadata",
     "offers",
@@ -45,6 +47,7 @@ __all__ = [
     "settings",
     "spot_checks",
     "trusted_users",
+    "usages",
     "users",
     "wishes",
     "workunit_files",
@@ -281,6 +284,36 @@ settings = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", String(255), nullable=False),
+)
+
+# What a copy needs of a host, bytes; 0: not said.
+bounds = Table(
+    "engine_bound",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("disk_bytes", BigInteger, nullable=False),
+)
+
+# What a host says that a copy took; the server asks only for those that are valid.
+usages = Table(
+    "engine_usage",
+    metadata,
+    Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
+    Column("cpu_s", Float, nullable=False),
+    Column("flops", Float, nullable=False),
+)
+
+# Sticky files that were sent to a host, until it has deleted them.
+leases = Table(
+    "engine_lease",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("lent_at", BigInteger, nullable=False),
+    Column("needed_until", BigInteger, nullable=False),
+    Column("held", Integer, nullable=False),  # the host has said that it has it
 )
 
 # The program of an app version; rows stay for ever, so that no number comes back.

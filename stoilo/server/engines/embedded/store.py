@@ -294,8 +294,14 @@ class Store:
         """Return the result files of a workunit's successful copies by copy name."""
         table = schema.copies
         rows = connection.execute(
-            select(table, schema.workunits.c.name.label("workunit"))
+            select(
+                table,
+                schema.workunits.c.name.label("workunit"),
+                schema.usages.c.cpu_s,
+                schema.usages.c.flops,
+            )
             .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
+            .outerjoin(schema.usages, schema.usages.c.copy_id == table.c.id)
             .where(
                 table.c.workunit_id == workunit_id,
                 table.c.outcome == CopyOutcome.SUCCESS.value,
@@ -316,6 +322,8 @@ class Store:
             host_id=row.host_id,
             user_id=row.user_id,
             received_at=row.received_at,
+            cpu_s=row.cpu_s or 0.0,
+            flops=row.flops or 0.0,
         )
 
     def _outcome(self, connection: Connection, row: Row) -> WorkunitOutcome:  # type: ignore[type-arg]  # any row

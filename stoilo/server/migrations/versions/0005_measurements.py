@@ -1,0 +1,27 @@
+"""What runs of each source and level took.
+
+Revision ID: 0005
+Revises: 0004
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create the table."""
+    op.create_table(
+        "measurement",
+        sa.Column("subject", sa.String(length=64), nullable=False),
+        sa.Column("samples", sa.LargeBinary(length=255), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("subject"),
+    )
+    op.create_index("measurement_age", "measurement", ["updated_at"], unique=False)
