@@ -139,13 +139,9 @@ def serve(directory: Path) -> None:
     engine = EmbeddedEngine(
         directory / ENGINE, options=EngineOptions(idle_s=0.05, pace=pace)
     )
-<<<<<<< HEAD
     options = HttpOptions(
         bodies=BodyPace(pause_s=2.0), account_calls_per_minute=30, calls=MANY
     )
-=======
-    options = HttpOptions(bodies=BodyPace(pause_s=2.0), account_calls_per_minute=30)
->>>>>>> main
     with ProjectServer(engine, options=options, protocol=HastyProtocol) as server:
         engine.start(BodyValidation(), OutcomeFile(directory / OUTCOMES))
         sys.stdout.write(f"{server.url}\n")

@@ -20,7 +20,7 @@ class TestEmbeddedEngine(EngineContract):
 
 class TestEmbeddedEngineOnMariaDB(EngineContract):
     @pytest.fixture
-    def bench(self, tmp_path, clock, database_url=mariadb_url):
+    def bench(self, tmp_path, clock, mariadb_url):
         made = EmbeddedBench(tmp_path / "engine", clock, database_url=mariadb_url)
         yield made
         made.engine.close()

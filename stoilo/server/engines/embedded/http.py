@@ -33,7 +33,7 @@ from stoilo.server.engines.embedded.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.peopleroutes import people_routes
 from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
 from stoilo.server.engines.embedded.reception import too_many_calls
-from stoilo.server.engines.embedded.refusals import RefusalWatch
+from stoilo.server.engines.embedded.refusals import RefusalLog
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
     ProjectConfig,
@@ -123,11 +123,8 @@ def create_project_app(
     ]
     return Starlette(
         routes=routes,
-        middleware=[
-            Middleware(RefusalWatch),
-            Middleware(PathPrefix, prefix=urlsplit(base_url).path),
-        ],
-        exception_handlers={StoiloError: _plain_error},
+        middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
+        exception_handlers={StoiloError: face.plain_error},
     )
 
 
@@ -145,6 +142,14 @@ class _Face:
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
         self._rates = rates
+        self.refusals = RefusalLog()
+
+    async def plain_error(self, request: Request, error: Exception) -> Response:
+        """Answer one of our errors as text: code, message, hint."""
+        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+        self.refusals.note(request, error.code)
+        status = _status_of(error)
+        return Response(str(error), status_code=status, media_type="text/plain")
 
     async def master_page(self, request: Request) -> Response:
         """GET /: the page that names the scheduler."""
@@ -172,6 +177,7 @@ class _Face:
         parsed = await run_in_threadpool(parse_request, body)
         address = request.client.host if request.client else ""
         if not self._rates.allow_scheduler_call(address, parsed.authenticator):
+            self.refusals.note(request, "STO-E068")
             refusal = render_reply(too_many_calls(), self._options.project)
             return Response(refusal, media_type=XML)
         seen = self._engine.changes
@@ -183,6 +189,7 @@ class _Face:
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)
+        self.refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
@@ -215,8 +222,10 @@ class _Face:
         try:
             body = await self._upload(request)
         except (UsageError, DeniedError) as error:
+            self.refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
+            self.refusals.note(request, error.code)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 
@@ -305,10 +314,3 @@ def _status_of(error: StoiloError) -> int:
             return 404
         case _:
             return 503
-
-
-async def _plain_error(request: Request, error: Exception) -> Response:
-    """Answer one of our errors as text: code, message, hint."""
-    del request
-    assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
-    return Response(str(error), status_code=_status_of(error), media_type="text/plain")
