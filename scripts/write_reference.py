@@ -131,10 +131,11 @@ hold: 1 ≤ min_quorum ≤ target ≤ max_total ≤ 100, min_quorum ≤ max_succ
 1 ≤ max_error ≤ max_total, delay_bound > 0.
 
 Copies go to distinct users *and* distinct hosts, so `min_quorum=2` needs two users. A limit is
-broken when it is exceeded. A copy without an answer in its time counts as an error and is made
-again. A volunteer's refusal by opt-in is neither error nor copy. Without your own
-comparator two values agree when they are the same, structurally and exactly; all user errors
-agree with each other.
+broken when it is exceeded. A copy without an answer in its time, or aborted by its volunteer,
+is no failure: it uses up the total and is made again. A volunteer's refusal by opt-in is
+neither failure nor copy. Without your own comparator two values agree when they are the same,
+structurally and exactly; all user errors agree with each other. A result that comes after the
+outcome is still compared, for its host's record; the outcome stays as it is.
 
 | outcome | when |
 |---|---|

@@ -21,6 +21,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
+    Replication,
     ResultCheck,
     ResultVerdict,
     WorkunitFile,
@@ -52,6 +53,7 @@ def make_spec(
     app: str = "pure",
     result_max_bytes: int = 100_000,
     priority: int = 0,
+    replication: Replication | None = None,
     files: tuple[WorkunitFile, ...] = (),
     memory_bound: int = 0,
     disk_bound: int = 0,
@@ -66,6 +68,7 @@ def make_spec(
         not_after=not_after,
         result_max_bytes=result_max_bytes,
         priority=priority,
+        replication=replication or Replication(),
         memory_bound=memory_bound,
         disk_bound=disk_bound,
     )
@@ -172,7 +175,14 @@ class EchoExecutor:
 
 
 class ProjectServer:
-    """The HTTP face of an engine on a loopback port, in a thread of this process."""
+    """The HTTP face of an engine on a loopback port, in a thread of this process.
+
+    Args:
+        engine: behind it.
+        port: 0 for a free one.
+        options: bounds.
+        prefix: of the project's path, with final slash, empty for the root.
+    """
 
     def __init__(
         self,
@@ -180,10 +190,11 @@ class ProjectServer:
         *,
         port: int = 0,
         options: HttpOptions | None = None,
+        prefix: str = "",
     ) -> None:
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self.url = f"http://127.0.0.1:{self.port}/{prefix}"
         app = create_project_app(engine, self.url, options=options)
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", access_log=False

@@ -29,7 +29,7 @@ def test_account_prints_its_weak_key_alone(data, capsys):
 def test_account_as_json_shows_no_strong_key(data, capsys):
     assert account(data, "--json", "--max-level", "numeric") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert set(shown) == {"user_id", "email", "key", "max_level"}
+    assert set(shown) == {"user_id", "email", "key", "max_level", "name"}
     assert shown["max_level"] == "numeric"
 
 

@@ -32,9 +32,11 @@ __all__ = [
     "CopyView",
     "Engine",
     "FormerKey",
+    "Homogeneity",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
+    "Replication",
     "ResultCheck",
     "ResultVerdict",
     "SignedFile",
@@ -66,6 +68,29 @@ class WorkunitFile:
     unpacked_bytes: int = 0
 
 
+class Homogeneity(StrEnum):
+    """How alike the hosts of one workunit's copies must be (BOINC's classes)."""
+
+    NONE = ""
+    COARSE = "coarse"  # family of operating systems, and of processors' makers
+    FINE = "fine"  # family of operating systems, and of processors
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How the operator lets a workunit's copies be spread.
+
+    Attributes:
+        homogeneous: its copies go to hosts of one class only, that of the first.
+        adaptive: one copy is enough where a host with a record of valid results, not
+            checked this time, has computed it; the quorum of the redundancy holds as
+            soon as a copy goes to any other host.
+    """
+
+    homogeneous: Homogeneity = Homogeneity.NONE
+    adaptive: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class WorkunitSpec:
     """One workunit: the copies of one admitted attempt.
@@ -83,6 +108,7 @@ class WorkunitSpec:
         reviewed: a reviewer has signed it.
         public_source: its source may be published.
         topics: what it is about; hosts may ask for some only.
+        replication: how its copies are spread.
         memory_bound: what a copy needs of a host's memory, bytes; 0: not said.
         disk_bound: what it needs of the disk, bytes; 0: not said.
     """
@@ -99,6 +125,7 @@ class WorkunitSpec:
     reviewed: bool = False
     public_source: bool = False
     topics: tuple[str, ...] = ()
+    replication: Replication = Replication()
     memory_bound: int = 0
     disk_bound: int = 0
 
@@ -111,7 +138,8 @@ class ReceivedResult:
         name: of the copy (BOINC's result name); the file's header must say the same.
         workunit: name of the workunit.
         path: the file, complete and of the size and digest given here; it stays
-            until `Assimilator.assimilate` has returned for the workunit.
+            until `Assimilator.assimilate` has returned for the workunit, the canonical
+            one until nothing can come any more that is to be compared with it.
         size: bytes.
         digest: plain SHA-256 of the file.
         host_id: the reporting host.
@@ -252,6 +280,8 @@ class WorkunitOutcome:
         code: the code given with the deciding check or comparison, if any, else the
             code of the last failed copy, else empty.
         message: the text given with it.
+        quorum: how many results had to agree: 1 where adaptive replication let one
+            trusted host's result stand; 0: as the redundancy says.
     """
 
     workunit: str
@@ -260,6 +290,7 @@ class WorkunitOutcome:
     valid: tuple[ReceivedResult, ...] = ()
     code: str = ""
     message: str = ""
+    quorum: int = 0
 
 
 class CopyState(StrEnum):
@@ -277,6 +308,7 @@ class CopyOutcome(StrEnum):
     SUCCESS = "success"
     CLIENT_ERROR = "client_error"
     NO_REPLY = "no_reply"
+    ABORTED = "aborted"  # by the volunteer: not the host's error
     INVALID = "invalid"
     NOT_NEEDED = "not_needed"
     REFUSED = "refused"  # not for this host
@@ -319,7 +351,8 @@ class Validation(Protocol):
     """The server's judgement of results. Called outside of any transaction.
 
     Answers must be repeatable: after a crash the engine asks again. An exception is
-    treated as INCONCLUSIVE and logged.
+    treated as INCONCLUSIVE and logged. Results that come late, and re-checks, are asked
+    about after the workunit's outcome was assimilated.
     """
 
     def check(self, result: ReceivedResult) -> ResultCheck:

@@ -170,6 +170,33 @@ class EngineContract:
         assert bench.outcomes.outcomes["w_1"] is before
         assert bench.outcomes.calls["w_1"] == 1
 
+    def test_silent_hosts_use_up_the_total_and_not_the_errors(self, bench):
+        redundancy = Redundancy(max_error=1, max_total=4, delay_bound_s=100)
+        self.start(bench, 1, 2, redundancy=redundancy)
+        bench.pass_time(101)
+        bench.settle()
+        for user in (3, 4):
+            (copy,) = bench.fetch(user)
+            bench.finish(user, copy, b"x")
+        assert self.kind(bench) is OutcomeKind.CANONICAL
+
+    @pytest.mark.parametrize(
+        ("body", "outcome"),
+        [(b"x", CopyOutcome.SUCCESS), (b"lie", CopyOutcome.INVALID)],
+    )
+    def test_host_still_working_at_the_end_may_finish(self, bench, body, outcome):
+        redundancy = Redundancy(target_results=3)
+        copies = self.start(bench, 1, 2, 3, redundancy=redundancy)
+        for user in (1, 2):
+            bench.finish(user, copies[user - 1], b"x")
+        assert self.kind(bench) is OutcomeKind.CANONICAL
+        before = bench.outcomes.outcomes["w_1"]
+        bench.finish(3, copies[2], body)
+        bench.settle()
+        assert bench.engine.status("w_1").copies[2].outcome is outcome
+        assert bench.outcomes.outcomes["w_1"] is before
+        assert bench.outcomes.calls["w_1"] == 1
+
     def test_no_copy_is_issued_that_outlives_the_admission(self, bench):
         now = bench.engine.now()
         redundancy = Redundancy(delay_bound_s=100)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 
+from sqlalchemy import insert, select
+
 from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
     SchedulerRequest,
 )
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.xml import UploadHead
 from stoilo.testing.engine import BodyValidation, OutcomeRecorder
@@ -18,12 +21,13 @@ BASE = "http://project.example/"
 
 
 class EmbeddedBench:
-    def __init__(self, directory, clock):
+    def __init__(self, directory, clock, options=None):
+        self.options = options
         self.directory = directory
         self.clock = clock
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
-        self.engine = EmbeddedEngine(directory, clock=clock)
+        self.engine = EmbeddedEngine(directory, clock=clock, options=options)
         self.uploads = {}
         self.seqno = 0
 
@@ -47,6 +51,25 @@ class EmbeddedBench:
             self.uploads[result.name] = upload
         return reply
 
+    def trust(self, user):
+        self.request(user, dont_send_work=True)
+        self.engine.trust_account(f"u{user}@example.org")
+
+    def set_record(self, user, valid):
+        """Give the user's first host a record of the app `pure`."""
+        self.request(user, dont_send_work=True)
+        hosts, users = schema.hosts, schema.users
+        query = (
+            select(hosts.c.id)
+            .join(users, users.c.id == hosts.c.user_id)
+            .where(users.c.email == f"u{user}@example.org")
+            .order_by(hosts.c.id)
+        )
+        with self.engine._database.write() as connection:
+            host = connection.scalars(query).first()
+            row = {"host_id": host, "app": "pure", "consecutive_valid": valid}
+            connection.execute(insert(schema.histories), row)
+
     def fetch(self, user, *, room=8, **fields):
         held = self.held(user)
         reply = self.request(
@@ -55,7 +78,7 @@ class EmbeddedBench:
         return [result.name for result in reply.results]
 
     def held(self, user):
-        reply = self.request(user, dont_send_work=True)
+        reply = self.request(user, level=None, dont_send_work=True)
         return tuple(OtherResult(result.name) for result in reply.results)
 
     def upload(self, copy, body):
@@ -93,4 +116,6 @@ class EmbeddedBench:
 
     def restart(self):
         self.engine.close()
-        self.engine = EmbeddedEngine(self.directory, clock=self.clock)
+        self.engine = EmbeddedEngine(
+            self.directory, clock=self.clock, options=self.options
+        )

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.executor.wire import find_scheduler, parse_reply
+from stoilo.server.engines.embedded.bodies import BodyPace
 from stoilo.server.engines.embedded.http import HttpOptions, RateLimit
 from stoilo.testing.engine import ProjectServer, make_spec
 from stoilo.testing.server import ManualClock
@@ -24,7 +25,7 @@ def world(tmp_path_factory):
     bench = EmbeddedBench(
         tmp_path_factory.mktemp("http") / "engine", ManualClock(1_800_000_000)
     )
-    options = HttpOptions(body_pause_s=0.5, account_calls_per_minute=1000)
+    options = HttpOptions(bodies=BodyPace(pause_s=0.5), account_calls_per_minute=1000)
     with ProjectServer(bench.engine, options=options) as server:
         bench.server = server
         bench.pool = urllib3.PoolManager(retries=False)

@@ -1,33 +1,45 @@
-"""The rules against a small reference model, and one table of named cases."""
+"""The rules by named cases; `test_replication` plays them against a reference model."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded.transitioner import (
+from stoilo.server.engines.embedded.actions import (
     Check,
-    Copy,
+    Close,
+    Compare,
     Create,
     Drop,
     Expire,
     Finish,
     Judge,
+    ReleaseClass,
+)
+from stoilo.server.engines.embedded.quorum import judge
+from stoilo.server.engines.embedded.records import (
+    Caller,
+    Copy,
     Validity,
     WorkunitView,
+)
+from stoilo.server.engines.embedded.transitioner import (
     can_receive,
     deadline_of,
-    judge,
     may_issue,
+    may_recheck,
     next_actions,
-    next_transition,
-    refusal_cap,
 )
-from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    Homogeneity,
+    OutcomeKind,
+)
 
 NOW = 1000
 UNSENT, ON_HOST, OVER = CopyState.UNSENT, CopyState.IN_PROGRESS, CopyState.OVER
@@ -95,6 +107,17 @@ CASES = {
         (failed("a"), failed("b", user=2), running("c", 3)),
         [Finish(OutcomeKind.TOO_MANY_TOTAL)],
     ),
+    "silence and aborts are no errors": (
+        (
+            failed("a", CopyOutcome.NO_REPLY),
+            failed("b", CopyOutcome.ABORTED, 2),
+        ),
+        [Create(1)],
+    ),
+    "silence uses up the total": (
+        tuple(failed(f"n{i}", CopyOutcome.NO_REPLY, i) for i in range(3)),
+        [Finish(OutcomeKind.TOO_MANY_TOTAL)],
+    ),
     "too many refusals": (
         tuple(failed(f"r{i}", CopyOutcome.REFUSED, i) for i in range(11)),
         [Finish(OutcomeKind.TOO_MANY_REFUSALS)],
@@ -133,10 +156,10 @@ def test_ended_workunit_drops_what_is_open_and_nothing_else():
 def test_no_copy_outlives_the_admission():
     limits = Redundancy(delay_bound_s=300)
     late = view(Copy("a"), Copy("b"), redundancy=limits, not_after=NOW + 299)
-    assert not may_issue(late, 1, "h1", NOW)
+    assert not may_issue(late, Caller(1, "h1"), NOW)
     assert next_actions(late, NOW) == [Drop("a"), Drop("b")]
     just = replace(late, not_after=NOW + 300)
-    assert may_issue(just, 1, "h1", NOW)
+    assert may_issue(just, Caller(1, "h1"), NOW)
     assert deadline_of(limits, NOW) <= just.not_after
 
 
@@ -151,9 +174,9 @@ def test_admission_over_waits_for_hosts_then_ends():
 @pytest.mark.parametrize("outcome", list(CopyOutcome))
 def test_user_or_host_that_ever_had_a_copy_gets_no_other(outcome):
     had = view(failed("a", outcome, user=7), Copy("b"))
-    assert not may_issue(had, 7, "other", NOW)
-    assert not may_issue(had, 8, "h7", NOW)
-    assert may_issue(had, 8, "h8", NOW)
+    assert not may_issue(had, Caller(7, "other"), NOW)
+    assert not may_issue(had, Caller(8, "h7"), NOW)
+    assert may_issue(had, Caller(8, "h8"), NOW)
 
 
 def test_late_result_counts_until_the_workunit_has_an_outcome():
@@ -181,196 +204,120 @@ def test_judge_finds_a_quorum_iff_one_class_is_large_enough(classes, quorum):
         assert len(verdict.same) == classes.count(classes[int(verdict.canonical)])
 
 
-# ------------------------------------------------------------------ reference model
+# ------------------------------------------------------------------ after the end
 
 
-@st.composite
-def redundancies(draw):
-    quorum = draw(st.integers(1, 4))
-    target = draw(st.integers(quorum, 5))
-    total = draw(st.integers(target, 8))
-    return Redundancy(
-        min_quorum=quorum,
-        target_results=target,
-        max_total=total,
-        max_success=draw(st.integers(quorum, total)),
-        max_error=draw(st.integers(1, total)),
-        delay_bound_s=draw(st.integers(1, 50)),
-    )
+def ended(*copies, **changes):
+    fields = {"outcome": OutcomeKind.CANONICAL, "canonical": "a", "lingering": True}
+    return replace(view(done("a", Validity.VALID), *copies), **{**fields, **changes})
 
 
-EVENTS = st.tuples(
-    st.sampled_from(
-        ["issue", "answer", "answer", "error", "refuse", "bad", "late", "time", "end"]
+AFTER_END = {
+    "a host that still works may finish": ((running("b", 2),), []),
+    "an unsent copy is for nobody": ((running("b", 2), Copy("c")), [Drop("c")]),
+    "a host that is silent has no reply": (
+        (running("b", 2, NOW - 1),),
+        [Expire("b")],
     ),
-    st.integers(0, 9),
+    "a result that comes is looked at": (
+        (done("b", Validity.INIT, 2),),
+        [Check("b")],
+    ),
+    "and compared with the canonical one": (
+        (done("b", Validity.CHECKED, 2),),
+        [Compare("b")],
+    ),
+    "nothing can come any more": ((done("b", Validity.INVALID, 2),), [Close()]),
+    "a silent host's files are not kept": (
+        (failed("b", CopyOutcome.NO_REPLY, 2),),
+        [Close()],
+    ),
+    "a re-check waits for a trusted host": ((Copy("b", recheck=True),), []),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_END)
+def test_actions_after_a_canonical_result_by_case(name):
+    copies, expected = AFTER_END[name]
+    assert next_actions(ended(*copies), NOW) == expected
+
+
+def test_nothing_is_compared_before_the_server_has_the_outcome():
+    late = ended(done("b", Validity.INIT, 2), Copy("c"), delivered=False)
+    assert next_actions(late, NOW) == [Drop("c")]
+    assert next_actions(ended(delivered=False), NOW) == []
+
+
+def test_files_are_kept_no_longer_than_the_admission():
+    undecided = ended(done("b", Validity.CHECKED, 2), not_after=NOW)
+    assert next_actions(undecided, NOW) == [Compare("b")]
+    assert next_actions(undecided, NOW + 1) == [Close()]
+
+
+def test_result_after_the_end_counts_while_there_is_one_to_compare_it_with():
+    late = failed("b", CopyOutcome.NO_REPLY, 2)
+    assert can_receive(ended(late), late)
+    assert can_receive(ended(running("c", 3)), running("c", 3))
+    assert not can_receive(ended(late, lingering=False), late)
+
+
+def test_recheck_goes_to_trusted_accounts_that_had_no_copy_only():
+    checked = ended(Copy("b", recheck=True))
+    ours = Caller(5, "h5", trusted_account=True)
+    assert may_recheck(checked, ours, NOW)
+    assert not may_issue(checked, ours, NOW)
+    assert not may_recheck(checked, Caller(5, "h5"), NOW)
+    assert not may_recheck(checked, replace(ours, user_id=1), NOW)
+    assert not may_recheck(checked, replace(ours, host_key="h1"), NOW)
+
+
+# ------------------------------------------------------------------ how copies spread
+
+INTEL, ARM = Caller(8, "h8", "linux x86"), Caller(9, "h9", "linux arm")
+
+
+def test_homogeneous_workunit_goes_to_one_class_and_never_to_an_unknown_host():
+    free = replace(view(Copy("a")), homogeneous=Homogeneity.COARSE)
+    taken = replace(free, host_class="linux x86")
+    assert may_issue(free, INTEL, NOW)
+    assert may_issue(free, ARM, NOW)
+    assert may_issue(taken, INTEL, NOW)
+    assert not may_issue(taken, ARM, NOW)
+    assert not may_issue(free, Caller(8, "h8"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("copies", "freed"),
+    [
+        ((failed("a"), Copy("b")), True),
+        ((failed("a", CopyOutcome.ABORTED), Copy("b")), True),
+        ((failed("a", CopyOutcome.REFUSED), Copy("b")), True),
+        ((failed("a", CopyOutcome.NO_REPLY), Copy("b")), False),
+        ((failed("a"), running("b", 2)), False),
+        ((failed("a"), done("b", user=2)), False),
+    ],
 )
+def test_class_is_released_when_nothing_came_or_can_come_of_it(copies, freed):
+    committed = replace(
+        view(*copies), homogeneous=Homogeneity.COARSE, host_class="linux x86"
+    )
+    assert (next_actions(committed, NOW) == [ReleaseClass()]) is freed
 
 
-class Simulation:
-    """Applies actions by hand and keeps an own, simpler account of what happened."""
-
-    def __init__(self, redundancy, not_after):
-        self.view = view(redundancy=redundancy, not_after=not_after)
-        self.now = 0
-        self.values = {}
-        self.created = 0
-        self.finishes = []
-
-    def copy(self, name):
-        return next(copy for copy in self.view.copies if copy.name == name)
-
-    def change(self, name, **fields):
-        copies = tuple(
-            replace(copy, **fields) if copy.name == name else copy
-            for copy in self.view.copies
-        )
-        self.view = replace(self.view, copies=copies)
-
-    def settle(self):
-        for _ in range(200):
-            actions = next_actions(self.view, self.now)
-            if not actions:
-                return
-            for action in actions:
-                self.apply(action)
-        pytest.fail("the rules do not come to rest")
-
-    def apply(self, action):
-        match action:
-            case Expire(name):
-                assert self.copy(name).deadline < self.now
-                self.change(name, state=OVER, outcome=CopyOutcome.NO_REPLY)
-            case Drop(name):
-                self.change(name, state=OVER, outcome=CopyOutcome.NOT_NEEDED)
-            case Create(count):
-                made = [Copy(f"c{self.created + i}") for i in range(count)]
-                self.created += count
-                self.view = replace(self.view, copies=(*self.view.copies, *made))
-            case Check(name):
-                self.check(name)
-            case Judge(names):
-                self.judge(names)
-            case Finish(kind):
-                self.finish(kind)
-
-    def check(self, name):
-        value = self.values[name]
-        if value == "bad":
-            self.change(name, outcome=CopyOutcome.INVALID, validity=Validity.INVALID)
-        elif value == "refuse":
-            self.change(name, outcome=CopyOutcome.REFUSED)
-        else:
-            self.change(name, validity=Validity.CHECKED)
-
-    def judge(self, names):
-        quorum = self.view.redundancy.min_quorum
-        verdict = judge(names, quorum, lambda a, b: self.values[a] == self.values[b])
-        for name in names:
-            self.change(name, validity=Validity.INCONCLUSIVE)
-        if verdict.canonical:
-            assert len(verdict.same) >= quorum
-            self.finish(OutcomeKind.CANONICAL)
-
-    def finish(self, kind):
-        self.finishes.append(kind)
-        self.view = replace(self.view, outcome=kind)
-
-    def issue(self, user):
-        for copy in self.view.copies:
-            if copy.state is UNSENT and may_issue(
-                self.view, user + 1, f"h{user % 8}", self.now
-            ):
-                deadline = deadline_of(self.view.redundancy, self.now)
-                assert deadline <= self.view.not_after
-                self.change(
-                    copy.name,
-                    state=ON_HOST,
-                    user_id=user + 1,
-                    host_key=f"h{user % 8}",
-                    deadline=deadline,
-                )
-                return
-
-    def report(self, value, pick, *, late):
-        wanted = CopyOutcome.NO_REPLY if late else CopyOutcome.NONE
-        found = [
-            copy
-            for copy in self.view.copies
-            if copy.user_id and copy.outcome is wanted and can_receive(self.view, copy)
-        ]
-        if found:
-            name = found[pick % len(found)].name
-            self.values[name] = value
-            self.change(name, state=OVER, outcome=CopyOutcome.SUCCESS)
-
-    def error(self, pick):
-        found = [copy for copy in self.view.copies if copy.state is ON_HOST]
-        if found:
-            name = found[pick % len(found)].name
-            self.change(name, state=OVER, outcome=CopyOutcome.CLIENT_ERROR)
-
-    def play(self, event, number):
-        match event:
-            case "issue":
-                self.issue(number)
-            case "answer":
-                self.report(number % 2, number, late=False)
-            case "late":
-                self.report(number % 2, number, late=True)
-            case "bad" | "refuse":
-                self.report(event, number, late=False)
-            case "error":
-                self.error(number)
-            case "time":
-                self.now += number * 7
-            case "end" if number == 0 and self.view.outcome is None:
-                self.finish(OutcomeKind.CANCELLED)
-        self.settle()
+def test_workunit_alone_needs_one_copy_and_one_result():
+    alone = replace(view(), alone=True)
+    assert next_actions(alone, NOW) == [Create(1)]
+    settled = replace(alone, copies=(done("a"),))
+    assert next_actions(settled, NOW) == [Judge(("a",))]
 
 
-def check_invariants(run):
-    copies, limits = run.view.copies, run.view.redundancy
-    sent = [copy for copy in copies if copy.user_id]
-    assert len({copy.user_id for copy in sent}) == len(sent)
-    assert len({copy.host_key for copy in sent}) == len(sent)
-    counted = [copy for copy in sent if copy.outcome is not CopyOutcome.REFUSED]
-    assert len(counted) <= limits.max_total
-    assert len(run.finishes) <= 1
-    if run.view.outcome is None:
-        errors = {CopyOutcome.CLIENT_ERROR, CopyOutcome.NO_REPLY, CopyOutcome.INVALID}
-        assert sum(copy.outcome in errors for copy in copies) <= limits.max_error
-        refused = sum(copy.outcome is CopyOutcome.REFUSED for copy in copies)
-        assert refused <= refusal_cap(limits)
-        assert next_transition(run.view, run.now) >= run.now
-    else:
-        assert all(copy.state is OVER for copy in copies)
+def test_raised_workunit_needs_its_quorum_again():
+    raised = view(running("a"))
+    assert next_actions(raised, NOW) == [Create(1)]
+    assert next_actions(view(done("a"), running("b", 2)), NOW) == []
 
 
-def largest_class(run):
-    good = [
-        run.values[copy.name]
-        for copy in run.view.copies
-        if copy.outcome is CopyOutcome.SUCCESS
-    ]
-    return max((good.count(value) for value in set(good)), default=0)
-
-
-@settings(max_examples=200, deadline=None)
-@given(redundancies(), st.integers(60, 400), st.lists(EVENTS, max_size=60))
-def test_every_workunit_reaches_exactly_one_outcome(redundancy, not_after, events):
-    run = Simulation(redundancy, not_after)
-    run.settle()
-    for event, number in events:
-        run.play(event, number)
-        check_invariants(run)
-    run.now = not_after + redundancy.delay_bound_s  # hosts fall silent for ever
-    run.settle()
-    check_invariants(run)
-    assert len(run.finishes) == 1
-    if run.finishes == [OutcomeKind.CANONICAL]:
-        assert largest_class(run) >= redundancy.min_quorum
-    else:
-        assert largest_class(run) < redundancy.min_quorum or (
-            run.finishes == [OutcomeKind.CANCELLED]
-        )
+def test_result_beside_a_quorum_of_one_is_not_called_wrong():
+    one = Redundancy(min_quorum=1, target_results=2)
+    both = view(done("a"), done("b", user=2), redundancy=one)
+    assert next_actions(both, NOW) == [Judge(("a",))]

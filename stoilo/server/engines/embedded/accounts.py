@@ -16,13 +16,22 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.levels import LEVELS
+from stoilo.server.engines.embedded.passwords import check_password, hash_password
+from stoilo.server.engines.embedded.people import (
+    Person,
+    check_name,
+    load_person,
+    save_person,
+)
+from stoilo.server.engines.embedded.preferences import allow_levels, selected_levels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,12 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret", "open_accounts"]
 
-LEVELS = ("pure", "numeric", "tensor", "gpu")  # by order (design §4)
 SECRET_BYTES = 32
 KEY_CHARS = 32
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,185}")
-_HEX32 = re.compile(r"[0-9a-f]{32}")
-_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
+_MAX_EMAIL = 254
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Account:
     key: str
     weak_key: str
     max_level: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class User:
 
     id: int
     apps: tuple[str, ...]
+    banned: bool = False
 
 
 def load_secret(path: Path) -> bytes:
@@ -113,35 +122,39 @@ class Accounts:
             if row is None:
                 self._insert(connection, address, max_level or LEVELS[0], now)
             elif max_level is not None:
-                connection.execute(
-                    update(schema.users)
-                    .where(schema.users.c.id == row)
-                    .values(max_level=max_level)
-                )
+                allow_levels(connection, row, max_level)
             return self._account(connection, address)
 
-    def create(self, email: str, password_hash: str, now: int) -> Account:
+    def create(self, email: str, password: str, now: int, *, name: str = "") -> Account:
         """Make an account over the web (BOINC's create_account).
 
+        An account that exists is found when the password is its own, and told apart from
+        an unusable one by nothing else; that an address is taken cannot be hidden from
+        one who tries to take it, only made slow (`rates`).
+
+        Args:
+            email: untrusted.
+            password: `passwords.password_digest` of it, untrusted.
+            now: s.
+            name: shown to others, untrusted; empty for none.
+
         Raises:
-            UsageError: ``STO-E015``.
+            UsageError: ``STO-E015``, ``STO-E063``, ``STO-E064``.
             DeniedError: ``STO-E016`` when the account exists with another password.
         """
         address = _check_email(email)
-        if not _HEX32.fullmatch(password_hash):
-            raise UsageError("STO-E015", "passwd_hash must be 32 hex digits")
-        with self._database.read() as connection:
-            exists = _find(connection, address) is not None
-        if exists:
-            return self.find(address, password_hash)
+        check_password(password, address)
+        chosen = check_name(name)
         salt = secrets.token_hex(16)
-        stored = _hash_password(password_hash, salt)
+        stored = hash_password(password, salt)
         with self._database.write() as connection:
             if _find(connection, address) is None:
                 self._insert(connection, address, LEVELS[0], now, salt, stored)
-        return self.find(address, password_hash)
+                row = _find(connection, address) or 0
+                save_person(connection, row, Person(chosen))
+        return self.find(address, password)
 
-    def find(self, email: str, password_hash: str) -> Account:
+    def find(self, email: str, password: str) -> Account:
         """Return an account by password (BOINC's lookup_account).
 
         Takes as long for unknown addresses as for wrong passwords.
@@ -150,34 +163,66 @@ class Accounts:
             DeniedError: ``STO-E016``.
         """
         table = schema.users
+        address = email[: 2 * _MAX_EMAIL].strip().lower()
         query = select(table.c.password_salt, table.c.password_hash)
         with self._database.read() as connection:
-            row = connection.execute(
-                query.where(table.c.email == email.strip().lower())
-            ).first()
+            row = connection.execute(query.where(table.c.email == address)).first()
         salt = row.password_salt if row else ""
-        given = _hash_password(password_hash[: BOUNDS.token_chars], salt or "none")
+        given = hash_password(password[: BOUNDS.token_chars], salt or "none")
         stored = row.password_hash if row else ""
-        if not stored or not hmac.compare_digest(given, stored):
+        if not hmac.compare_digest(given, stored or "none"):
             raise DeniedError("STO-E016", "no account with this address and password")
         with self._database.read() as connection:
-            return self._account(connection, email.strip().lower())
+            return self._account(connection, address)
+
+    def open_by_key(self, key: str) -> Account:
+        """Return the account of a (strong) key; the weak one opens nothing.
+
+        Raises:
+            DeniedError: ``STO-E016``.
+        """
+        table = schema.users
+        digest = _hash_key(key[: BOUNDS.token_chars])
+        with self._database.read() as connection:
+            address = connection.scalar(
+                select(table.c.email).where(table.c.key_hash == digest)
+            )
+            if address is None:
+                raise DeniedError("STO-E016", "no account with this key")
+            return self._account(connection, address)
+
+    def open_by_id(self, user_id: int) -> Account:
+        """Return a known account; raises ``STO-E016``."""
+        table = schema.users
+        with self._database.read() as connection:
+            address = connection.scalar(
+                select(table.c.email).where(table.c.id == user_id)
+            )
+            if address is None:
+                raise DeniedError("STO-E016", "no such account")
+            return self._account(connection, address)
+
+    def stamp(self, purpose: str, text: str) -> str:
+        """Return a MAC over `text` that nobody else can make, 64 hex digits."""
+        message = f"{purpose}\0{text}".encode()
+        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
     def authenticate(self, connection: Connection, key: str) -> User | None:
         """Return who holds an (untrusted) key, strong or weak; None for nobody."""
         if not key or len(key) > BOUNDS.token_chars:
             return None
         digest = _hash_key(key)
-        table = schema.users
+        users, chosen, people = schema.users, schema.preferences, schema.people
         row = connection.execute(
-            select(table.c.id, table.c.max_level).where(
-                (table.c.key_hash == digest) | (table.c.weak_key_hash == digest)
-            )
+            select(users.c.id, users.c.max_level, chosen.c.levels, people.c.banned_at)
+            .outerjoin(chosen, chosen.c.user_id == users.c.id)
+            .outerjoin(people, people.c.user_id == users.c.id)
+            .where((users.c.key_hash == digest) | (users.c.weak_key_hash == digest))
         ).first()
         if row is None:
             return None
-        apps = LEVELS[: LEVELS.index(row.max_level) + 1]
-        return User(row.id, apps)
+        apps = selected_levels(row.max_level, row.levels)
+        return User(row.id, apps, bool(row.banned_at))
 
     def _insert(
         self,
@@ -207,12 +252,14 @@ class Accounts:
         row = connection.execute(
             select(table.c.id, table.c.max_level).where(table.c.email == address)
         ).one()
+        person = load_person(connection, row.id)
         return Account(
             user_id=row.id,
             email=address,
             key=self._key(address, "key"),
             weak_key=self._key(address, "weak"),
             max_level=row.max_level,
+            name=person.name,
         )
 
     def _key(self, address: str, kind: str) -> str:
@@ -252,15 +299,3 @@ def _find(connection: Connection, address: str) -> int | None:
 def _hash_key(key: str) -> str:
     """Return what is stored of a key."""
     return domain_digest(Domain.TOKEN, b"volunteer", key.encode())
-
-
-def _hash_password(password_hash: str, salt: str) -> str:
-    """Return what is stored of a password (BOINC sends an MD5 of it)."""
-    return hashlib.scrypt(
-        password_hash.encode(),
-        salt=salt.encode(),
-        n=_SCRYPT["n"],
-        r=_SCRYPT["r"],
-        p=_SCRYPT["p"],
-        dklen=_SCRYPT["dklen"],
-    ).hex()

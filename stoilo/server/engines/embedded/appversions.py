@@ -14,7 +14,10 @@ from sqlalchemy import select
 
 from stoilo.executor.messages import AppVersion, FileInfo, ProgramFile
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.programs import VERIFIER_OPEN_NAME
+from stoilo.server.engines.embedded.programs import (
+    VERIFIER_OPEN_NAME,
+    offered_platforms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,9 +104,7 @@ def choose_program(connection: Connection, request: SchedulerRequest) -> Program
 
 def _find_platform(connection: Connection, platforms: Sequence[str]) -> str:
     """Return the first of a host's platforms that has a program, empty for none."""
-    table = schema.programs
-    query = select(table.c.platform).where(table.c.replaced_at == 0)
-    offered = set(connection.scalars(query))
+    offered = offered_platforms(connection)
     return next((one for one in platforms if one in offered), "")
 
 

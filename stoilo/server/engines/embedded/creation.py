@@ -13,7 +13,8 @@ from stoilo.core.types import check_redundancy
 from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.bounds import bound_rows
-from stoilo.server.engines.embedded.transitioner import Validity
+from stoilo.server.engines.embedded.records import Validity
+from stoilo.server.engines.embedded.replication import first_copies, replication_rows
 from stoilo.server.engines.embedded.wishes import offer_rows
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 
@@ -88,10 +89,12 @@ def insert_workunits(
     insert_many(connection, schema.workunit_files, needs)
     insert_many(connection, schema.offers, offer_rows(specs, row_of))
     insert_many(connection, schema.bounds, bound_rows(specs, row_of))
+    spread = replication_rows(specs, row_of)
+    insert_many(connection, schema.replications, spread)
     copies = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs
-        for number in range(spec.redundancy.target_results)
+        for number in range(first_copies(spec))
     ]
     secret = draw_tokens(len(copies), _COPY_SECRET_BYTES)
     insert_many(
@@ -142,8 +145,8 @@ def _copy_row(
     }
 
 
-def add_copies(connection: Connection, workunit_id: int, count: int) -> None:
-    """Insert further copies of a workunit."""
+def add_copies(connection: Connection, workunit_id: int, count: int) -> list[int]:
+    """Insert further copies of a workunit; return their rows."""
     table = schema.copies
     row = connection.execute(
         select(schema.workunits.c.name, schema.workunits.c.priority).where(
@@ -154,10 +157,10 @@ def add_copies(connection: Connection, workunit_id: int, count: int) -> None:
         select(func.count()).where(table.c.workunit_id == workunit_id)
     )
     start = int(first or 0)
-    connection.execute(
-        insert(table),
-        [
-            _copy_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
-            for number, drawn in enumerate(draw_tokens(count, _COPY_SECRET_BYTES))
-        ],
-    )
+    made = [
+        _copy_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
+        for number, drawn in enumerate(draw_tokens(count, _COPY_SECRET_BYTES))
+    ]
+    connection.execute(insert(table), made)
+    names = [copy["name"] for copy in made]
+    return list(connection.scalars(select(table.c.id).where(table.c.name.in_(names))))

@@ -10,22 +10,47 @@ from sqlalchemy import exists, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.bounds import fits_host
+from stoilo.server.engines.embedded.hosttrust import (
+    consecutive_valid,
+    homogeneous_class,
+    is_banned,
+    is_trusted,
+    is_trusted_account,
+)
 from stoilo.server.engines.embedded.locality import local_first
-from stoilo.server.engines.embedded.transitioner import deadline_of, may_issue
+from stoilo.server.engines.embedded.records import Caller
+from stoilo.server.engines.embedded.replication import (
+    commit_class,
+    fits_class,
+    raise_quorum,
+)
+from stoilo.server.engines.embedded.spotchecks import CheckVerdict
+from stoilo.server.engines.embedded.transitioner import (
+    deadline_of,
+    may_issue,
+    may_recheck,
+)
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.embedded.wishes import allowed_apps, is_wanted
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import CopyState, Homogeneity
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row, Select
+    from collections.abc import Callable
+
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from stoilo.executor.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.accounts import User
     from stoilo.server.engines.embedded.hosts import Host
+    from stoilo.server.engines.embedded.records import WorkunitView
 
-__all__ = ["Pace", "fresh_copies", "lost_copies"]
+__all__ = ["Pace", "fresh_copies", "lost_copies", "notices"]
 
 CANDIDATES_PER_COPY = 8
+BANNED_NOTICE = (
+    "This computer gets no work: a result of it was checked again and was wrong. "
+    "Ask the project's operator [STO-E041]."
+)
 SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
 
 
@@ -58,12 +83,17 @@ def lost_copies(
         .where(
             schema.copies.c.host_id == host.id,
             schema.copies.c.state == CopyState.IN_PROGRESS.value,
-            schema.workunits.c.outcome.is_(None),
+            schema.workunits.c.outcome.is_(None) | _is_recheck(),
         )
         .order_by(schema.copies.c.id)
     ).all()
     lost = [row for row in rows if row.name not in named]
     return lost[: pace.copies_per_rpc]
+
+
+def notices(connection: Connection, host: Host) -> tuple[str, ...]:
+    """Return what a host's user is to be told about getting no work."""
+    return (BANNED_NOTICE,) if is_banned(connection, host.id, host.key) else ()
 
 
 def fresh_copies(
@@ -73,27 +103,72 @@ def fresh_copies(
     request: SchedulerRequest,
     now: int,
     pace: Pace,
+    draw: Callable[[], float],
 ) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
-    """Give new copies to the host, as many as it asks for and may have."""
+    """Give new copies to the host, as many as it asks for and may have.
+
+    A trusted account's hosts get what is to be checked again first.
+    """
     room = _room(connection, host, request, pace)
-    if room <= 0:
+    if room <= 0 or is_banned(connection, host.id, host.key):
         return []
+    caller = _caller(connection, user, host, request)
     given: list[int] = []
     seen: set[int] = set()
-    query = _candidates(user, host, now, request.wishes)
-    query = query.where(fits_host(request.host))
     most = room * CANDIDATES_PER_COPY
-    for row in local_first(connection, request, query, most, now):
-        if len(given) == room or row.workunit_id in seen:
-            continue
-        seen.add(row.workunit_id)
-        view = load_view(connection, row.workunit_id)
-        if may_issue(view, user.id, host.key, now):
-            deadline = deadline_of(view.redundancy, now)
-            _issue(connection, row.id, user, host, now=now, deadline=deadline)
-            given.append(row.id)
+    for query in _candidates(user, caller, now, request.wishes):
+        fitting = query.where(fits_host(request.host))
+        for row in local_first(connection, request, fitting, most, now):
+            if len(given) == room or row.workunit_id in seen:
+                continue
+            seen.add(row.workunit_id)
+            view = load_view(connection, row.workunit_id)
+            if may_issue(view, caller, now) or may_recheck(view, caller, now):
+                deadline = deadline_of(view.redundancy, now)
+                _issue(connection, row.id, user, host, now=now, deadline=deadline)
+                _settle_spread(connection, row.id, view, caller, host, now, draw)
+                given.append(row.id)
     fresh = _copy_query().where(schema.copies.c.id.in_(given))
     return list(connection.execute(fresh.order_by(schema.copies.c.id)).all())
+
+
+def _caller(
+    connection: Connection, user: User, host: Host, request: SchedulerRequest
+) -> Caller:
+    """Return the host as the rules see it."""
+    return Caller(
+        user.id,
+        host.key,
+        homogeneous_class(request.host, Homogeneity.COARSE),
+        homogeneous_class(request.host, Homogeneity.FINE),
+        is_trusted_account(connection, user.id),
+    )
+
+
+def _settle_spread(
+    connection: Connection,
+    copy_id: int,
+    view: WorkunitView,
+    caller: Caller,
+    host: Host,
+    now: int,
+    draw: Callable[[], float],
+) -> None:
+    """Note what a copy that has just been issued means for the others."""
+    if not (view.homogeneous or view.alone):
+        return
+    table, of = schema.copies, schema.workunits
+    row = connection.execute(
+        select(of.c.id, of.c.app)
+        .join(table, table.c.workunit_id == of.c.id)
+        .where(table.c.id == copy_id)
+    ).one()
+    if view.homogeneous:
+        commit_class(connection, row.id, caller.class_for(view.homogeneous))
+    if view.alone and not caller.trusted_account:
+        record = consecutive_valid(connection, host.id, row.app)
+        if not is_trusted(record, draw()):
+            raise_quorum(connection, row.id, now)
 
 
 def _room(
@@ -150,30 +225,47 @@ def _issue(
 
 
 def _candidates(
-    user: User, host: Host, now: int, wishes: Wishes
-) -> Select[tuple[int, int]]:
-    """Return the query for unsent copies that may go to this host, best first.
+    user: User, caller: Caller, now: int, wishes: Wishes
+) -> list[Select[tuple[int, int]]]:
+    """Return the queries for unsent copies that may go to this host, best first.
 
-    The same rules as `transitioner.may_issue`, which has the last word.
+    The same rules as in `transitioner`, which has the last word.
     """
     copies, table = schema.copies, schema.workunits
+    spread = schema.replications
     other = copies.alias("other")
     has_one = exists().where(
         other.c.workunit_id == copies.c.workunit_id,
-        (other.c.user_id == user.id) | (other.c.host_key == host.key),
+        (other.c.user_id == caller.user_id) | (other.c.host_key == caller.host_key),
     )
-    return (
+    fitting = (
         select(copies.c.id, copies.c.workunit_id)
         .join(table, table.c.id == copies.c.workunit_id)
+        .outerjoin(spread, spread.c.workunit_id == table.c.id)
         .where(
             copies.c.state == CopyState.UNSENT.value,
-            table.c.outcome.is_(None),
             table.c.app.in_(allowed_apps(user.apps, wishes)),
             is_wanted(wishes),
             table.c.not_after >= now + table.c.delay_bound_s,
+            fits_class(caller),
             ~has_one,
         )
         .order_by(copies.c.priority.desc(), copies.c.id)
+    )
+    ordinary = fitting.where(table.c.outcome.is_(None))
+    return (
+        [fitting.where(_is_recheck()), ordinary]
+        if caller.trusted_account
+        else [ordinary]
+    )
+
+
+def _is_recheck() -> ColumnElement[bool]:
+    """Return the condition that a copy belongs to a spot check that goes on."""
+    table = schema.spot_checks
+    return exists().where(
+        table.c.copy_id == schema.copies.c.id,
+        table.c.verdict == CheckVerdict.PENDING.value,
     )
 
 

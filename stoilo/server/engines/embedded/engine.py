@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,39 +24,43 @@ from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
+from stoilo.server.engines.embedded.answering import answer, is_unsure
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.dispatch import Pace
+from stoilo.server.engines.embedded.hosttrust import lift_ban, trust_account
 from stoilo.server.engines.embedded.programs import (
     check_programs,
+    offered_platforms,
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.records import Validity
+from stoilo.server.engines.embedded.roster import Roster
 from stoilo.server.engines.embedded.scheduler import Scheduler
-from stoilo.server.engines.embedded.steps import Answers, Question
+from stoilo.server.engines.embedded.spotchecks import SpotCheck, ended_checks
+from stoilo.server.engines.embedded.stats import Statistics
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
-from stoilo.server.engines.embedded.transitioner import Judgement, Validity, judge
 from stoilo.server.engines.embedded.uploads import UploadDesk
+from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.embedded.wishes import load_offer, would_refuse
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
     CopyView,
     OutcomeKind,
-    PairVerdict,
-    ResultCheck,
-    ResultVerdict,
     WorkunitFile,
     WorkunitStatus,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.embedded.depot import Download
+    from stoilo.server.engines.embedded.verdicts import Answers, Question
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,
@@ -79,6 +85,9 @@ class EngineOptions:
         validators: validator questions asked at the same time.
         idle_s: pause of the moving thread when nothing happens, s.
         seen_within_s: a host counts as attached when it called within that time, s.
+        spot_check_rate: share of canonical results that a trusted host computes again,
+            0..1.
+        draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -86,14 +95,8 @@ class EngineOptions:
     validators: int = 2
     idle_s: float = 1.0
     seen_within_s: int = 600
-
-
-class _Interrupted(Exception):
-    """A comparison could not be completed; `fatal` when it never can be."""
-
-    def __init__(self, fatal: ResultCheck | None) -> None:
-        super().__init__()
-        self.fatal = fatal
+    spot_check_rate: float = 0.0
+    draw: Callable[[], float] = random.SystemRandom().random
 
 
 class EmbeddedEngine:
@@ -101,6 +104,8 @@ class EmbeddedEngine:
 
     Attributes:
         accounts: the volunteers' accounts.
+        roster: people and hosts (for pages and commands).
+        statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         changes: grows whenever there may be new copies to hand out.
@@ -128,10 +133,14 @@ class EmbeddedEngine:
         self._database.upgrade()
         self._depot = Depot(directory / "files")
         self.uploads = UploadDesk(self._database, directory / "uploads")
-        self._store = Store(self._database, self._depot, directory / "uploads")
+        self._store = Store(
+            self._database, self._depot, directory / "uploads", self._spot_check
+        )
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
+        self.roster = Roster(self._database, self.accounts)
+        self.statistics = Statistics(self._database, directory / "stats")
         self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(
@@ -139,6 +148,7 @@ class EmbeddedEngine:
             self.accounts,
             pace=self._options.pace,
             on_report=self._wake.set,
+            draw=self._options.draw,
         )
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -189,6 +199,11 @@ class EmbeddedEngine:
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
 
+    def platforms(self) -> tuple[str, ...]:
+        """Return the platforms that stock clients have a program for (for `http`)."""
+        with self._database.read() as connection:
+            return offered_platforms(connection)
+
     def retain(self, digests: Collection[str]) -> None:
         """Keep input files of these digests between workunits (flavor archives)."""
         dropped = self._depot.retain(digests)
@@ -211,6 +226,25 @@ class EmbeddedEngine:
                 select(schema.workunits).where(schema.workunits.c.name == name)
             ).first()
             return None if row is None else self._status(connection, row)
+
+    def trust_account(self, email: str, *, trusted: bool = True) -> None:
+        """Let an account's hosts check others again (the operator's own), or no longer.
+
+        Raises:
+            UsageError: ``STO-E040`` when there is no such account.
+        """
+        with self._database.write() as connection:
+            trust_account(connection, email, self.now(), trusted=trusted)
+
+    def spot_checks(self, since: int = 0) -> list[SpotCheck]:
+        """Return the spot checks that ended at `since`, s, or later, oldest first."""
+        with self._database.read() as connection:
+            return ended_checks(connection, since)
+
+    def lift_ban(self, host_id: int) -> bool:
+        """Let a banned host have work again; False when it was not banned."""
+        with self._database.write() as connection:
+            return lift_ban(connection, host_id)
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
@@ -246,11 +280,11 @@ class EmbeddedEngine:
         questions = self._store.advance(due, (), now) if due else []
         while questions:
             answers = self._ask(questions, validation)
-            rows = [answer.workunit_id for answer in answers if not _unsure(answer)]
-            for answer in answers:
-                if _unsure(answer):
+            rows = [one.workunit_id for one in answers if not is_unsure(one)]
+            for one in answers:
+                if is_unsure(one):
                     retry = now + INCONCLUSIVE_RETRY_S
-                    self._store.postpone(answer.workunit_id, retry)
+                    self._store.postpone(one.workunit_id, retry)
             questions = self._store.advance(rows, answers, self.now())
         outcomes = self._store.outcomes(now, self._options.batch)
         for outcome in outcomes:
@@ -258,6 +292,11 @@ class EmbeddedEngine:
         if due:
             self.changes += 1
         return bool(due or outcomes)
+
+    def _spot_check(self) -> bool:
+        """Draw whether a canonical result is to be checked again."""
+        rate = self._options.spot_check_rate
+        return rate > 0 and self._options.draw() < rate
 
     def _run(self, validation: Validation, assimilator: Assimilator) -> None:
         """Move workunits until closed; trouble of the database only slows it down."""
@@ -274,9 +313,9 @@ class EmbeddedEngine:
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
         """Put questions to the validator, several at the same time if started."""
         if self._pool is None:
-            return [_answer(question, validation) for question in questions]
+            return [answer(question, validation) for question in questions]
         return list(
-            self._pool.map(lambda question: _answer(question, validation), questions)
+            self._pool.map(lambda question: answer(question, validation), questions)
         )
 
     def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> None:
@@ -287,7 +326,7 @@ class EmbeddedEngine:
             log.exception("outcome of %s was not taken", outcome.workunit)
             self._store.refused(outcome.workunit, self.now())
         else:
-            self._store.taken(outcome.workunit)
+            self._store.taken(outcome.workunit, self.now())
 
     def _status(self, connection: Connection, row: Row) -> WorkunitStatus:  # type: ignore[type-arg]  # a row of `workunits`
         """Return one workunit's status."""
@@ -316,7 +355,12 @@ class EmbeddedEngine:
             outcome=outcome,
             users_needed=needed,
             users_attached=attached,
-            explanation=_explain(outcome, views, row.min_quorum, attached),
+            explanation=_explain(
+                outcome,
+                views,
+                load_view(connection, row.id).in_force.min_quorum,
+                attached,
+            ),
         )
 
     def _attached(self, connection: Connection, app: str, workunit_id: int) -> int:
@@ -334,63 +378,6 @@ class EmbeddedEngine:
             )
         )
         return int(count or 0)
-
-
-def _answer(question: Question, validation: Validation) -> Answers:
-    """Return the validator's answers to one question."""
-    checks: dict[str, ResultCheck] = {}
-    for name in question.checks:
-        checks[name] = _check(question, name, validation)
-        if checks[name].verdict is ResultVerdict.FATAL:
-            return Answers(question.workunit_id, checks, fatal=checks[name])
-    if not question.judge:
-        return Answers(question.workunit_id, checks)
-    try:
-        judgement = _judge(question, validation)
-    except _Interrupted as stop:
-        return Answers(question.workunit_id, checks, question.judge, fatal=stop.fatal)
-    return Answers(question.workunit_id, checks, question.judge, judgement)
-
-
-def _check(question: Question, name: str, validation: Validation) -> ResultCheck:
-    """Return the verdict about one result; the server's own trouble is inconclusive."""
-    result = question.results.get(name)
-    if result is None or not result.path.exists():
-        return ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
-    try:
-        return validation.check(result)
-    except Exception:  # the server's code must not stop the engine
-        log.exception("check of %s failed", name)
-        return ResultCheck(ResultVerdict.INCONCLUSIVE)
-
-
-def _judge(question: Question, validation: Validation) -> Judgement:
-    """Look for a quorum; raises `_Interrupted` when a comparison gives no answer."""
-
-    def same(left: str, right: str) -> bool:
-        try:
-            answer = validation.compare(question.results[left], question.results[right])
-        except Exception as error:  # the server's code must not stop the engine
-            log.exception("comparison of %s and %s failed", left, right)
-            raise _Interrupted(None) from error
-        if answer.verdict is PairVerdict.INCONCLUSIVE:
-            raise _Interrupted(None)
-        if answer.verdict is PairVerdict.FATAL:
-            fatal = ResultCheck(ResultVerdict.FATAL, answer.code, answer.message)
-            raise _Interrupted(fatal)
-        return answer.verdict is PairVerdict.SAME
-
-    return judge(question.judge, question.quorum, same)
-
-
-def _unsure(answer: Answers) -> bool:
-    """Say whether the validator must be asked again later."""
-    if answer.fatal is not None:
-        return False
-    unsure = any(
-        check.verdict is ResultVerdict.INCONCLUSIVE for check in answer.checks.values()
-    )
-    return unsure or bool(answer.judged and answer.judgement is None)
 
 
 def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row of `copies`

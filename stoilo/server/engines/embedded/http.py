@@ -12,13 +12,13 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
@@ -30,8 +30,11 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import BOUNDS
+from stoilo.server.engines.embedded.bodies import BodyPace, read_body, read_pieces
+from stoilo.server.engines.embedded.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
+    ProjectConfig,
     SizeQuery,
     UploadHead,
     parse_request,
@@ -47,7 +50,10 @@ from stoilo.server.engines.embedded.xml import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from starlette.requests import Request
+
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
+    from stoilo.server.engines.embedded.accounts import Account
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.uploads import Incoming
 
@@ -63,6 +69,7 @@ ERR_NOT_FOUND = -161
 ERR_BAD_EMAIL = -205
 ERR_BAD_PASSWORD = -206
 ERR_TRY_LATER = -183
+ERR_CREATION_DISABLED = -208
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 
@@ -74,17 +81,18 @@ class HttpOptions:
     Attributes:
         project: the project's name.
         pages: where people read the audit log, empty when there are no pages.
-        body_pause_s: longest pause inside a body, s.
-        body_bytes_per_s: slowest acceptable upload, bytes/s, after a first minute.
+        bodies: how slowly a body may come.
         account_calls_per_minute: account calls allowed per address.
+        account_creation: whether accounts can be made over the web; else the operator
+            makes them (`stoilo boinc account`).
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
     project: str = "stoilo"
     pages: str = ""
-    body_pause_s: float = 20.0
-    body_bytes_per_s: int = 16 * 1024
+    bodies: BodyPace = field(default_factory=BodyPace)
     account_calls_per_minute: int = 10
+    account_creation: bool = True
     hold_s: float = 5.0
 
 
@@ -131,13 +139,17 @@ def create_project_app(
     routes = [
         Route("/", face.master_page, methods=["GET"]),
         Route("/get_project_config.php", face.config, methods=["GET"]),
-        Route("/lookup_account.php", face.account, methods=["GET", "POST"]),
-        Route("/create_account.php", face.account, methods=["GET", "POST"]),
+        Route("/lookup_account.php", face.find_account, methods=["GET", "POST"]),
+        Route("/create_account.php", face.make_account, methods=["GET", "POST"]),
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
     ]
-    return Starlette(routes=routes, exception_handlers={StoiloError: _plain_error})
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
+        exception_handlers={StoiloError: _plain_error},
+    )
 
 
 class _Face:
@@ -166,34 +178,50 @@ class _Face:
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""
         del request
-        config = render_config(self._options.project, self._base_url)
-        return Response(config, media_type=XML)
+        config = ProjectConfig(
+            name=self._options.project,
+            master_url=self._base_url,
+            platforms=await run_in_threadpool(self._engine.platforms),
+            account_creation=self._options.account_creation,
+        )
+        return Response(render_config(config), media_type=XML)
 
-    async def account(self, request: Request) -> Response:
-        """GET or POST: make or look up an account."""
+    async def find_account(self, request: Request) -> Response:
+        """GET or POST: look up an account."""
+        return await self._account(request, self._engine.accounts.find)
+
+    async def make_account(self, request: Request) -> Response:
+        """GET or POST: make an account, or look it up if it is there."""
+        if not self._options.account_creation:
+            body = render_account_error(
+                ERR_CREATION_DISABLED, "accounts are made by the project's operator"
+            )
+            return Response(body, media_type=XML)
+        create, now = self._engine.accounts.create, self._engine.now()
+        return await self._account(request, lambda one, two: create(one, two, now))
+
+    async def _account(
+        self, request: Request, find: Callable[[str, str], Account]
+    ) -> Response:
+        """Answer an account call; `find` takes address and password hash."""
         address = request.client.host if request.client else ""
         if not self._limit.allow(address):
             body = render_account_error(ERR_TRY_LATER, "too many calls [STO-E013]")
             return Response(body, status_code=429, media_type=XML)
         fields = await self._account_fields(request)
-        email = fields.get("email_addr", "")
-        password = fields.get("passwd_hash", "")
+        words = fields.get("email_addr", ""), fields.get("passwd_hash", "")
         try:
-            if request.url.path.startswith("/create"):
-                accounts, now = self._engine.accounts, self._engine.now()
-                made = await run_in_threadpool(accounts.create, email, password, now)
-            else:
-                find = self._engine.accounts.find
-                made = await run_in_threadpool(find, email, password)
+            found = await run_in_threadpool(find, *words)
         except UsageError as error:
             return Response(render_account_error(ERR_BAD_EMAIL, str(error)))
         except DeniedError as error:
             return Response(render_account_error(ERR_BAD_PASSWORD, str(error)))
-        return Response(render_account(made.key), media_type=XML)
+        return Response(render_account(found.key), media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
-        body = await self._body(request, BOUNDS.scheduler_request_bytes)
+        most = BOUNDS.scheduler_request_bytes
+        body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
         seen = self._engine.changes
         reply = await self._answer(parsed)
@@ -228,7 +256,8 @@ class _Face:
                 headers={"etag": f'"{found.digest}"'},
             )
         assert found.content is not None  # noqa: S101 - inline or on disk
-        return _inline_file(found.content, request.headers.get("range", ""))
+        asked = request.headers.get("range", "")
+        return _inline_file(found.content, asked, etag=f'"{found.digest}"')
 
     async def upload(self, request: Request) -> Response:
         """POST /upload/TOKEN: a size query or a file."""
@@ -243,7 +272,7 @@ class _Face:
 
     async def _upload(self, request: Request) -> bytes:
         """Take one upload request; returns the answer."""
-        pieces = self._pieces(request)
+        pieces = read_pieces(request, self._options.bodies)
         begin = b""
         async for chunk in pieces:
             begin += chunk
@@ -283,9 +312,8 @@ class _Face:
         pieces: AsyncIterator[bytes],
     ) -> None:
         """Write what has arrived and what comes, in a time that fits the size."""
-        seconds = 60 + head.nbytes / self._options.body_bytes_per_s
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._options.bodies.seconds(head.nbytes)):
                 incoming.write(data)
                 async for chunk in pieces:
                     incoming.write(chunk)
@@ -296,41 +324,12 @@ class _Face:
         """Return the fields of an account call from query or form."""
         text = request.url.query
         if request.method == "POST":
-            body = await self._body(request, ACCOUNT_BYTES)
+            body = await read_body(request, ACCOUNT_BYTES, self._options.bodies)
             text = body.decode("utf-8", "replace")
         try:
             return dict(parse_qsl(text[:ACCOUNT_BYTES], max_num_fields=16))
         except ValueError as error:
             raise UsageError("STO-E015", "the account call is not readable") from error
-
-    async def _body(self, request: Request, most: int) -> bytes:
-        """Return a whole body of at most that many bytes."""
-        body = bytearray()
-        try:
-            async with asyncio.timeout(60 + most / self._options.body_bytes_per_s):
-                async for chunk in self._pieces(request):
-                    body += chunk
-                    if len(body) > most:
-                        raise UsageError("STO-E012", "the request is too large")
-        except TimeoutError as error:
-            raise UsageError("STO-E012", "the request came too slowly") from error
-        return bytes(body)
-
-    async def _pieces(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield a body's pieces; a long pause or a lost connection ends it."""
-        stream = request.stream().__aiter__()
-        while True:
-            try:
-                async with asyncio.timeout(self._options.body_pause_s):
-                    chunk = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                raise InternalError("STO-E034", "the body stopped coming") from error
-            except ClientDisconnect as error:
-                raise InternalError("STO-E034", "the connection was lost") from error
-            if chunk:
-                yield chunk
 
 
 def _is_empty(reply: SchedulerReply) -> bool:
@@ -339,9 +338,9 @@ def _is_empty(reply: SchedulerReply) -> bool:
     return not (news or reply.bad_key)
 
 
-def _inline_file(content: bytes, range_header: str) -> Response:
+def _inline_file(content: bytes, range_header: str, *, etag: str) -> Response:
     """Return a small file, or the part of it that a Range asks for."""
-    headers = {"accept-ranges": "bytes"}
+    headers = {"accept-ranges": "bytes", "etag": etag}
     media = "application/octet-stream"
     match = _RANGE.fullmatch(range_header)
     if match is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts import User
 
-__all__ = ["level_notice", "wait_notice"]
+__all__ = ["level_notice"]
 
 FIRST_CALLS = 3
 EVERY_CALLS = 100
@@ -51,12 +51,3 @@ def level_notice(
         "Nothing is wrong; you may allow it in your preferences for this project."
     )
     return (notice,)
-
-
-def wait_notice(seconds: int) -> str:
-    """Return the notice to a host whose tasks all fail."""
-    minutes = max(1, round(seconds / 60))
-    return (
-        f"The last tasks of this computer all failed. It gets new ones in {minutes} min. "
-        "Its event log says what is wrong."
-    )

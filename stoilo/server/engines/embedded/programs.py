@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "VERIFIER_OPEN_NAME",
     "check_programs",
+    "offered_platforms",
     "program_digests",
     "program_files",
     "store_programs",
@@ -181,3 +182,10 @@ def program_digests(connection: Connection) -> tuple[str, ...]:
         select(table.c.launcher, table.c.verifier).where(table.c.served == 1)
     ).all()
     return tuple(digest for row in rows for digest in row)
+
+
+def offered_platforms(connection: Connection) -> tuple[str, ...]:
+    """Return the platforms that have a program."""
+    table = schema.programs
+    query = select(table.c.platform).where(table.c.replaced_at == 0)
+    return tuple(connection.scalars(query.order_by(table.c.platform)))

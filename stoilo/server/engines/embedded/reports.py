@@ -8,6 +8,8 @@ from sqlalchemy import select, update
 
 from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.hosttrust import note_failed
+from stoilo.server.engines.embedded.quotas import note_error
 from stoilo.server.engines.embedded.transitioner import can_receive
 from stoilo.server.engines.embedded.views import copy_of, load_view
 from stoilo.server.engines.interface import CopyOutcome, CopyState
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.hosts import Host
 
 __all__ = ["late_copies", "needless_copies", "take_report"]
+
+ABORTED_VIA_GUI = 203
+"""BOINC's exit status of a task that its user has aborted."""
 
 
 def take_report(
@@ -37,10 +42,13 @@ def take_report(
     if success and row.upload_digest is not None:
         outcome, code = CopyOutcome.SUCCESS, ""
     else:
-        outcome = CopyOutcome.CLIENT_ERROR
+        aborted = report.exit_status == ABORTED_VIA_GUI
+        outcome = CopyOutcome.ABORTED if aborted else CopyOutcome.CLIENT_ERROR
         code = "STO-E020" if success else "STO-E021"
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
+        note_error(connection, row.name, now)
+        note_failed(connection, [row.name])
     connection.execute(
         update(table)
         .where(table.c.id == row.id)

@@ -20,12 +20,16 @@ from stoilo.executor.messages import (
 )
 from stoilo.server.engines.embedded.appversions import choose_program
 from stoilo.server.engines.embedded.bounds import NOT_SAID, load_bounds
-from stoilo.server.engines.embedded.dispatch import fresh_copies, lost_copies
-from stoilo.server.engines.embedded.failures import note_reports, wait_left
+from stoilo.server.engines.embedded.dispatch import (
+    fresh_copies,
+    lost_copies,
+    notices,
+)
 from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
 from stoilo.server.engines.embedded.lending import settle_leases
-from stoilo.server.engines.embedded.notices import level_notice, wait_notice
+from stoilo.server.engines.embedded.notices import level_notice
+from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
     late_copies,
     needless_copies,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.dispatch import Pace
     from stoilo.server.engines.embedded.hosts import Host
+    from stoilo.server.engines.embedded.reception import Guest
 
 __all__ = ["Scheduler"]
 
@@ -62,11 +67,13 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._database = database
         self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
+        self._draw = draw
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
@@ -90,34 +97,43 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
-            remember_wishes(connection, host.id, request.wishes)
-            for report in request.results:
-                take_report(connection, host, report, now)
-            note_usages(connection, host.id, request.results, request.host.fpops)
-            note_reports(connection, host.id, request.results, now)
-            program = choose_program(connection, request)
-            wait = wait_left(connection, host.id, now)
-            rows = []
-            if program.usable:
-                rows = lost_copies(connection, host, request, self._pace)
-            if program.usable and not wait:
-                rows += fresh_copies(connection, user, host, request, now, self._pace)
-            reply = self._reply(connection, host, request, rows, base_url, now)
-            reply = program.complete(connection, reply, base_url)
-            if not program.usable:
-                reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
-            elif wait and wants_copies(request):
-                notices = (*reply.messages, wait_notice(wait))
-                reply = replace(reply, request_delay=float(wait), messages=notices)
-            else:
-                again = _next_call(request, reply, self._pace)
-                reply = replace(reply, next_rpc_delay=again)
-                if _is_idle(request, reply) and not request.own_program:
-                    notices = level_notice(connection, user, request)
-                    reply = replace(reply, messages=reply.messages + notices)
+            refusal = refuse_banned(user, host, request)
+            if refusal is not None:
+                return refusal
+            guest = receive(connection, user, host, request, now)
+            reply = self._serve(connection, guest, base_url, now)
         if request.results:
             self._on_report()
         return reply
+
+    def _serve(
+        self, connection: Connection, guest: Guest, base_url: str, now: int
+    ) -> SchedulerReply:
+        """Take the reports of a caller who is welcome, and give what may be given."""
+        user, host, request = guest.user, guest.host, guest.request
+        remember_wishes(connection, host.id, request.wishes)
+        for report in request.results:
+            take_report(connection, host, report, now)
+        note_usages(connection, host.id, request.results, request.host.fpops)
+        program = choose_program(connection, request)
+        lost, fresh = [], []
+        if program.usable:
+            lost = lost_copies(connection, host, request, self._pace)
+            fresh = fresh_copies(
+                connection, user, host, request, now, self._pace, self._draw
+            )
+        reply = self._reply(connection, host, request, lost + fresh, base_url, now)
+        reply = program.complete(connection, reply, base_url)
+        if not program.usable:
+            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
+        else:
+            again = _next_call(request, reply, self._pace)
+            reply = replace(reply, next_rpc_delay=again)
+            if _is_idle(request, reply) and not request.own_program:
+                said = level_notice(connection, user, request)
+                reply = replace(reply, messages=reply.messages + said)
+        apps = [row.app for row in fresh]
+        return guest.complete(connection, reply, apps, now)
 
     def _reply(
         self,
@@ -167,6 +183,7 @@ class Scheduler:
                 for row in rows
             ),
             aborts_unstarted=late_copies(connection, host, request),
+            messages=notices(connection, host),
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
+    Double,
     Float,
     ForeignKey,
     Index,
@@ -23,18 +24,29 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "bans",
     "bounds",
     "code_sign_keys",
     "copies",
     "files",
-    "host_backoffs",
+    "global_preferences",
+    "grants",
+    "histories",
+    "host_records",
     "hosts",
     "leases",
+    "lingering",
     "metadata",
     "offers",
     "outbox",
+    "people",
+    "preferences",
     "programs",
+    "quotas",
+    "replications",
     "settings",
+    "spot_checks",
+    "trusted_users",
     "usages",
     "users",
     "wishes",
@@ -156,6 +168,85 @@ wishes = Table(
     Column("topics", String(2200), nullable=False),  # each between two commas
 )
 
+# What is known of people and their computers beside what every call needs.
+people = Table(
+    "engine_person",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("name", String(60), nullable=False, default=""),
+    Column("export_id", String(32), nullable=False),  # in public statistics only
+    Column("exported", Integer, nullable=False, default=0),
+    Column("venue", String(16), nullable=False, default=""),
+    Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
+    Column("total_credit", Double, nullable=False, default=0.0),
+    Column("average_credit", Double, nullable=False, default=0.0),
+    Column("average_at", BigInteger, nullable=False, default=0),
+)
+
+preferences = Table(
+    "engine_preference",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("levels", String(64), nullable=False),  # each between two commas
+    Column("require_review", Integer, nullable=False),
+    Column("require_public_source", Integer, nullable=False),
+    Column("topics", String(2200), nullable=False),  # each between two commas
+    Column("modified_at", BigInteger, nullable=False),
+)
+
+global_preferences = Table(
+    "engine_global_preference",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("modified_at", BigInteger, nullable=False),
+    Column("document", String(4000), nullable=False),  # ours, made of numbers
+)
+
+host_records = Table(
+    "engine_host_record",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("domain_name", String(128), nullable=False, default=""),
+    Column("vendor", String(128), nullable=False, default=""),
+    Column("model", String(128), nullable=False, default=""),
+    Column("os_name", String(128), nullable=False, default=""),
+    Column("os_version", String(128), nullable=False, default=""),
+    Column("platform", String(64), nullable=False, default=""),
+    Column("client", String(32), nullable=False, default=""),
+    Column("ncpus", Integer, nullable=False, default=1),
+    Column("fpops", Float, nullable=False, default=0.0),
+    Column("memory_bytes", Float, nullable=False, default=0.0),
+    Column("disk_free_bytes", Float, nullable=False, default=0.0),
+    Column("stored_at", BigInteger, nullable=False, default=0),
+    Column("banned_at", BigInteger, nullable=False, default=0),  # 0: it is not
+    Column("total_credit", Double, nullable=False, default=0.0),
+    Column("average_credit", Double, nullable=False, default=0.0),
+    Column("average_at", BigInteger, nullable=False, default=0),
+)
+
+# One row a copy that was paid for; it outlives the copy.
+grants = Table(
+    "engine_credit",
+    metadata,
+    Column("copy_id", Key, primary_key=True, autoincrement=False),
+    Column("user_id", Key, nullable=False),
+    Column("host_id", Key, nullable=False),
+    Column("granted", Double, nullable=False),
+    Column("granted_at", BigInteger, nullable=False),
+)
+
+quotas = Table(
+    "engine_quota",
+    metadata,
+    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
+    Column("app", String(APP_CHARS), primary_key=True),
+    Column("per_cpu", Integer, nullable=False),
+    Column("day", Integer, nullable=False),
+    Column("issued", Integer, nullable=False),
+    Column("errors_in_row", Integer, nullable=False),
+    Column("paused_until", BigInteger, nullable=False),
+)
+
 files = Table(
     "engine_file",
     metadata,
@@ -248,11 +339,55 @@ code_sign_keys = Table(
     ),  # over the one in force
 )
 
-# Hosts whose last reports were all failures, and until when they get no new copies.
-host_backoffs = Table(
-    "engine_host_backoff",
+# Replication and trust. Rows only where something differs from the ordinary.
+replications = Table(
+    "engine_replication",
     metadata,
-    Column("host_id", Key, ForeignKey("engine_host.id"), primary_key=True),
-    Column("failures", Integer, nullable=False),
-    Column("until", BigInteger, nullable=False),
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+    Column("homogeneous", String(8), nullable=False),
+    Column("host_class", String(64), nullable=False),  # empty: of none yet
+    Column("alone", Integer, nullable=False),  # one copy is enough so far
+)
+
+lingering = Table(  # ended with a canonical result that is still compared with
+    "engine_lingering",
+    metadata,
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
+)
+
+histories = Table(
+    "engine_host_history",
+    metadata,
+    Column("host_id", Key, primary_key=True),
+    Column("app", String(APP_CHARS), primary_key=True),
+    Column("consecutive_valid", Integer, nullable=False),
+)
+
+trusted_users = Table(
+    "engine_trusted_user",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("since", BigInteger, nullable=False),
+)
+
+bans = Table(
+    "engine_ban",
+    metadata,
+    Column("host_id", Key, primary_key=True),
+    Column("host_key", Name, nullable=False),
+    Column("workunit_id", Key, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Index("engine_ban_key", "host_key"),
+)
+
+spot_checks = Table(
+    "engine_spot_check",
+    metadata,
+    Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
+    Column("workunit_id", Key, ForeignKey("engine_workunit.id"), nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Index("engine_spot_check_workunit", "workunit_id"),
+    Index("engine_spot_check_ended", "ended_at"),
 )

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.creation import add_copies
-from stoilo.server.engines.embedded.transitioner import (
+from stoilo.server.engines.embedded.actions import (
     Action,
     Check,
+    Close,
+    Compare,
     Create,
     Drop,
     Expire,
     Finish,
     Judge,
-    Judgement,
-    Validity,
-    next_actions,
+    ReleaseClass,
 )
+from stoilo.server.engines.embedded.creation import add_copies
+from stoilo.server.engines.embedded.hosttrust import note_failed
+from stoilo.server.engines.embedded.lingering import has_stragglers
+from stoilo.server.engines.embedded.quotas import note_error
+from stoilo.server.engines.embedded.records import Validity
+from stoilo.server.engines.embedded.replication import release_class
+from stoilo.server.engines.embedded.spotchecks import (
+    CheckVerdict,
+    begin_check,
+    end_check,
+)
+from stoilo.server.engines.embedded.transitioner import next_actions
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
     OutcomeKind,
-    ReceivedResult,
     ResultCheck,
     ResultVerdict,
 )
@@ -36,60 +45,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = [
-    "Answers",
-    "Question",
     "apply_action",
+    "begin_lingering",
     "end_workunit",
     "forget_files",
     "set_transition",
     "settle",
-    "write_answers",
 ]
-
-_OF_VERDICT = {
-    ResultVerdict.VALID: (CopyOutcome.SUCCESS, Validity.CHECKED),
-    ResultVerdict.INVALID: (CopyOutcome.INVALID, Validity.INVALID),
-    ResultVerdict.NOT_FOR_THIS_HOST: (CopyOutcome.REFUSED, Validity.INIT),
-    ResultVerdict.FATAL: (CopyOutcome.SUCCESS, Validity.INVALID),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the validator has to answer before a workunit can move on.
-
-    Attributes:
-        workunit_id: row of the workunit.
-        checks: copies whose results are to be judged by themselves.
-        judge: copies among which a quorum is to be looked for.
-        quorum: how many must agree.
-        results: the files, by copy name.
-    """
-
-    workunit_id: int
-    checks: tuple[str, ...]
-    judge: tuple[str, ...]
-    quorum: int
-    results: dict[str, ReceivedResult]
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The validator's answers to a `Question`.
-
-    Attributes:
-        workunit_id: row of the workunit.
-        checks: verdicts by copy name.
-        judged: the copies that were compared, empty if none.
-        judgement: the outcome of comparing, None when it could not be completed.
-        fatal: the answer that ends the workunit, None without.
-    """
-
-    workunit_id: int
-    checks: dict[str, ResultCheck] = field(default_factory=dict)
-    judged: tuple[str, ...] = ()
-    judgement: Judgement | None = None
-    fatal: ResultCheck | None = None
 
 
 def apply_action(
@@ -101,14 +63,20 @@ def apply_action(
     """Write one action of the rules."""
     match action:
         case Expire(copy):
+            note_failed(connection, [copy])
             _end_copy(connection, copy, CopyOutcome.NO_REPLY, "STO-E022")
+            note_error(connection, copy, now)
         case Drop(copy):
             _end_copy(connection, copy, CopyOutcome.NOT_NEEDED, "")
         case Create(count):
             add_copies(connection, workunit_id, count)
         case Finish(kind):
             end_workunit(connection, workunit_id, kind, now)
-        case Check() | Judge():
+        case ReleaseClass():
+            release_class(connection, workunit_id)
+        case Close():
+            _close(connection, workunit_id, now)
+        case Check() | Judge() | Compare():
             raise InternalError("STO-E004", "a question is not an action to write")
         case _:
             assert_never(action)
@@ -184,60 +152,43 @@ def set_transition(connection: Connection, workunit_id: int, at: int) -> None:
     )
 
 
-def write_answers(connection: Connection, answers: Answers, now: int) -> None:
-    """Write what the validator said; answers to a finished workunit are void."""
-    view = load_view(connection, answers.workunit_id)
-    if view.outcome is not None:
-        return
-    waiting = {copy.name: copy for copy in view.copies}
-    for name, check in answers.checks.items():
-        unchecked = waiting[name].validity is Validity.INIT
-        if unchecked and waiting[name].outcome is CopyOutcome.SUCCESS:
-            _write_check(connection, name, check)
-    if answers.fatal is not None:
-        kind = OutcomeKind.VALIDATOR_FAILED
-        end_workunit(connection, answers.workunit_id, kind, now, answer=answers.fatal)
-    elif answers.judgement is not None:
-        _write_judgement(connection, answers, now)
+def begin_lingering(
+    connection: Connection, workunit_id: int, now: int, *, recheck: bool
+) -> None:
+    """Keep a workunit that has just ended while results may still be compared.
+
+    Args:
+        connection: inside the transaction that ended it.
+        workunit_id: its row.
+        now: s.
+        recheck: let a trusted host compute it once more.
+    """
+    checked = recheck and begin_check(connection, workunit_id, now)
+    if checked or has_stragglers(load_view(connection, workunit_id)):
+        connection.execute(insert(schema.lingering).values(workunit_id=workunit_id))
 
 
-def _write_check(connection: Connection, copy: str, check: ResultCheck) -> None:
-    """Write the verdict about one result."""
-    if check.verdict is ResultVerdict.INCONCLUSIVE:
-        return
-    outcome, validity = _OF_VERDICT[check.verdict]
+def _close(connection: Connection, workunit_id: int, now: int) -> None:
+    """End the time in which results are compared with the canonical one."""
+    kept, table = schema.lingering, schema.copies
+    connection.execute(delete(kept).where(kept.c.workunit_id == workunit_id))
+    end_check(connection, workunit_id, CheckVerdict.UNFINISHED, now)
+    undecided = [
+        copy.name
+        for copy in load_view(connection, workunit_id).copies
+        if copy.undecided
+    ]
     connection.execute(
-        update(schema.copies)
-        .where(schema.copies.c.name == copy)
-        .values(outcome=outcome.value, validity=validity.value, code=check.code[:16])
+        update(table)
+        .where(table.c.name.in_(undecided))
+        .values(validity=Validity.TOO_LATE.value)
     )
-
-
-def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
-    """Write the result of comparing: a canonical result, or none so far."""
-    assert answers.judgement is not None  # noqa: S101 - the caller has looked
-    canonical, same = answers.judgement.canonical, set(answers.judgement.same)
-    for name in answers.judged:
-        validity = Validity.INCONCLUSIVE
-        if canonical:
-            validity = Validity.VALID if name in same else Validity.INVALID
-        connection.execute(
-            update(schema.copies)
-            .where(schema.copies.c.name == name)
-            .values(validity=validity.value)
-        )
-    if canonical:
-        kind = OutcomeKind.CANONICAL
-        end_workunit(connection, answers.workunit_id, kind, now, canonical=canonical)
 
 
 def forget_files(
     connection: Connection, workunit_id: int
 ) -> tuple[list[str], list[str]]:
     """Remove a finished workunit's claims; return its input digests and uploads."""
-    connection.execute(
-        delete(schema.outbox).where(schema.outbox.c.workunit_id == workunit_id)
-    )
     needs = schema.workunit_files
     digests = connection.scalars(
         select(needs.c.digest).where(needs.c.workunit_id == workunit_id)

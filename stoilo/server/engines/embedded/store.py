@@ -12,30 +12,23 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, delete, insert, select, update
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.actions import Check, Close, Compare, Judge
 from stoilo.server.engines.embedded.creation import (
     check_spec,
     existing_names,
     insert_workunits,
 )
 from stoilo.server.engines.embedded.programs import program_digests
+from stoilo.server.engines.embedded.records import Validity, WorkunitView
 from stoilo.server.engines.embedded.steps import (
-    Answers,
-    Question,
     apply_action,
     end_workunit,
     forget_files,
     set_transition,
     settle,
-    write_answers,
 )
-from stoilo.server.engines.embedded.transitioner import (
-    Check,
-    Judge,
-    Validity,
-    WorkunitView,
-    next_actions,
-    next_transition,
-)
+from stoilo.server.engines.embedded.transitioner import next_actions, next_transition
+from stoilo.server.engines.embedded.verdicts import Answers, Question, write_answers
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -46,7 +39,7 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Row
@@ -65,12 +58,26 @@ _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
 
 
 class Store:
-    """Workunits, copies, outcomes; `uploads` is where result files lie."""
+    """Workunits, copies, outcomes.
 
-    def __init__(self, database: Database, depot: Depot, uploads: Path) -> None:
+    Args:
+        database: where they are.
+        depot: their input files.
+        uploads: where result files lie.
+        spot_check: says for each canonical result whether it is to be checked again.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        depot: Depot,
+        uploads: Path,
+        spot_check: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._database = database
         self._depot = depot
         self._uploads = uploads
+        self._spot_check = spot_check
 
     def create(self, specs: Sequence[WorkunitSpec], now: int) -> None:
         """Store workunits with their first copies, all or none; see `Engine`."""
@@ -129,15 +136,15 @@ class Store:
 
     def due(self, now: int, most: int) -> list[int]:
         """Return rows of workunits that have something to do now."""
-        table = schema.workunits
-        query = (
-            select(table.c.id)
-            .where(table.c.outcome.is_(None), table.c.transition_at <= now)
-            .order_by(table.c.transition_at)
-            .limit(most)
+        table, ended, box = schema.workunits, schema.lingering, schema.outbox
+        late = table.c.transition_at <= now
+        first = select(table.c.id).order_by(table.c.transition_at).limit(most)
+        after_end = first.join(ended, ended.c.workunit_id == table.c.id).where(
+            late, table.c.id.not_in(select(box.c.workunit_id))
         )
         with self._database.read() as connection:
-            return list(connection.scalars(query))
+            running = connection.scalars(first.where(table.c.outcome.is_(None), late))
+            return [*running, *connection.scalars(after_end)][:most]
 
     def advance(
         self, workunits: Iterable[int], answers: Iterable[Answers], now: int
@@ -148,9 +155,13 @@ class Store:
         """
         with self._database.write() as connection:
             for answer in answers:
-                write_answers(connection, answer, now)
-            questions = [self._move(connection, row, now) for row in workunits]
-        return [question for question in questions if question is not None]
+                write_answers(connection, answer, now, self._spot_check)
+            moved = [self._move(connection, row, now) for row in workunits]
+            questions = [one for one in moved if isinstance(one, Question)]
+            closed = [one for one in moved if isinstance(one, int)]
+            unused, uploads = self._forget(connection, closed)
+        self._remove(unused, uploads)
+        return questions
 
     def postpone(self, workunit_id: int, until: int) -> None:
         """Look at a workunit again at `until`, s, when the validator had trouble."""
@@ -171,15 +182,42 @@ class Store:
             rows = connection.execute(query).all()
             return [self._outcome(connection, row) for row in rows]
 
-    def taken(self, name: str) -> None:
-        """Note that the server has taken an outcome; its files may go now."""
+    def taken(self, name: str, now: int) -> None:
+        """Note that the server has taken an outcome; its files may go now.
+
+        They stay while results may come that are compared with the canonical one.
+        """
+        table, ended, box = schema.workunits, schema.lingering, schema.outbox
         with self._database.write() as connection:
             row = connection.execute(
-                select(schema.workunits.c.id).where(schema.workunits.c.name == name)
+                select(table.c.id, ended.c.workunit_id.label("lingering"))
+                .outerjoin(ended, ended.c.workunit_id == table.c.id)
+                .where(table.c.name == name)
             ).one()
-            digests, uploads = forget_files(connection, row.id)
-            keep = self.kept(connection)
-            unused = self._depot.remove_unused(connection, digests, keep)
+            connection.execute(delete(box).where(box.c.workunit_id == row.id))
+            over = [row.id] if row.lingering is None else []
+            if not over:
+                set_transition(connection, row.id, now)
+            unused, uploads = self._forget(connection, over)
+        self._remove(unused, uploads)
+
+    def _forget(
+        self, connection: Connection, workunits: Iterable[int]
+    ) -> tuple[list[str], list[str]]:
+        """Drop the claims of workunits; return inputs and uploads that can go."""
+        digests: list[str] = []
+        uploads: list[str] = []
+        for row in workunits:
+            inputs, results = forget_files(connection, row)
+            digests += inputs
+            uploads += results
+        if not digests:
+            return [], uploads
+        keep = self.kept(connection)
+        return [*self._depot.remove_unused(connection, digests, keep)], uploads
+
+    def _remove(self, unused: Iterable[str], uploads: Iterable[str]) -> None:
+        """Delete files that no row claims any more."""
         self._depot.unlink(unused)
         for upload in uploads:
             (self._uploads / upload).unlink(missing_ok=True)
@@ -204,20 +242,23 @@ class Store:
         """Offer every waiting outcome at once (after a restart)."""
         with self._database.write() as connection:
             connection.execute(update(schema.outbox).values(retry_at=0))
-            connection.execute(
-                update(schema.workunits)
-                .where(schema.workunits.c.outcome.is_(None))
-                .values(transition_at=0)
+            table, ended = schema.workunits, schema.lingering
+            unfinished = table.c.outcome.is_(None) | table.c.id.in_(
+                select(ended.c.workunit_id)
             )
+            connection.execute(update(table).where(unfinished).values(transition_at=0))
 
     def _move(
         self, connection: Connection, workunit_id: int, now: int
-    ) -> Question | None:
-        """Apply actions until there is only waiting, or a question."""
+    ) -> Question | int | None:
+        """Apply actions until there is only waiting, a question, or nothing left.
+
+        Returns the question, or the workunit's row when its files may go.
+        """
         while True:
             view = load_view(connection, workunit_id)
             actions = next_actions(view, now)
-            asked = [act for act in actions if isinstance(act, Check | Judge)]
+            asked = [act for act in actions if isinstance(act, Check | Judge | Compare)]
             if asked:
                 return self._question(connection, workunit_id, view, asked)
             if not actions:
@@ -225,25 +266,26 @@ class Store:
                 return None
             for action in actions:
                 apply_action(connection, workunit_id, action, now)
+            if any(isinstance(action, Close) for action in actions):
+                return workunit_id
 
     def _question(
         self,
         connection: Connection,
         workunit_id: int,
         view: WorkunitView,
-        asked: Sequence[Check | Judge],
+        asked: Sequence[Check | Judge | Compare],
     ) -> Question:
         """Return what the validator is asked, with the files it needs."""
-        checks = tuple(act.copy for act in asked if isinstance(act, Check))
         sets = [act.copies for act in asked if isinstance(act, Judge)]
-        wanted = {*checks, *(name for names in sets for name in names)}
-        results = self._results(connection, workunit_id)
         return Question(
             workunit_id,
-            checks,
-            sets[0] if sets else (),
-            view.redundancy.min_quorum,
-            {name: result for name, result in results.items() if name in wanted},
+            checks=tuple(act.copy for act in asked if isinstance(act, Check)),
+            judge=sets[0] if sets else (),
+            pairs=tuple(act.copy for act in asked if isinstance(act, Compare)),
+            canonical=view.canonical,
+            quorum=view.in_force.min_quorum,
+            results=self._results(connection, workunit_id),
         )
 
     def _results(
@@ -288,8 +330,8 @@ class Store:
         """Return one workunit row with an outcome as the server sees it."""
         results = self._results(connection, row.id)
         good = [Validity.VALID] if row.canonical else list(_VIABLE)
-        copies = load_view(connection, row.id).copies
-        names = [copy.name for copy in copies if copy.validity in good]
+        view = load_view(connection, row.id)
+        names = [copy.name for copy in view.copies if copy.validity in good]
         return WorkunitOutcome(
             workunit=row.name,
             kind=OutcomeKind(row.outcome),
@@ -297,4 +339,5 @@ class Store:
             valid=tuple(results[name] for name in names if name in results),
             code=row.code,
             message=row.message,
+            quorum=1 if view.alone else 0,
         )

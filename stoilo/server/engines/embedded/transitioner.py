@@ -2,171 +2,70 @@
 
 Every decision is a function of a frozen view and the time (s since 1970); nothing here
 reads a clock, a file or a database. Source of the rules: BOINC's
-``sched/transitioner.cpp`` (`handle_wu`) and ``sched/validator.cpp``, with what stoilo
-adds: copies go to distinct users *and* hosts, a refusal by a volunteer's opt-in is not
-counted as an error or a copy but capped, and no copy is issued whose deadline exceeds
-the admission's end.
+``sched/transitioner.cpp`` and ``sched/validator.cpp`` (`handle_wu` in both),
+``sched/validate_util2.cpp`` (`check_set`: `quorum`), ``sched/sched_send.cpp``
+(homogeneous redundancy, adaptive replication). As in BOINC
 
-As in BOINC a limit is broken when it is *exceeded* (errors, successes without a quorum)
-or when one more copy is needed and the total is used up. One kindness is ours: with the
-total used up, copies that are still out may complete a quorum before it ends.
+- a limit is broken when it is *exceeded* (errors, successes without a quorum) or when one
+  more copy is needed and the total is used up;
+- a host that does not answer in time, and a volunteer who aborts, use up the total and
+  are no error;
+- a result that comes late counts while there is something to compare it with
+  (`lingering`: what happens after the end);
+- one more copy is wanted than disagree.
+
+What differs is meant as a kindness or is stricter, never silently:
+
+- copies go to distinct users *and* hosts, whatever became of the earlier ones;
+- a refusal by a volunteer's opt-in is neither an error nor in the total, but capped;
+- no copy is issued whose deadline exceeds the admission's end;
+- each result is looked at by itself as soon as it is there, not with the quorum only;
+- with the total used up, copies that are still out may complete a quorum before it ends;
+- all of `min_quorum` must agree, not a majority of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from stoilo.server.engines.embedded.actions import (
+    Check,
+    Create,
+    Drop,
+    Expire,
+    Finish,
+    Judge,
+    ReleaseClass,
+)
+from stoilo.server.engines.embedded.lingering import (
+    actions_after_end,
+    is_expired,
+    transition_after_end,
+)
+from stoilo.server.engines.embedded.records import Validity
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from stoilo.core.types import Redundancy
+    from stoilo.server.engines.embedded.actions import Action
+    from stoilo.server.engines.embedded.records import Caller, Copy, WorkunitView
 
 __all__ = [
-    "Action",
-    "Check",
-    "Copy",
-    "Create",
-    "Drop",
-    "Expire",
-    "Finish",
-    "Judge",
-    "Judgement",
-    "Validity",
-    "WorkunitView",
     "can_receive",
     "deadline_of",
-    "judge",
     "may_issue",
+    "may_recheck",
     "next_actions",
     "next_transition",
     "refusal_cap",
 ]
 
-ERROR_OUTCOMES = frozenset(
-    {CopyOutcome.CLIENT_ERROR, CopyOutcome.NO_REPLY, CopyOutcome.INVALID}
-)
+ERROR_OUTCOMES = frozenset({CopyOutcome.CLIENT_ERROR, CopyOutcome.INVALID})
+MAY_RETURN = frozenset({CopyOutcome.NONE, CopyOutcome.NO_REPLY, CopyOutcome.SUCCESS})
 REFUSALS_AT_LEAST = 10
-
-
-class Validity(StrEnum):
-    """How far a successful copy has come with the validator."""
-
-    INIT = "init"  # not looked at
-    CHECKED = "checked"  # passed the init validator, not yet compared
-    INCONCLUSIVE = "inconclusive"  # compared, no quorum so far
-    VALID = "valid"  # agrees with the canonical one
-    INVALID = "invalid"  # refused by the init validator or outvoted
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One copy (BOINC: result, instance).
-
-    Attributes:
-        name: unique.
-        state: unsent, in progress, over.
-        outcome: how it ended, NONE before.
-        validity: only meaningful for outcome SUCCESS.
-        user_id: whose host has it, 0 while unsent.
-        host_key: identity of the machine (BOINC's host CPID), empty while unsent.
-        deadline: s, 0 while unsent.
-    """
-
-    name: str
-    state: CopyState = CopyState.UNSENT
-    outcome: CopyOutcome = CopyOutcome.NONE
-    validity: Validity = Validity.INIT
-    user_id: int = 0
-    host_key: str = ""
-    deadline: int = 0
-
-    @property
-    def viable(self) -> bool:
-        """Whether it passed the init validator and may be part of a quorum."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
-            Validity.CHECKED,
-            Validity.INCONCLUSIVE,
-            Validity.VALID,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class WorkunitView:
-    """Everything the rules look at.
-
-    Attributes:
-        redundancy: copies, quorum and limits.
-        not_after: end of the admission, s.
-        copies: oldest first.
-        outcome: the final outcome, None before.
-    """
-
-    redundancy: Redundancy
-    not_after: int
-    copies: tuple[Copy, ...] = ()
-    outcome: OutcomeKind | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Expire:
-    """The copy's deadline has passed: over, no reply."""
-
-    copy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """The copy is not needed any more: over; a host that has it is told to abort."""
-
-    copy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make that many new unsent copies."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Ask `Validation.check` about the copy's result."""
-
-    copy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """Look for a quorum among these copies (`judge`)."""
-
-    copies: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """Give the workunit its one final outcome."""
-
-    kind: OutcomeKind
-
-
-Action = Expire | Drop | Create | Check | Judge | Finish
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Result of looking for a quorum.
-
-    Attributes:
-        canonical: name of the canonical copy, empty when no quorum agrees.
-        same: copies that agree with it, itself included.
-    """
-
-    canonical: str
-    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,26 +115,28 @@ def deadline_of(redundancy: Redundancy, now: int) -> int:
     return now + redundancy.delay_bound_s
 
 
-def may_issue(view: WorkunitView, user_id: int, host_key: str, now: int) -> bool:
-    """Say whether a copy may go to this user's host now.
+def may_issue(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether a copy may go to this host now.
 
     Distinct users and hosts hold over every copy ever sent, whatever became of it.
     """
-    if view.outcome is not None or _admission_over(view, now):
-        return False
-    return all(
-        copy.user_id == 0 or (copy.user_id != user_id and copy.host_key != host_key)
-        for copy in view.copies
-    )
+    return view.outcome is None and _may_hold(view, caller, now)
+
+
+def may_recheck(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether a re-check of an ended workunit may go to this host now."""
+    return view.lingering and caller.trusted_account and _may_hold(view, caller, now)
 
 
 def can_receive(view: WorkunitView, copy: Copy) -> bool:
     """Say whether a report or upload for `copy` still counts.
 
-    A late result counts as long as the workunit has no outcome (as BOINC does).
+    A late result counts while the workunit has no outcome, or still has its canonical
+    result to compare with (as BOINC does).
     """
     late = copy.state is CopyState.OVER and copy.outcome is CopyOutcome.NO_REPLY
-    return view.outcome is None and (copy.state is CopyState.IN_PROGRESS or late)
+    wanted = view.outcome is None or view.lingering
+    return wanted and (copy.state is CopyState.IN_PROGRESS or late)
 
 
 def next_actions(view: WorkunitView, now: int) -> list[Action]:
@@ -245,15 +146,20 @@ def next_actions(view: WorkunitView, now: int) -> list[Action]:
     judgements come before limits: a quorum that is there wins over an error beside it.
     """
     if view.outcome is not None:
-        return [Drop(copy.name) for copy in view.copies if _is_open(copy)]
+        return actions_after_end(view, now)
     counts = _count(view.copies)
-    return _expiries(view, now) or _checks(view, counts) or _limits(view, counts, now)
+    return (
+        _expiries(view, now)
+        or _checks(view, counts)
+        or _releases(view)
+        or _limits(view, counts, now)
+    )
 
 
 def next_transition(view: WorkunitView, now: int) -> int:
     """Return when time alone will next matter, s; far future when it never does."""
     if view.outcome is not None:
-        return 2**62
+        return transition_after_end(view)
     times = [
         copy.deadline + 1 for copy in view.copies if copy.state is CopyState.IN_PROGRESS
     ]
@@ -263,62 +169,60 @@ def next_transition(view: WorkunitView, now: int) -> int:
     return max(now, min(times, default=now))
 
 
-def judge(
-    names: tuple[str, ...], quorum: int, same: Callable[[str, str], bool]
-) -> Judgement:
-    """Look for a copy that at least `quorum` copies, itself included, agree with.
+def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:
+    """Say whether user, host, class of host and time allow one more copy."""
+    if _admission_over(view, now) or not _same_class(view, caller):
+        return False
+    return all(
+        copy.user_id == 0
+        or (copy.user_id != caller.user_id and copy.host_key != caller.host_key)
+        for copy in view.copies
+    )
 
-    Candidates are tried in order, as in BOINC's `check_set`; `same` is called with the
-    candidate first and is not assumed to be symmetric or transitive. With a quorum of 1
-    nobody is compared.
-    """
-    if quorum == 1:
-        return Judgement(names[0], names[:1]) if names else Judgement("")
-    for candidate in names:
-        agree = [
-            other for other in names if other == candidate or same(candidate, other)
-        ]
-        if len(agree) >= quorum:
-            return Judgement(candidate, tuple(agree))
-    return Judgement("")
+
+def _same_class(view: WorkunitView, caller: Caller) -> bool:
+    """Say whether the host is as alike as the workunit asks; an unknown one never is."""
+    if not view.homogeneous:
+        return True
+    own = caller.class_for(view.homogeneous)
+    return bool(own) and view.host_class in {"", own}
 
 
 def _expiries(view: WorkunitView, now: int) -> list[Action]:
     """Return the copies whose deadline has passed."""
-    return [
-        Expire(copy.name)
-        for copy in view.copies
-        if copy.state is CopyState.IN_PROGRESS and copy.deadline < now
-    ]
+    return [Expire(copy.name) for copy in view.copies if is_expired(copy, now)]
 
 
 def _checks(view: WorkunitView, counts: _Counts) -> list[Action]:
     """Return what the validator has to look at: single results first, then the set."""
     if counts.unchecked:
-        return [Check(copy.name) for copy in view.copies if _is_unchecked(copy)]
-    if counts.unjudged and counts.viable >= view.redundancy.min_quorum:
-        return [Judge(tuple(copy.name for copy in view.copies if copy.viable))]
+        return [Check(copy.name) for copy in view.copies if copy.unchecked]
+    quorum = view.in_force.min_quorum
+    if counts.unjudged and counts.viable >= quorum:
+        viable = tuple(copy.name for copy in view.copies if copy.viable)
+        return [Judge(viable if quorum > 1 else viable[:1])]
     return []
+
+
+def _releases(view: WorkunitView) -> list[Action]:
+    """Free a workunit from a class of host that brought nothing and has nothing out."""
+    committed = bool(view.homogeneous and view.host_class)
+    sent = [copy for copy in view.copies if copy.user_id]
+    alive = any(
+        copy.outcome in MAY_RETURN and copy.validity is not Validity.INVALID
+        for copy in sent
+    )
+    return [ReleaseClass()] if committed and not alive else []
 
 
 def _limits(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
     """Return the end that a limit demands, or the copies that are missing."""
-    broken = _broken_limit(view.redundancy, counts)
+    broken = _broken_limit(view.in_force, counts)
     if broken is not None:
         return [Finish(broken)]
     if _admission_over(view, now):
         return _wind_down(view, counts)
-    return _top_up(view.redundancy, counts)
-
-
-def _is_open(copy: Copy) -> bool:
-    """Say whether the copy waits for a host or is on one."""
-    return copy.state is not CopyState.OVER
-
-
-def _is_unchecked(copy: Copy) -> bool:
-    """Say whether the init validator has yet to look."""
-    return copy.outcome is CopyOutcome.SUCCESS and copy.validity is Validity.INIT
+    return _top_up(view.in_force, counts)
 
 
 def _admission_over(view: WorkunitView, now: int) -> bool:

@@ -137,9 +137,14 @@ class UploadDesk:
                     schema.outbox,
                     schema.outbox.c.workunit_id == schema.workunits.c.id,
                 )
+                .outerjoin(
+                    schema.lingering,
+                    schema.lingering.c.workunit_id == schema.workunits.c.id,
+                )
                 .where(
                     schema.workunits.c.outcome.is_(None)
                     | schema.outbox.c.workunit_id.is_not(None)
+                    | schema.lingering.c.workunit_id.is_not(None)
                 )
             )
             wanted = set(connection.scalars(query))

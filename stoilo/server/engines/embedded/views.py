@@ -8,8 +8,13 @@ from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.transitioner import Copy, Validity, WorkunitView
-from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.engines.embedded.records import Copy, Validity, WorkunitView
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    Homogeneity,
+    OutcomeKind,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["copy_of", "load_view"]
 
 
-def copy_of(row: Row) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
+def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
     """Return one row of `schema.copies` as the rules see it."""
     return Copy(
         name=row.name,
@@ -27,18 +32,19 @@ def copy_of(row: Row) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
         user_id=row.user_id,
         host_key=row.host_key,
         deadline=row.deadline,
+        recheck=recheck,
     )
 
 
 def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     """Return a workunit as the rules see it."""
-    row = connection.execute(
-        select(schema.workunits).where(schema.workunits.c.id == workunit_id)
-    ).one()
+    row = _workunit_row(connection, workunit_id)
+    table, checks = schema.copies, schema.spot_checks
     copies = connection.execute(
-        select(schema.copies)
-        .where(schema.copies.c.workunit_id == workunit_id)
-        .order_by(schema.copies.c.id)
+        select(table, checks.c.copy_id.label("recheck"))
+        .outerjoin(checks, checks.c.copy_id == table.c.id)
+        .where(table.c.workunit_id == workunit_id)
+        .order_by(table.c.id)
     ).all()
     return WorkunitView(
         redundancy=Redundancy(
@@ -50,6 +56,34 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
             delay_bound_s=row.delay_bound_s,
         ),
         not_after=row.not_after,
-        copies=tuple(copy_of(copy) for copy in copies),
+        copies=tuple(
+            copy_of(copy, recheck=copy.recheck is not None) for copy in copies
+        ),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
+        canonical=row.canonical or "",
+        lingering=row.lingering is not None,
+        delivered=row.undelivered is None,
+        homogeneous=Homogeneity(row.homogeneous or ""),
+        host_class=row.host_class or "",
+        alone=bool(row.alone),
     )
+
+
+def _workunit_row(connection: Connection, workunit_id: int) -> Row:  # type: ignore[type-arg]  # columns of some tables
+    """Return a workunit's row with how its copies are spread and what is left of it."""
+    table, spread = schema.workunits, schema.replications
+    ended, box = schema.lingering, schema.outbox
+    return connection.execute(
+        select(
+            table,
+            spread.c.homogeneous,
+            spread.c.host_class,
+            spread.c.alone,
+            ended.c.workunit_id.label("lingering"),
+            box.c.workunit_id.label("undelivered"),
+        )
+        .outerjoin(spread, spread.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(box, box.c.workunit_id == table.c.id)
+        .where(table.c.id == workunit_id)
+    ).one()

@@ -16,6 +16,7 @@ from stoilo.server.engines.embedded.requests import natural, parse_request
 
 __all__ = [
     "UPLOAD_HEAD_BYTES",
+    "ProjectConfig",
     "SizeQuery",
     "UploadHead",
     "parse_request",
@@ -28,6 +29,7 @@ __all__ = [
     "render_upload_reply",
 ]
 
+MIN_PASSWORD_CHARS = 6
 UPLOAD_HEAD_BYTES = 16 * 1024
 UPLOAD_BOUNDS = XmlBounds(document_bytes=UPLOAD_HEAD_BYTES + 64, elements=64, depth=6)
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -48,6 +50,23 @@ class UploadHead:
     nbytes: int
     md5: str
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectConfig:
+    """What a manager asks before it attaches.
+
+    Attributes:
+        name: of the project.
+        master_url: with final slash.
+        platforms: BOINC's names of those with a program.
+        account_creation: whether accounts can be made over the web.
+    """
+
+    name: str
+    master_url: str
+    platforms: tuple[str, ...] = ()
+    account_creation: bool = True
 
 
 def parse_upload(head: bytes) -> UploadHead | SizeQuery:
@@ -106,19 +125,29 @@ def render_master_page(project: str, scheduler: str, pages: str = "") -> bytes:
     ).encode()
 
 
-def render_config(project: str, master_url: str) -> bytes:
+def render_config(config: ProjectConfig) -> bytes:
     """Return what `get_project_config` answers."""
     fields = [
-        ("name", project),
-        ("master_url", master_url),
-        ("web_rpc_url_base", master_url),
-        ("min_passwd_length", 6),
+        ("name", config.name),
+        ("master_url", config.master_url),
+        ("web_rpc_url_base", config.master_url),
+        ("min_passwd_length", MIN_PASSWORD_CHARS),
         ("sched_stopped", 0),
         ("web_stopped", 0),
     ]
-    body = "\n".join(leaf(tag, value) for tag, value in fields)
-    platform = "<platforms><platform>x86_64-pc-linux-gnu</platform></platforms>"
-    return f"<project_config>\n{body}\n{platform}\n</project_config>\n".encode()
+    lines = [leaf(tag, value) for tag, value in fields]
+    if not config.account_creation:
+        lines += ["<account_creation_disabled/>", "<client_account_creation_disabled/>"]
+    lines += ["<platforms>", *map(_platform, config.platforms), "</platforms>"]
+    return "\n".join(["<project_config>", *lines, "</project_config>", ""]).encode()
+
+
+def _platform(name: str) -> str:
+    """Return one platform that the project has a program for."""
+    return (
+        f"<platform>{leaf('platform_name', name)}"
+        f"{leaf('user_friendly_name', name)}</platform>"
+    )
 
 
 def render_account(key: str) -> bytes:

@@ -1,7 +1,7 @@
-"""What stock BOINC clients run, the key to check it with, and hosts that have to wait.
+"""What stock BOINC clients run, and the key to check it with.
 
 Revision ID: engine0004
-Revises: engine0002
+Revises: engine0003
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from alembic import op
 from sqlalchemy.dialects import mysql
 
 revision = "engine0004"
-down_revision = "engine0002"
+down_revision = "engine0003"
 branch_labels = None
 depends_on = None
 
@@ -49,14 +49,5 @@ def upgrade() -> None:
         sa.Column("text", sa.String(length=1024), nullable=False),
         sa.Column("signature", sa.String(length=512), nullable=False),
         sa.PrimaryKeyConstraint("place"),
-        if_not_exists=True,
-    )
-    op.create_table(
-        "engine_host_backoff",
-        sa.Column("host_id", key(), nullable=False),
-        sa.Column("failures", sa.Integer(), nullable=False),
-        sa.Column("until", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["host_id"], ["engine_host.id"]),
-        sa.PrimaryKeyConstraint("host_id"),
         if_not_exists=True,
     )

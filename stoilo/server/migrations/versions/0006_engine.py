@@ -1,7 +1,7 @@
 """What copies need and took, and which host keeps which files.
 
 Revision ID: engine0006
-Revises: engine0004
+Revises: engine0005
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "engine0006"
-down_revision = "engine0004"
+down_revision = "engine0005"
 branch_labels = None
 depends_on = None
 

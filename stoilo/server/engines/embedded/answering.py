@@ -1,0 +1,109 @@
+"""Putting the rules' questions to the server's validator, outside of any transaction."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from stoilo.server.engines.embedded.quorum import Judgement, judge
+from stoilo.server.engines.embedded.verdicts import Answers
+from stoilo.server.engines.interface import (
+    Comparison,
+    PairVerdict,
+    ResultCheck,
+    ResultVerdict,
+)
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.embedded.verdicts import Question
+    from stoilo.server.engines.interface import ReceivedResult, Validation
+
+__all__ = ["answer", "is_unsure"]
+
+log = logging.getLogger(__name__)
+
+
+class _Interrupted(Exception):
+    """A comparison could not be completed; `fatal` when it never can be."""
+
+    def __init__(self, fatal: ResultCheck | None) -> None:
+        super().__init__()
+        self.fatal = fatal
+
+
+def answer(question: Question, validation: Validation) -> Answers:
+    """Return the validator's answers to one question."""
+    row = question.workunit_id
+    checks: dict[str, ResultCheck] = {}
+    for name in question.checks:
+        checks[name] = _check(question, name, validation)
+        if checks[name].verdict is ResultVerdict.FATAL:
+            return Answers(row, checks, fatal=checks[name])
+    pairs = {name: _compare(question, name, validation) for name in question.pairs}
+    if not question.judge:
+        return Answers(row, checks, pairs=pairs)
+    try:
+        judgement = _judge(question, validation)
+    except _Interrupted as stop:
+        return Answers(row, checks, question.judge, fatal=stop.fatal)
+    return Answers(row, checks, question.judge, judgement)
+
+
+def is_unsure(answers: Answers) -> bool:
+    """Say whether the validator must be asked again later."""
+    if answers.fatal is not None:
+        return False
+    checks = (check.verdict for check in answers.checks.values())
+    return (
+        ResultVerdict.INCONCLUSIVE in checks
+        or PairVerdict.INCONCLUSIVE in answers.pairs.values()
+        or bool(answers.judged and answers.judgement is None)
+    )
+
+
+def _check(question: Question, name: str, validation: Validation) -> ResultCheck:
+    """Return the verdict about one result; the server's own trouble is inconclusive."""
+    result = question.results.get(name)
+    if result is None or not result.path.exists():
+        return ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
+    try:
+        return validation.check(result)
+    except Exception:  # the server's code must not stop the engine
+        log.exception("check of %s failed", name)
+        return ResultCheck(ResultVerdict.INCONCLUSIVE)
+
+
+def _judge(question: Question, validation: Validation) -> Judgement:
+    """Look for a quorum; raises `_Interrupted` when a comparison gives no answer."""
+
+    def same(left: str, right: str) -> bool:
+        results = question.results
+        verdict = _pair(results[left], results[right], validation)
+        if verdict.verdict is PairVerdict.INCONCLUSIVE:
+            raise _Interrupted(None)
+        if verdict.verdict is PairVerdict.FATAL:
+            fatal = ResultCheck(ResultVerdict.FATAL, verdict.code, verdict.message)
+            raise _Interrupted(fatal)
+        return verdict.verdict is PairVerdict.SAME
+
+    return judge(question.judge, question.quorum, same)
+
+
+def _compare(question: Question, name: str, validation: Validation) -> PairVerdict:
+    """Return how a result that came after the end compares with the canonical one."""
+    canonical = question.results.get(question.canonical)
+    result = question.results.get(name)
+    if canonical is None or result is None or not canonical.path.exists():
+        return PairVerdict.FATAL  # nothing is left to compare
+    return _pair(canonical, result, validation).verdict
+
+
+def _pair(
+    left: ReceivedResult, right: ReceivedResult, validation: Validation
+) -> Comparison:
+    """Compare two results; the server's own trouble is inconclusive."""
+    try:
+        return validation.compare(left, right)
+    except Exception:  # the server's code must not stop the engine
+        log.exception("comparison of %s and %s failed", left.name, right.name)
+        return Comparison(PairVerdict.INCONCLUSIVE)

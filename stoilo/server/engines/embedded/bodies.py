@@ -1,0 +1,81 @@
+"""Bodies of requests: bounded in bytes and in time before anything is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+
+from stoilo.core.errors import InternalError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+__all__ = ["BodyPace", "read_body", "read_pieces"]
+
+FIRST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPace:
+    """How slowly a body may come.
+
+    Attributes:
+        pause_s: longest pause inside it, s.
+        bytes_per_s: slowest pace, bytes/s, after a first minute.
+    """
+
+    pause_s: float = 20.0
+    bytes_per_s: int = 16 * 1024
+
+    def seconds(self, size: int) -> float:
+        """Return how long a body of `size` bytes may take, s."""
+        return FIRST_S + size / self.bytes_per_s
+
+
+async def read_body(request: Request, most: int, pace: BodyPace) -> bytes:
+    """Return a whole body of at most `most` bytes.
+
+    Raises:
+        UsageError: ``STO-E012`` too large, told before a byte is read where the length
+            is announced, or too slow.
+        InternalError: ``STO-E034`` it stopped coming.
+    """
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or len(announced) > 18 or int(announced) > most:  # noqa: PLR2004 - digits of 64 bits
+        raise UsageError("STO-E012", "the request is too large")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(pace.seconds(most)):
+            async for chunk in read_pieces(request, pace):
+                body += chunk
+                if len(body) > most:
+                    raise UsageError("STO-E012", "the request is too large")
+    except TimeoutError as error:
+        raise UsageError("STO-E012", "the request came too slowly") from error
+    return bytes(body)
+
+
+async def read_pieces(request: Request, pace: BodyPace) -> AsyncIterator[bytes]:
+    """Yield a body's pieces; a long pause or a lost connection ends it.
+
+    Raises:
+        InternalError: ``STO-E034``.
+    """
+    stream = request.stream().__aiter__()
+    while True:
+        try:
+            async with asyncio.timeout(pace.pause_s):
+                chunk = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            raise InternalError("STO-E034", "the body stopped coming") from error
+        except ClientDisconnect as error:
+            raise InternalError("STO-E034", "the connection was lost") from error
+        if chunk:
+            yield chunk

@@ -1,0 +1,276 @@
+"""Which hosts are alike, which have a record, which are ours, and which may not help.
+
+A host's class follows BOINC's homogeneous redundancy: coarse is the family of operating
+system and processor, fine tells families of processors apart. What a host says of itself
+is not proven; a lie gets it copies whose results it will not match.
+
+A record is BOINC's ``consecutive_valid`` of a host and an app: valid results since the
+last that was invalid, failed or never came. Only results that agreed with another host's
+count, so nobody earns trust by being believed.
+
+A ban follows a spot check that failed (`spotchecks`). It holds for the host and for
+whoever calls with its identity; a cheat can come back as another host, without a record.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import delete, insert, or_, select, update
+
+from stoilo.core.errors import UsageError
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.records import Validity
+from stoilo.server.engines.interface import CopyOutcome, CopyState, Homogeneity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection
+
+    from stoilo.executor.messages import HostInfo
+
+__all__ = [
+    "ban_host",
+    "consecutive_valid",
+    "homogeneous_class",
+    "is_banned",
+    "is_trusted",
+    "is_trusted_account",
+    "lift_ban",
+    "note_failed",
+    "note_valid",
+    "trust_account",
+    "trusted_accounts",
+]
+
+TRUSTED_AFTER: Final = 10
+"""Valid results in a row before a host may work alone (BOINC's number)."""
+
+BANNED: Final = "STO-E041"
+
+_SYSTEMS: Final = ("android", "linux", "windows", "darwin", "freebsd")
+_PROCESSORS: Final = (  # word in the vendor's name, coarse family, fine family
+    ("intel", "x86", "intel"),
+    ("amd", "x86", "amd"),
+    ("macintosh", "powerpc", "powerpc"),
+    ("arm", "arm", "arm"),
+    ("apple", "arm", "apple"),
+)
+_FAMILIES: Final = {  # words of the model that all must be there, the special ones first
+    "intel": (
+        ("xeon",),
+        ("celeron",),
+        ("atom",),
+        ("core",),
+        ("pentium", "iii"),
+        ("pentium", "ii"),
+        ("pentium", "4"),
+        ("pentium", "d"),
+        ("pentium", "m"),
+        ("pentium",),
+    ),
+    "amd": (
+        ("epyc",),
+        ("threadripper",),
+        ("ryzen",),
+        ("opteron",),
+        ("phenom",),
+        ("sempron",),
+        ("turion",),
+        ("duron",),
+        ("athlon", "64"),
+        ("athlon", "xp"),
+        ("athlon", "mp"),
+        ("athlon",),
+    ),
+}
+
+
+def homogeneous_class(host: HostInfo, kind: Homogeneity) -> str:
+    """Return the class that a host says it is of, empty when it cannot be told."""
+    named = host.os_name.lower()
+    system = next((one for one in _SYSTEMS if one in named), "")
+    coarse, fine = _processor(host)
+    if kind is Homogeneity.FINE:
+        coarse = fine
+    return f"{system} {coarse}" if system and coarse else ""
+
+
+def _processor(host: HostInfo) -> tuple[str, str]:
+    """Return coarse and fine family of a host's processor, empty when unknown."""
+    vendor, model = host.vendor.lower(), host.model.lower()
+    if not vendor and "arm" in model:
+        vendor = "arm"  # some systems name the model only
+    for word, coarse, fine in _PROCESSORS:
+        if word in vendor:
+            return coarse, " ".join([fine, *_family(fine, model)])
+    return "", ""
+
+
+def _family(maker: str, model: str) -> tuple[str, ...]:
+    """Return the words that name a processor's family, none when there is no table."""
+    words = set(re.findall(r"[a-z0-9]+", model.partition("[")[0]))
+    for family in _FAMILIES.get(maker, ()):
+        if words.issuperset(family):
+            return family
+    return ()
+
+
+def is_trusted(valid: int, draw: float) -> bool:
+    """Say whether a host may work alone this time.
+
+    Args:
+        valid: its valid results in a row.
+        draw: uniform in [0, 1), unknown to the host: one in `valid` is checked anyway.
+    """
+    return valid >= TRUSTED_AFTER and draw >= 1 / valid
+
+
+def consecutive_valid(connection: Connection, host_id: int, app: str) -> int:
+    """Return a host's valid results of an app in a row."""
+    table = schema.histories
+    count = connection.scalar(
+        select(table.c.consecutive_valid).where(
+            table.c.host_id == host_id, table.c.app == app
+        )
+    )
+    return int(count or 0)
+
+
+def note_valid(connection: Connection, copies: Iterable[str]) -> None:
+    """Count results that agreed with another host's."""
+    table = schema.histories
+    for host_id, app in _hosts_of(connection, copies):
+        changed = connection.execute(
+            update(table)
+            .where(table.c.host_id == host_id, table.c.app == app)
+            .values(consecutive_valid=table.c.consecutive_valid + 1)
+        )
+        if not changed.rowcount:
+            connection.execute(
+                insert(table).values(host_id=host_id, app=app, consecutive_valid=1)
+            )
+
+
+def note_failed(connection: Connection, copies: Iterable[str]) -> None:
+    """Begin again with the hosts of results that were invalid, failed or never came."""
+    table = schema.histories
+    for host_id, app in _hosts_of(connection, copies):
+        connection.execute(
+            update(table)
+            .where(table.c.host_id == host_id, table.c.app == app)
+            .values(consecutive_valid=0)
+        )
+
+
+def _hosts_of(connection: Connection, copies: Iterable[str]) -> list[tuple[int, str]]:
+    """Return host and app of each copy."""
+    table, of = schema.copies, schema.workunits
+    names = list(copies)
+    if not names:
+        return []
+    rows = connection.execute(
+        select(table.c.host_id, of.c.app)
+        .join(of, of.c.id == table.c.workunit_id)
+        .where(table.c.name.in_(names), table.c.host_id != 0)
+    )
+    return [(row.host_id, row.app) for row in rows]
+
+
+def trust_account(
+    connection: Connection, email: str, now: int, *, trusted: bool = True
+) -> None:
+    """Let an account's hosts check others again (the operator's own), or no longer.
+
+    Raises:
+        UsageError: ``STO-E040`` when there is no such account.
+    """
+    users, table = schema.users, schema.trusted_users
+    user_id = connection.scalar(select(users.c.id).where(users.c.email == email))
+    if user_id is None:
+        raise UsageError(
+            "STO-E040",
+            f"there is no account of {email[:100]!r}",
+            hint="make it with `stoilo boinc account`",
+        )
+    known = is_trusted_account(connection, user_id)
+    if trusted and not known:
+        connection.execute(insert(table).values(user_id=user_id, since=now))
+    if known and not trusted:
+        connection.execute(delete(table).where(table.c.user_id == user_id))
+
+
+def is_trusted_account(connection: Connection, user_id: int) -> bool:
+    """Say whether a user's hosts are the operator's own."""
+    table = schema.trusted_users
+    query = select(table.c.user_id).where(table.c.user_id == user_id)
+    return connection.scalar(query) is not None
+
+
+def trusted_accounts(connection: Connection) -> list[str]:
+    """Return the addresses of the accounts whose hosts check others again."""
+    users, table = schema.users, schema.trusted_users
+    query = select(users.c.email).join(table, table.c.user_id == users.c.id)
+    return list(connection.scalars(query.order_by(users.c.email)))
+
+
+def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
+    """Say whether a host gets no work."""
+    table = schema.bans
+    query = select(table.c.host_id).where(
+        or_(table.c.host_id == host_id, table.c.host_key == host_key)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def ban_host(connection: Connection, copy: str, now: int) -> None:
+    """Ban the host that had `copy`: no record, no work, and nothing of it counts."""
+    table = schema.copies
+    row = connection.execute(select(table).where(table.c.name == copy)).one()
+    if not is_banned(connection, row.host_id, ""):
+        connection.execute(
+            insert(schema.bans).values(
+                host_id=row.host_id,
+                host_key=row.host_key,
+                workunit_id=row.workunit_id,
+                since=now,
+            )
+        )
+    past = schema.histories
+    connection.execute(
+        update(past).where(past.c.host_id == row.host_id).values(consecutive_valid=0)
+    )
+    _void_copies(connection, row.host_id, now)
+
+
+def lift_ban(connection: Connection, host_id: int) -> bool:
+    """Let a host have work again, without a record; False when it was not banned."""
+    table = schema.bans
+    gone = connection.execute(delete(table).where(table.c.host_id == host_id))
+    return bool(gone.rowcount)
+
+
+def _void_copies(connection: Connection, host_id: int, now: int) -> None:
+    """Let nothing that the host has or has brought decide a workunit any more."""
+    table, of = schema.copies, schema.workunits
+    open_ones = select(of.c.id).where(of.c.outcome.is_(None))
+    counted = (CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE)
+    mine = (
+        table.c.host_id == host_id,
+        table.c.workunit_id.in_(open_ones),
+        table.c.outcome.in_([outcome.value for outcome in counted]),
+    )
+    touched = list(connection.scalars(select(table.c.workunit_id).where(*mine)))
+    connection.execute(
+        update(table)
+        .where(*mine)
+        .values(
+            state=CopyState.OVER.value,
+            outcome=CopyOutcome.INVALID.value,
+            validity=Validity.INVALID.value,
+            code=BANNED,
+        )
+    )
+    connection.execute(update(of).where(of.c.id.in_(touched)).values(transition_at=now))

@@ -1,0 +1,139 @@
+"""Workunits, copies and callers as the rules see them: frozen values, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    Homogeneity,
+    OutcomeKind,
+)
+
+if TYPE_CHECKING:
+    from stoilo.core.types import Redundancy
+
+__all__ = ["Caller", "Copy", "Validity", "WorkunitView"]
+
+
+class Validity(StrEnum):
+    """How far a successful copy has come with the validator."""
+
+    INIT = "init"  # not looked at
+    CHECKED = "checked"  # passed the init validator, not yet compared
+    INCONCLUSIVE = "inconclusive"  # compared, no quorum so far
+    VALID = "valid"  # agrees with the canonical one, or is a trusted re-check
+    INVALID = "invalid"  # refused by the init validator or outvoted
+    TOO_LATE = "too_late"  # nothing is left to compare it with: neither of the two
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy (BOINC: result, instance).
+
+    Attributes:
+        name: unique.
+        state: unsent, in progress, over.
+        outcome: how it ended, NONE before.
+        validity: only meaningful for outcome SUCCESS.
+        user_id: whose host has it, 0 while unsent.
+        host_key: identity of the machine (BOINC's host CPID), empty while unsent.
+        deadline: s, 0 while unsent.
+        recheck: made after the end, for a trusted host only (a spot check).
+    """
+
+    name: str
+    state: CopyState = CopyState.UNSENT
+    outcome: CopyOutcome = CopyOutcome.NONE
+    validity: Validity = Validity.INIT
+    user_id: int = 0
+    host_key: str = ""
+    deadline: int = 0
+    recheck: bool = False
+
+    @property
+    def viable(self) -> bool:
+        """Whether it passed the init validator and may be part of a quorum."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
+            Validity.CHECKED,
+            Validity.INCONCLUSIVE,
+            Validity.VALID,
+        }
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the init validator has yet to look."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity is Validity.INIT
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it came back and is neither valid nor invalid."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
+            Validity.INIT,
+            Validity.CHECKED,
+            Validity.INCONCLUSIVE,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitView:
+    """Everything the rules look at.
+
+    Attributes:
+        redundancy: copies, quorum and limits as they were asked for.
+        not_after: end of the admission, s.
+        copies: oldest first.
+        outcome: the final outcome, None before.
+        canonical: name of the canonical copy, empty without.
+        lingering: it has ended with a canonical result, and that is still here to
+            compare late results with.
+        delivered: the server has taken the outcome, if there is one.
+        homogeneous: how alike the hosts of its copies must be.
+        host_class: the class of host that it is committed to, empty while to none.
+        alone: one copy is enough as long as only trusted hosts got one (adaptive
+            replication).
+    """
+
+    redundancy: Redundancy
+    not_after: int
+    copies: tuple[Copy, ...] = ()
+    outcome: OutcomeKind | None = None
+    canonical: str = ""
+    lingering: bool = False
+    delivered: bool = True
+    homogeneous: Homogeneity = Homogeneity.NONE
+    host_class: str = ""
+    alone: bool = False
+
+    @property
+    def in_force(self) -> Redundancy:
+        """The redundancy that holds now: one copy while it is `alone`."""
+        if not self.alone:
+            return self.redundancy
+        return replace(self.redundancy, min_quorum=1, target_results=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The host that asks for work.
+
+    Attributes:
+        user_id: whose it is.
+        host_key: its own identity (BOINC's host CPID).
+        coarse: its coarse class, empty when unknown (`hosttrust.homogeneous_class`).
+        fine: its fine class.
+        trusted_account: it is one of the operator's own machines.
+    """
+
+    user_id: int
+    host_key: str
+    coarse: str = ""
+    fine: str = ""
+    trusted_account: bool = False
+
+    def class_for(self, homogeneous: Homogeneity) -> str:
+        """Return the class that matters for a kind of homogeneity; empty: unknown."""
+        return self.coarse if homogeneous is Homogeneity.COARSE else self.fine

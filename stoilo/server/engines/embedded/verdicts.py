@@ -1,0 +1,216 @@
+"""What the validator is asked, and what its answers change (BOINC's validator).
+
+A copy that agreed with another host's counts for its host, one that was refused or
+outvoted ends the host's record; `_decide` is the one place where a copy becomes valid or
+invalid by comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import update
+
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.credit import grant
+from stoilo.server.engines.embedded.hosttrust import note_failed, note_valid
+from stoilo.server.engines.embedded.quorum import Judgement
+from stoilo.server.engines.embedded.quotas import note_error, note_success
+from stoilo.server.engines.embedded.records import Copy, Validity
+from stoilo.server.engines.embedded.spotchecks import CheckVerdict, end_check
+from stoilo.server.engines.embedded.steps import begin_lingering, end_workunit
+from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    OutcomeKind,
+    PairVerdict,
+    ReceivedResult,
+    ResultCheck,
+    ResultVerdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlalchemy import Connection
+
+__all__ = ["Answers", "Question", "write_answers"]
+
+_OF_VERDICT = {
+    ResultVerdict.VALID: (CopyOutcome.SUCCESS, Validity.CHECKED),
+    ResultVerdict.INVALID: (CopyOutcome.INVALID, Validity.INVALID),
+    ResultVerdict.NOT_FOR_THIS_HOST: (CopyOutcome.REFUSED, Validity.INIT),
+    ResultVerdict.FATAL: (CopyOutcome.SUCCESS, Validity.TOO_LATE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the validator has to answer before a workunit can move on.
+
+    Attributes:
+        workunit_id: row of the workunit.
+        checks: copies whose results are to be judged by themselves.
+        judge: copies among which a quorum is to be looked for.
+        pairs: copies to be compared with the canonical one.
+        canonical: the canonical copy, empty while there is none.
+        quorum: how many must agree.
+        results: the files, by copy name.
+    """
+
+    workunit_id: int
+    checks: tuple[str, ...]
+    judge: tuple[str, ...]
+    pairs: tuple[str, ...]
+    canonical: str
+    quorum: int
+    results: dict[str, ReceivedResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The validator's answers to a `Question`.
+
+    Attributes:
+        workunit_id: row of the workunit.
+        checks: verdicts by copy name.
+        judged: the copies that were compared, empty if none.
+        judgement: the outcome of comparing, None when it could not be completed.
+        pairs: how copies compare with the canonical one.
+        fatal: the answer that ends the workunit, None without.
+    """
+
+    workunit_id: int
+    checks: dict[str, ResultCheck] = field(default_factory=dict)
+    judged: tuple[str, ...] = ()
+    judgement: Judgement | None = None
+    pairs: dict[str, PairVerdict] = field(default_factory=dict)
+    fatal: ResultCheck | None = None
+
+
+def write_answers(
+    connection: Connection, answers: Answers, now: int, spot_check: Callable[[], bool]
+) -> None:
+    """Write what the validator said; answers to a closed workunit are void.
+
+    Args:
+        connection: inside a write transaction.
+        answers: what it said.
+        now: s.
+        spot_check: says whether a workunit that ends now is to be checked again.
+    """
+    view = load_view(connection, answers.workunit_id)
+    if view.outcome is not None and not view.lingering:
+        return
+    waiting = {copy.name: copy for copy in view.copies}
+    for name, check in answers.checks.items():
+        if waiting[name].unchecked:
+            _write_check(connection, name, check, now)
+    if view.lingering:
+        pairs = {
+            name: pair
+            for name, pair in answers.pairs.items()
+            if waiting[name].undecided
+        }
+        _write_pairs(connection, answers.workunit_id, waiting, pairs, now)
+    elif answers.fatal is not None:
+        kind = OutcomeKind.VALIDATOR_FAILED
+        end_workunit(connection, answers.workunit_id, kind, now, answer=answers.fatal)
+    elif answers.judgement is not None and _all_viable(waiting, answers.judged):
+        _write_judgement(connection, answers, now)
+        if answers.judgement.canonical:
+            begin_lingering(connection, answers.workunit_id, now, recheck=spot_check())
+    for copy in grant(connection, answers.workunit_id, now):
+        note_success(connection, copy.host_id, copy.app)
+
+
+def _all_viable(copies: dict[str, Copy], names: Iterable[str]) -> bool:
+    """Say whether what was compared still counts: its host may be banned meanwhile."""
+    return all(copies[name].viable for name in names)
+
+
+def _write_check(
+    connection: Connection, copy: str, check: ResultCheck, now: int
+) -> None:
+    """Write the verdict about one result."""
+    if check.verdict is ResultVerdict.INCONCLUSIVE:
+        return
+    if check.verdict is ResultVerdict.INVALID:
+        note_failed(connection, [copy])
+        note_error(connection, copy, now)
+    outcome, validity = _OF_VERDICT[check.verdict]
+    connection.execute(
+        update(schema.copies)
+        .where(schema.copies.c.name == copy)
+        .values(outcome=outcome.value, validity=validity.value, code=check.code[:16])
+    )
+
+
+def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
+    """Write the result of comparing: a canonical result, or none so far."""
+    assert answers.judgement is not None  # noqa: S101 - the caller has looked
+    canonical, same = answers.judgement.canonical, answers.judgement.same
+    if not canonical:
+        _set_validity(connection, answers.judged, Validity.INCONCLUSIVE)
+        return
+    others = [name for name in answers.judged if name not in same]
+    _decide(connection, same, Validity.VALID, now, compared=len(same) > 1)
+    _decide(connection, others, Validity.INVALID, now)
+    kind = OutcomeKind.CANONICAL
+    end_workunit(connection, answers.workunit_id, kind, now, canonical=canonical)
+
+
+def _write_pairs(
+    connection: Connection,
+    workunit_id: int,
+    copies: dict[str, Copy],
+    pairs: dict[str, PairVerdict],
+    now: int,
+) -> None:
+    """Write how results that came after the end compare with the canonical one."""
+    for name, pair in pairs.items():
+        if pair is PairVerdict.INCONCLUSIVE:
+            continue
+        if pair is PairVerdict.FATAL:
+            _set_validity(connection, [name], Validity.TOO_LATE)
+        elif copies[name].recheck:
+            same = pair is PairVerdict.SAME
+            verdict = CheckVerdict.SAME if same else CheckVerdict.DIFFERENT
+            end_check(connection, workunit_id, verdict, now)
+            _set_validity(connection, [name], Validity.VALID)
+        else:
+            same = pair is PairVerdict.SAME
+            found = Validity.VALID if same else Validity.INVALID
+            _decide(connection, [name], found, now)
+
+
+def _decide(
+    connection: Connection,
+    copies: Iterable[str],
+    validity: Validity,
+    now: int,
+    *,
+    compared: bool = True,
+) -> None:
+    """Make copies valid or invalid; `compared` with another host's, it is a record."""
+    names = list(copies)
+    _set_validity(connection, names, validity)
+    if validity is Validity.INVALID:
+        note_failed(connection, names)
+        for name in names:
+            note_error(connection, name, now)
+    elif compared:
+        note_valid(connection, names)
+
+
+def _set_validity(
+    connection: Connection, copies: Iterable[str], validity: Validity
+) -> None:
+    """Write how far copies have come with the validator."""
+    table = schema.copies
+    connection.execute(
+        update(table)
+        .where(table.c.name.in_(list(copies)))
+        .values(validity=validity.value)
+    )
