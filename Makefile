@@ -9,6 +9,8 @@ BOINC := boinc-client:boinc
 FREEZER := binutils:objcopy libpython3.11:lib:libpython3.11.so.1.0
 ORIGIN := project.example/development
 SERIAL := 1
+# What the database tests start a server of their own from; no daemon comes with it.
+DATABASE := mariadb-server-core:mariadbd
 
 .PHONY: help setup demo test slow lint format bench fuzz docs proto freeze freeze-tensor \
   contents lock clean
@@ -24,11 +26,11 @@ demo: setup ## the whole path on this machine, every claim checked
 	@$(VENV)/stoilo demo
 
 test: setup ## unit, property, attack and end-to-end tests
-	@./scripts/system.sh chromium:chromium $(COMPILER) $(FREEZER) $(BOINC)
+	@./scripts/system.sh chromium:chromium $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -m "not slow"
 
 slow: setup ## kill rounds, fault matrices, long runs
-	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC)
+	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -m slow
 
 lint: setup ## format, lint, types, layers, docstrings

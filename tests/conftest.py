@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from stoilo.sandbox.arithmetic import pin_instructions
+from stoilo.testing.mariadb import MariaServer, find_mariadbd
 
 os.environ.update(
     pin_instructions()
@@ -20,7 +21,7 @@ os.environ.update(
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 GRACE_S = 15.0  # for what dies with its parent: the kernel's signal takes a moment
-INSTALLABLE = re.compile(r"needs (strace|gcc|binutils|libpython|boinc-client)")
+INSTALLABLE = re.compile(r"needs (strace|gcc|binutils|libpython|mariadb|boinc-client)")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,6 +106,15 @@ def nothing_is_left(own_temporary_directory):
         time.sleep(0.05)
     assert left == {}
     assert list(own_temporary_directory.iterdir()) == []
+
+
+@pytest.fixture(scope="session")
+def mariadb(own_temporary_directory):  # noqa: ARG001 - it lies in there
+    """A MariaDB of the session's own; `create_database` makes one for a test."""
+    if find_mariadbd() is None:
+        pytest.skip("needs mariadb-server-core: apt-get install mariadb-server-core")
+    with MariaServer() as server:
+        yield server
 
 
 def poll_until(condition, seconds=60.0):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoilo.executor.optin import OptIn
     from stoilo.executor.optinfile import FileState
 
-__all__ = ["opt_in"]
+__all__ = ["describe_allowed", "opt_in"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _LIMITS = tuple(field.name for field in dataclasses.fields(RunLimits))
@@ -208,6 +208,11 @@ def _allowed(opt_in: OptIn) -> Allowed:
         tuple(sorted(opt_in.topics)),
         {name: amount for name, amount in limits.items() if amount < NO_LIMIT},
     )
+
+
+def describe_allowed(opt_in: OptIn) -> str:
+    """Return what an opt-in allows, in words."""
+    return _words(_allowed(opt_in))
 
 
 def _line(state: FileState) -> FileLine:

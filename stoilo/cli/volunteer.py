@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 from stoilo.cli.optin import opt_in
+from stoilo.cli.volunteer_attach import attach, detach
 from stoilo.cli.volunteer_check import self_check
+from stoilo.cli.volunteer_run import run
+from stoilo.cli.volunteer_status import resume, status, suspend, update
 
 __all__ = ["volunteer"]
 
@@ -27,11 +30,21 @@ _NEEDED = ("project", "key", "state")
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of its own; survives restarts.  [required]",
 )
-@click.option("--root", type=_FILE, help="The project's TUF root: this or --launcher.")
+@click.option("--root", type=_FILE, help="The project's TUF root, a file.")
 @click.option(
     "--launcher",
     type=_FILE,
     help="The project's launcher: run tasks by its frozen programs, as BOINC would.",
+)
+@click.option(
+    "--project-programs",
+    is_flag=True,
+    help="Fetch launcher and verifier from the project; --root says which are its own.",
+)
+@click.option(
+    "--trust-project-programs",
+    is_flag=True,
+    help="The same without --root: whatever the project sends first is started.",
 )
 @click.option(
     "--max-level", help="Highest level to run now; only lowers what the opt-in says."
@@ -49,23 +62,32 @@ _NEEDED = ("project", "key", "state")
 def volunteer(context: click.Context, /, **options: Any) -> int | None:  # noqa: ANN401
     """Fetch tasks, verify them, run them in the jail, send results back.
 
-    Runs until stopped with Ctrl-C or SIGTERM; what is not finished goes on at the next
-    start with the same --state. What may run here: `stoilo volunteer opt-in`.
+    `attach` once and `run` from then on; or everything in one command as below. Runs until
+    stopped with Ctrl-C or SIGTERM; what is not finished goes on at the next start with the
+    same --state. What may run here: `stoilo volunteer opt-in`.
     """
     if context.invoked_subcommand is not None:
         return None
     for name in _NEEDED:
         if options[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    if (options["root"] is None) == (options["launcher"] is None):
-        raise click.UsageError("Say one of '--root' and '--launcher'.", context)
     from stoilo.executor.volunteer import main  # noqa: PLC0415 - needs an extra
 
     return main(_arguments(**options))
 
 
-volunteer.add_command(opt_in)
-volunteer.add_command(self_check)
+for command in (
+    attach,
+    detach,
+    opt_in,
+    resume,
+    run,
+    self_check,
+    status,
+    suspend,
+    update,
+):
+    volunteer.add_command(command)
 
 
 def _arguments(
@@ -75,6 +97,8 @@ def _arguments(
     state: Path,
     root: Path | None,
     launcher: Path | None,
+    project_programs: bool,
+    trust_project_programs: bool,
     max_level: str | None,
     opt_in_file: Path | None,
     ca: Path | None,
@@ -86,6 +110,8 @@ def _arguments(
     words += ["--state", str(state), "--slots", str(slots)]
     words += ["--root", str(root)] if root else []
     words += ["--launcher", str(launcher)] if launcher else []
+    words += ["--project-programs"] if project_programs else []
+    words += ["--trust-project-programs"] if trust_project_programs else []
     words += ["--max-level", max_level] if max_level else []
     words += ["--opt-in", str(opt_in_file)] if opt_in_file else []
     words += ["--ca", str(ca)] if ca else []

@@ -7,6 +7,7 @@ admission alone; argv and environment select nothing here (I4).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -20,12 +21,15 @@ from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.bundle import HostState, VerifiedTask
 from stoilo.executor.judge import Judge, installed_release
+from stoilo.executor.keeper import KeptRun, RunKeeper
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.runs import Runs
 from stoilo.executor.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.work import Work
+from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.progress import UNREADABLE_STATE
 from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.run import TaskRequest, read_items, read_outcome
+from stoilo.sandbox.run import TaskRequest, read_items, read_outcome, read_refusal
 
 __all__ = [
     "VERIFIER_VERSION",
@@ -40,6 +44,8 @@ log = logging.getLogger(__name__)
 
 VERIFIER_VERSION = "0.1.0"
 MESSAGE_CHARS = 500
+TELL_MS = 500
+"""How often a run tells of its progress at most, ms."""
 
 
 class Executor(Protocol):
@@ -74,6 +80,8 @@ class VerifiedExecutor:
         runtimes: where tasks run; this installation's own libraries unless said.
         version: of this verifier, for the result's header.
         release_build: whether marked roots are refused.
+        keeper: keeps what tasks yield and holds their children; None: nobody does, and an
+            interrupted task begins again.
     """
 
     def __init__(
@@ -86,7 +94,9 @@ class VerifiedExecutor:
         runtimes: Runtimes | None = None,
         version: str = VERIFIER_VERSION,
         release_build: bool = False,
+        keeper: RunKeeper | None = None,
     ) -> None:
+        self._keeper = keeper
         self._runtimes = runtimes or InstalledRuntimes()
         self._judge = Judge(
             root,
@@ -149,11 +159,11 @@ class VerifiedExecutor:
             now=statement.admitted_at,
             items=statement.map_items,
         )
-        report = jail.run(
-            request.encode(),
-            task.limits,
-            watch=functools.partial(self._runs.watch, header.result),
-        )
+        watch = functools.partial(self._runs.watch, header.result)
+        if self._keeper is None:
+            report = jail.run(request.encode(), task.limits, watch=watch)
+        else:
+            report = _run_kept(task, request, jail, self._keeper, watch)
         if statement.map_items:
             outcomes = read_items(report, statement.map_items)
         else:
@@ -178,6 +188,31 @@ class VerifiedExecutor:
             limit=ending.limit,
         )
         return render_result(header, frame, report.output[: task.limits.output_bytes])
+
+
+def _run_kept(
+    task: VerifiedTask,
+    request: TaskRequest,
+    jail: RunnerJail,
+    keeper: RunKeeper,
+    watch: Callable[[Exchange], object],
+) -> JailReport:
+    """Run from the task's checkpoint on; from the beginning where it is of no use."""
+
+    def watch_both(exchange: Exchange) -> None:
+        keeper.watch(exchange)
+        watch(exchange)
+
+    request = dataclasses.replace(request, tell_ms=TELL_MS)
+    kept = keeper.begin(KeptRun(task.admission.digest, task.limits))
+    if kept is not None:
+        rest = dataclasses.replace(request, step=kept.step, state=kept.state)
+        left = kept.limits_left(task.limits)
+        report = jail.run(rest.encode(), left, watch=watch_both)
+        if read_refusal(report) != UNREADABLE_STATE:
+            return report
+        keeper.forget()
+    return jail.run(request.encode(), task.limits, watch=watch_both)
 
 
 def _text_of(task: VerifiedTask) -> str:

@@ -113,8 +113,7 @@ class Volunteer:
             clock=clock,
         )
         self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="slot")
-        if isinstance(executor, Steered):
-            executor.keep({copy.result for copy in ledger.copies()})
+        self._keep_slots()
 
     def run(self) -> None:
         """Work until `stop`.
@@ -302,6 +301,12 @@ class Volunteer:
         self._retries.forget(result)
         self._put_offs.pop(result, None)
         self._ledger.remove(result)
+        self._keep_slots()
+
+    def _keep_slots(self) -> None:
+        """Drop what the executor keeps of copies that are forgotten."""
+        if isinstance(self._executor, Steered):
+            self._executor.keep({copy.result for copy in self._ledger.copies()})
 
     # ------------------------------------------------------------------ uploads
 

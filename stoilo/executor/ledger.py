@@ -111,15 +111,16 @@ class HostRecord(msgspec.Struct, frozen=True):
     scheduler: str = ""
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give `path` the content `data`, atomically and durably.
+def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Give `path` the content `data`, atomically and durably; `mode` as umask leaves it.
 
     Raises:
         InternalError: ``STO-X008``.
     """
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as stream:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

@@ -5,7 +5,8 @@
 Its root comes from its built file, its level from the admission, its permission from the
 opt-in files of this computer; no argument, variable or file of the slot chooses any of
 them (I4). In a slot it ends in BOINC's ways: a result and the finish file, also for what
-was refused; a request to be started again later for this machine's own trouble.
+was refused; a request to be started again later for this machine's own trouble; neither,
+when its client tells it to quit (exit 0) or to abort (194).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +34,10 @@ from stoilo.core.errors import (
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.built import Built, is_frozen, load_built
 from stoilo.executor.bundle import Floors, HostState
+from stoilo.executor.checkpoints import CheckpointFile
 from stoilo.executor.execute import MESSAGE_CHARS, VerifiedExecutor
 from stoilo.executor.home import Home, find_home, open_home, own_directory
+from stoilo.executor.initdata import SlotInfo
 from stoilo.executor.judge import Judge, newest_release
 from stoilo.executor.optin import (
     OptIn,
@@ -41,13 +45,16 @@ from stoilo.executor.optin import (
     load_opt_in,
     lower_by_server,
 )
+from stoilo.executor.orders import Ending
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.runtimes import Runtimes, TreeRuntimes
-from stoilo.executor.slot import Slot, SlotInfo, finish, put_off, read_slot
+from stoilo.executor.session import Session
+from stoilo.executor.shm import MMAP_FILE, open_segment
+from stoilo.executor.slot import Slot, finish, hold_slot, put_off, read_slot
 from stoilo.executor.trees import tree_cap
 from stoilo.executor.work import Work
 
-__all__ = ["OPT_IN_FILE", "Surroundings", "main", "run_verifier"]
+__all__ = ["OPT_IN_FILE", "Surroundings", "catch_signals", "main", "run_verifier"]
 
 OPT_IN_FILE: Final = "optin.toml"
 """In the home of a BOINC data directory: an opt-in file for this client alone."""
@@ -71,6 +78,7 @@ class Surroundings:
         clock: s since 1970.
         runtimes: where tasks run; tests alone pass another than frozen trees.
         tree: the verifier's own, None where it is not frozen.
+        signals: lets a function be called when this process is told to end.
         out: for what was asked for.
         err: for messages.
     """
@@ -82,6 +90,7 @@ class Surroundings:
     clock: Callable[[], float] = time.time
     runtimes: Callable[[Home, Built, SlotInfo], Runtimes] | None = None
     tree: Path | None = None
+    signals: Callable[[Callable[[], None]], None] = lambda _: None
     out: TextIO = sys.stdout
     err: TextIO = sys.stderr
 
@@ -152,7 +161,14 @@ def _surroundings() -> Surroundings:
         os.environ,
         opt_in_files=default_files(),
         tree=Path(sys.executable).parent if is_frozen() else None,
+        signals=catch_signals,
     )
+
+
+def catch_signals(ask_to_quit: Callable[[], None]) -> None:
+    """Have what ends a process politely end it as its client's quit would."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda *_: ask_to_quit())
 
 
 def run_verifier(arguments: Sequence[str], around: Surroundings) -> int:
@@ -192,19 +208,42 @@ def _parse(arguments: Sequence[str]) -> tuple[Path | None, str]:
 def _work(slot: Slot, around: Surroundings) -> int:
     """Verify and run the slot's task; ends in the way that BOINC understands."""
     try:
-        data = _execute(slot, around)
-        finish(slot, data)
+        with hold_slot(slot), _session(slot, around) as session:
+            return _work_for(session, slot, around)
     except InternalError as error:  # this machine's own trouble: later
         put_off(slot, RETRY_S, f"{error.code} {error.message}")
         _say(around.err, error)
     return 0
 
 
-def _execute(slot: Slot, around: Surroundings) -> bytes:
+def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
+    """Verify and run the task while the client has it so; returns the exit code."""
+    try:
+        data = _execute(slot, around, session)
+    except InternalError:
+        if session.ending is None:
+            raise
+        return session.ending.exit_code
+    if session.ending is Ending.ABORT:
+        return session.ending.exit_code
+    finish(slot, data)
+    return 0
+
+
+def _session(slot: Slot, around: Surroundings) -> Session:
+    """Return the session with the slot's client, of which there may be none."""
+    session = Session(slot.info, open_segment(slot.directory / MMAP_FILE))
+    around.signals(session.ask_to_quit)
+    return session
+
+
+def _execute(slot: Slot, around: Surroundings, session: Session) -> bytes:
     """Return the result file's bytes."""
     built = around.built
     try:
         ready = _prepare(slot, around)
+        disk = slot.info.slot_bytes
+        session.keep_in(CheckpointFile(slot.directory, ready.state, disk))
         executor = VerifiedExecutor(
             built.root_bytes(),
             ready.state,
@@ -213,6 +252,7 @@ def _execute(slot: Slot, around: Surroundings) -> bytes:
             runtimes=ready.runtimes,
             version=built.version,
             release_build=not built.development,
+            keeper=session,
         )
     except (TrustError, UsageError, PolicyRefusal) as error:
         _say(around.err, error)

@@ -16,8 +16,15 @@ from stoilo.core.boincsign import check_key_change, parse_boinc_public
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.ledger import replace_file
 from stoilo.executor.messages import SchedulerReply, UserInfo
+from stoilo.executor.xmltext import XmlBounds, parse_xml, render_xml
 
-__all__ = ["ProjectFile", "ProjectMemory", "key_after", "read_memory"]
+__all__ = [
+    "ProjectFile",
+    "ProjectMemory",
+    "key_after",
+    "read_memory",
+    "specific_preferences",
+]
 
 NAME: Final = "project.json"
 MAX_BYTES: Final = 256 * 1024
@@ -126,6 +133,17 @@ def key_after(known: str, reply: SchedulerReply) -> str:
             "and `attach` accept a new one",
         ) from error
     return told
+
+
+def specific_preferences(preferences: str) -> str:
+    """Return what of the project's preferences its programs get; hostile text."""
+    bounds = XmlBounds(document_bytes=MAX_BYTES)
+    try:
+        root = parse_xml(f"<all>{preferences}</all>".encode(), bounds)
+    except TrustError:
+        return ""
+    found = root.find("project_specific")
+    return "".join(map(render_xml, found.children)) if found is not None else ""
 
 
 def _joined(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,10 +10,13 @@ Source: BOINC client, ``lib/app_ipc.cpp`` and ``api/boinc_api.cpp`` (facts: boin
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -21,7 +24,12 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor import workdir
 from stoilo.executor.home import HOME_NAME, is_slot
-from stoilo.executor.optin import ServerPreferences
+from stoilo.executor.initdata import (
+    INIT_FILE,
+    MAX_INIT_BYTES,
+    SlotInfo,
+    parse_init_data,
+)
 
 __all__ = [
     "FINISH_FILE",
@@ -30,46 +38,25 @@ __all__ = [
     "Slot",
     "SlotInfo",
     "finish",
-    "parse_init_data",
+    "hold_slot",
+    "open_plain",
     "put_off",
     "read_slot",
     "render_soft_link",
+    "write_durably",
 ]
 
-INIT_FILE: Final = "init_data.xml"
 FINISH_FILE: Final = "boinc_finish_called"
 TEMPORARY_EXIT_FILE: Final = "boinc_temporary_exit"
-MAX_INIT_BYTES: Final = 256 * 1024
 MAX_LINK_BYTES: Final = 4096
 MOST_DELAY_S: Final = 24 * 3600
-GIGABYTE: Final = 10**9
 RESULT_BEGIN: Final = b'{"format":"stoilo-result/1"'
 """How every result file of `stoilo.executor.result` begins."""
 
 _LINK = re.compile(rb"<soft_link>([^<>\0\n]{1,4000})</soft_link>\s*")
 _RESULT_SUFFIX = re.compile(r"_[A-Za-z0-9_]{1,64}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class SlotInfo:
-    """What ``init_data.xml`` says; hostile where a server wrote it.
-
-    Attributes:
-        app: BOINC app under which the task came.
-        workunit: workunit name, ``<task id>_<attempt>``.
-        result: result name.
-        preferences: what the project's preferences ask for; only lowers.
-        disk_bytes: what BOINC may use of the disk by its user's preference; None: unsaid.
-    """
-
-    app: str
-    workunit: str
-    result: str
-    preferences: ServerPreferences = field(default_factory=ServerPreferences)
-    disk_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,35 +98,45 @@ def read_slot(directory: Path) -> Slot:
     return Slot(real, info, tuple(files))
 
 
-def parse_init_data(data: bytes) -> SlotInfo:
-    """Return what the client says of the task; raises ``STO-F038``.
+@contextmanager
+def hold_slot(slot: Slot) -> Iterator[None]:
+    """Keep every other verifier out of the slot while the block lasts.
 
-    BOINC copies preferences into the file as they are, so they are cut out first: they
-    may hold any text, also the names of other elements.
+    A client that was killed may be back before its task has noticed, and starts it again.
+
+    Raises:
+        InternalError: STO-F071 another one is in it.
     """
-    text = data.decode("utf-8", "replace")
-    before, _, rest = text.partition("<project_preferences>")
-    wishes, _, after = rest.rpartition("</project_preferences>")
-    outer = before + after
-    return SlotInfo(
-        app=_name(outer, "app_name"),
-        workunit=_name(outer, "wu_name"),
-        result=_name(outer, "result_name"),
-        preferences=_preferences(wishes),
-        disk_bytes=_disk_bytes(outer),
-    )
+    descriptor = os.open(slot.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InternalError(
+                "STO-F071",
+                "this task already runs in this slot",
+                hint="BOINC tries again soon",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def finish(slot: Slot, data: bytes) -> None:
     """Write the result and then, both durable, the file that tells BOINC so.
+
+    BOINC looks for a request to start again before it looks for the finish: one that an
+    earlier start left behind would undo it.
 
     Raises:
         InternalError: STO-F044 when the disk refuses.
         TrustError: STO-F038 when the result's place is none of a result of this task.
     """
     target = _result_place(slot)
-    _write(slot.directory / "result.part", target, data)
-    _write(slot.directory / "finish.part", slot.directory / FINISH_FILE, b"0\n")
+    with suppress(OSError):
+        (slot.directory / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
+    write_durably(slot.directory / "result.part", target, data)
+    write_durably(slot.directory / "finish.part", slot.directory / FINISH_FILE, b"0\n")
 
 
 def put_off(slot: Slot, delay_s: int, reason: str) -> None:
@@ -147,7 +144,7 @@ def put_off(slot: Slot, delay_s: int, reason: str) -> None:
     words = " ".join(reason.split())[:200]
     text = f"{min(delay_s, MOST_DELAY_S)}\n{words}\n"
     path = slot.directory / TEMPORARY_EXIT_FILE
-    _write(slot.directory / "exit.part", path, text.encode())
+    write_durably(slot.directory / "exit.part", path, text.encode())
 
 
 def render_soft_link(target: str) -> bytes:
@@ -210,7 +207,7 @@ def _is_free(target: Path) -> bool:
 
 def _link_target(path: Path) -> str | None:
     """Return what a soft-link file names, None for a file that is none."""
-    with _open_plain(path) as file:
+    with open_plain(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_LINK_BYTES:
             return None
         match = _LINK.fullmatch(file.read(MAX_LINK_BYTES + 1))
@@ -219,14 +216,14 @@ def _link_target(path: Path) -> str | None:
 
 def _read_plain(path: Path, most: int) -> bytes:
     """Return a small plain file of the slot; raises ``STO-F038``."""
-    with _open_plain(path) as file:
+    with open_plain(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise _refused(f"{path.name} is too large")
     return data
 
 
-def _open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BinaryIO:
     """Open a plain file of the slot; raises ``STO-F038`` for links and all else."""
     try:
         descriptor = os.open(path, _FLAGS)
@@ -238,52 +235,7 @@ def _open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _text(document: str, tag: str) -> str:
-    """Return the text of the first element `tag`, empty if there is none."""
-    start, end = f"<{tag}>", f"</{tag}>"
-    _, found, rest = document.partition(start)
-    text, closed, _ = rest.partition(end)
-    return text.strip() if found and closed else ""
-
-
-def _name(document: str, tag: str) -> str:
-    """Return a BOINC name; raises ``STO-F038``."""
-    name = _text(document, tag)
-    if not _NAME.fullmatch(name):
-        raise _refused(f"{INIT_FILE} has no usable <{tag}>")
-    return name
-
-
-def _preferences(wishes: str) -> ServerPreferences:
-    """Return what the project's page asks of this host; absent: nothing less."""
-    return ServerPreferences(
-        max_level=_text(wishes, "max_level") or ServerPreferences().max_level,
-        require_review=_text(wishes, "require_review") not in {"", "0"},
-        require_public_source=_text(wishes, "require_public_source") not in {"", "0"},
-    )
-
-
-def _disk_bytes(document: str) -> int | None:
-    """Return the least of what BOINC's preferences leave it of the disk, bytes."""
-    total = _number(document, "d_total")
-    most = _number(document, "disk_max_used_gb")
-    percent = _number(document, "disk_max_used_pct")
-    bounds = [most * GIGABYTE] if most else []
-    if percent is not None and total:
-        bounds.append(total * min(percent, 100.0) / 100)
-    return int(min(bounds)) if bounds else None
-
-
-def _number(document: str, tag: str) -> float | None:
-    """Return an element's number from 0 to 10^18, None when it is none."""
-    text = _text(document, tag)
-    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?(e\+[0-9]{1,2})?", text):
-        return None
-    value = float(text)
-    return value if value <= GIGABYTE**2 else None
-
-
-def _write(part: Path, target: Path, data: bytes) -> None:
+def write_durably(part: Path, target: Path, data: bytes) -> None:
     """Give `target` the content `data`, durably, by way of `part`."""
     try:
         part.unlink(missing_ok=True)  # what was planted there is not written to

@@ -1,7 +1,9 @@
 """Runs copies as a BOINC client would: a slot, the launcher in it, a result file out of it.
 
-The whole frozen chain (launcher, verifier, flavor) judges and runs; this process only lays
-out the slot and waits. It believes nothing of what comes back but its bounds.
+The whole frozen chain (launcher, verifier, flavor) judges and runs; this process lays out
+the slot, holds the program through the runtime API (`slotprocess`), and judges its end by
+BOINC's table (`slotclient`). It believes nothing of what comes back but its bounds. A slot
+is kept while its copy is unfinished, so that a task goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -9,113 +11,91 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
-import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.plaintext import show_plainly
 from stoilo.executor import workdir
 from stoilo.executor.home import HOME_NAME, own_directory
 from stoilo.executor.optin import OptIn
 from stoilo.executor.optinfile import render_opt_in
+from stoilo.executor.program import VERIFIER_ARCHIVE, Program, ProgramSource
 from stoilo.executor.runs import Runs
-from stoilo.executor.slot import (
-    FINISH_FILE,
-    INIT_FILE,
-    TEMPORARY_EXIT_FILE,
-    render_soft_link,
+from stoilo.executor.shm import Control
+from stoilo.executor.slot import FINISH_FILE
+from stoilo.executor.slotclient import (
+    Ended,
+    Ending,
+    SlotTask,
+    copy_in,
+    judge_exit,
+    lay_out,
+    read_state,
 )
+from stoilo.executor.slotprocess import SlotProcess, start_in_slot
+from stoilo.executor.steering import LaunchFailedError, PutOffError
 from stoilo.executor.work import Work
-from stoilo.executor.xmltext import escape
-from stoilo.sandbox.libc import kill_with_parent
 
-__all__ = ["VERIFIER_ARCHIVE", "Program", "SlotExecutor"]
+__all__ = ["VERIFIER_ARCHIVE", "Program", "ProgramSource", "SlotExecutor"]
 
 log = logging.getLogger(__name__)
 
-VERIFIER_ARCHIVE: Final = "stoilo-verifier.tar"
-"""Open name under which the launcher finds the verifier."""
-
 OPT_IN_FILE: Final = "optin.toml"
 MAX_RESULT_BYTES: Final = BOUNDS.value_bytes + BOUNDS.result_header_bytes
-MAX_WORDS: Final = 4096
-_STDERR: Final = "stderr.txt"
+QUIT_S: Final = 30.0
+"""How long a program may take to write its state down, s."""
+
+ABORT_S: Final = 5.0
+CANCELLED: Final = "STO-S008"
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The two files of an app version, as the project signed them for BOINC.
+class _Held:
+    """A program that runs, as `Runs` may end it: its copy is not wanted any more."""
 
-    Attributes:
-        launcher: what is started.
-        verifier: the archive that it unpacks once.
-    """
-
-    launcher: Path
-    verifier: Path
-
-    @classmethod
-    def of(cls, launcher: Path) -> Program:
-        """Return the program of `launcher`, its archive beside it.
-
-        Raises:
-            UsageError: STO-U004 one of the two is no file.
-        """
-        launcher = launcher.resolve()
-        beside = (
-            launcher.with_name(VERIFIER_ARCHIVE),
-            launcher.with_name(f"{launcher.name}.tar"),
-            launcher.parent.parent / "verifier" / f"{launcher.name}.tar",
-        )
-        verifier = next((path for path in beside if path.is_file()), None)
-        if not launcher.is_file() or verifier is None:
-            raise UsageError(
-                "STO-U004",
-                f"{launcher.name} or the verifier's archive beside it cannot be read",
-                hint=f"put {VERIFIER_ARCHIVE} beside the launcher",
-            )
-        return cls(launcher, verifier)
-
-
-class _Started:
-    """A launcher that runs; ends with all that it started."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: SlotProcess) -> None:
         self.process = process
 
     def cancel(self) -> None:
-        """Kill its process group, from any thread; the jails die with it."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        """Abort it, from any thread."""
+        self.process.ask(Control.ABORT, patience_s=ABORT_S)
 
 
 class SlotExecutor:
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
+    It is `Steered`: runs can be suspended, say how far they are, and survive restarts.
+
     Args:
-        program: launcher and verifier.
+        programs: launcher and verifier of each app; a `Program` serves all.
         data: laid out like a BOINC data directory; `Work.files` lie in it.
         opt_in: what this volunteer allows; written where the verifier reads it.
+        preferences: returns the project-specific preferences; they may only lower.
 
     Raises:
         TrustError: STO-F037 the home in `data` is open to others.
         InternalError: STO-X008 it cannot be made.
     """
 
-    def __init__(self, program: Program, data: Path, opt_in: OptIn) -> None:
-        self._program = program
+    def __init__(
+        self,
+        programs: ProgramSource,
+        data: Path,
+        opt_in: OptIn,
+        preferences: Callable[[], str] = str,
+    ) -> None:
+        self._programs = programs
         self._data = data.resolve()
+        self._slots = self._data / "slots"
+        self._preferences = preferences
         self._runs = Runs()
-        self._taken: set[int] = set()
+        self._taken: dict[int, str] = {}
+        self._started: dict[str, SlotProcess] = {}
+        self._suspended = False
+        self._closing = False
         self._lock = threading.Lock()
         home = self._data / HOME_NAME
         own_directory(home)
@@ -125,111 +105,153 @@ class SlotExecutor:
         """Return the result file's bytes; see `Executor`.
 
         Raises:
-            InternalError: STO-F048 the launcher ended without a result, STO-S008 it was
-                cancelled, STO-X008 the disk refuses.
+            PutOffError: STO-X041 the program wants to be started again later.
+            LaunchFailedError: STO-F048 it failed.
+            InternalError: STO-F048 it ended without a result and is to be started again,
+                STO-S008 it was ended from here, STO-X008 the disk refuses.
         """
-        with self._runs.hold(work.result), self._slot() as slot:
+        program = self._programs.ready(work.app)
+        with self._runs.hold(work.result), self._slot(work.result) as slot:
             try:
-                self._lay_out(slot, work)
-                process = self._start(slot)
+                if not (slot / FINISH_FILE).exists():  # else a former start was faster
+                    ended = self._run(slot, work, program)
+                    _raise_unless_finished(ended)
+                data = _take_result(slot)
             except OSError as error:
                 raise _disk(error) from error
-            started = _Started(process)
-            self._runs.watch(work.result, started)
-            try:
-                code = process.wait()
-            finally:
-                started.cancel()
-                process.wait()
-            if code == -signal.SIGKILL:
-                raise InternalError("STO-S008", "the run was ended")
-            return _take_result(slot, code)
+            except LaunchFailedError:
+                shutil.rmtree(slot, ignore_errors=True)
+                raise
+            shutil.rmtree(slot, ignore_errors=True)
+            return data
 
     def cancel(self, result: str) -> None:
-        """Kill the run of a copy; see `Executor`."""
+        """Abort the run of a copy; see `Executor`."""
         self._runs.cancel(result)
 
     def close(self) -> None:
-        """End every run."""
-        self._runs.close()
+        """Have every run write its state down and end; kill those that do not."""
+        with self._lock:
+            self._closing = True
+            running = list(self._started.values())
+        for process in running:
+            process.ask(Control.QUIT, patience_s=QUIT_S)
+
+    def suspend(self) -> None:
+        """Hold every run; see `Steered`."""
+        self._hold(suspended=True)
+
+    def resume(self) -> None:
+        """Let every run go on; see `Steered`."""
+        self._hold(suspended=False)
+
+    def fractions(self) -> Mapping[str, float]:
+        """Return how far the runs say they are; see `Steered`."""
+        with self._lock:
+            running = dict(self._started)
+        return {name: process.status.fraction_done for name, process in running.items()}
+
+    def keep(self, results: Collection[str]) -> None:
+        """Drop the slots of all copies but these; see `Steered`."""
+        with self._lock:
+            taken = {str(number) for number in self._taken}
+        for slot in self._kept():
+            if slot.name not in taken and copy_in(slot) not in results:
+                shutil.rmtree(slot, ignore_errors=True)
+
+    def _hold(self, *, suspended: bool) -> None:
+        """Let every run, and those that begin, stand still or go on."""
+        with self._lock:
+            self._suspended = suspended
+            running = list(self._started.values())
+        for process in running:
+            process.ask(Control.SUSPEND if suspended else Control.RESUME)
+
+    def _run(self, slot: Path, work: Work, program: Program) -> Ended:
+        """Start the program and hold it until its end."""
+        state = read_state(slot)
+        task = SlotTask(
+            work, program, self._preferences(), cpu_s=state.checkpoint_cpu_time
+        )
+        lay_out(slot, task)
+        process = start_in_slot(slot, program.launcher)
+        with self._lock:
+            self._started[work.result] = process
+            closing, suspended = self._closing, self._suspended
+        try:
+            self._runs.watch(work.result, _Held(process))
+            if closing:
+                process.ask(Control.QUIT, patience_s=QUIT_S)
+            elif suspended:
+                process.ask(Control.SUSPEND)
+            code = process.wait()
+        finally:
+            with self._lock:
+                del self._started[work.result]
+        ended = judge_exit(slot, code)
+        if process.ended_by_us and ended.ending is not Ending.FINISHED:
+            raise InternalError(CANCELLED, "the run was ended")
+        log.info("the launcher of %s ended with %d", work.result, code)
+        return ended
 
     @contextmanager
-    def _slot(self) -> Iterator[Path]:
-        """Yield an empty slot directory that nobody else uses."""
+    def _slot(self, result: str) -> Iterator[Path]:
+        """Yield the copy's own slot: the one it had before, else a new one."""
         with self._lock:
-            number = next(
-                n for n in range(len(self._taken) + 1) if n not in self._taken
-            )
-            self._taken.add(number)
-        slot = self._data / "slots" / str(number)
+            if self._closing:
+                raise InternalError(CANCELLED, "this executor is closed")
+            number = self._number(result)
+            self._taken[number] = result
+        slot = self._slots / str(number)
         try:
-            shutil.rmtree(slot, ignore_errors=True)
-            try:
-                slot.mkdir(parents=True)
-            except OSError as error:
-                raise _disk(error) from error
+            slot.mkdir(parents=True, exist_ok=True)
             yield slot
+        except OSError as error:
+            raise _disk(error) from error
         finally:
-            shutil.rmtree(slot, ignore_errors=True)
             with self._lock:
-                self._taken.discard(number)
+                del self._taken[number]
 
-    def _lay_out(self, slot: Path, work: Work) -> None:
-        """Write what a BOINC client writes before it starts an app."""
-        (slot / INIT_FILE).write_text(
-            "<app_init_data>\n"
-            f"<app_name>{escape(work.app)}</app_name>\n"
-            f"<wu_name>{escape(work.workunit)}</wu_name>\n"
-            f"<result_name>{escape(work.result)}</result_name>\n"
-            "</app_init_data>\n",
-            "utf-8",
-        )
-        files = (*work.files, (VERIFIER_ARCHIVE, self._program.verifier))
-        for name, path in files:
-            if workdir.open_name_bound(name) or name == VERIFIER_ARCHIVE:
-                target = os.path.relpath(path.resolve(), slot)
-                (slot / name).write_bytes(render_soft_link(target))
+    def _number(self, result: str) -> int:
+        """Return the number of the slot for a copy; others' are not touched."""
+        kept = {int(slot.name): copy_in(slot) for slot in self._kept()}
+        own = [number for number, name in kept.items() if name == result]
+        if own:
+            return own[0]
+        used = {number for number, name in kept.items() if name} | set(self._taken)
+        return next(n for n in range(len(used) + 1) if n not in used)
 
-    def _start(self, slot: Path) -> subprocess.Popen[bytes]:
-        """Start the launcher as a BOINC client does, in a session of its own."""
-        with (slot / _STDERR).open("ab") as err:
-            return subprocess.Popen(
-                [str(self._program.launcher)],
-                cwd=slot,
-                env={"PATH": os.defpath},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=kill_with_parent,  # noqa: PLW1509 - one call into libc
+    def _kept(self) -> list[Path]:
+        """Return the slots on the disk."""
+        return [path for path in self._slots.glob("*") if path.name.isdecimal()]
+
+
+def _raise_unless_finished(ended: Ended) -> None:
+    """Raise what an end without a result means."""
+    words = ended.words or "it said nothing"
+    match ended.ending:
+        case Ending.PUT_OFF:
+            raise PutOffError(ended.delay_s, words)
+        case Ending.FAILED:
+            raise LaunchFailedError(
+                ended.exit_status,
+                f"the launcher ended with {ended.exit_status}: {words}",
             )
+        case Ending.RESTART:
+            raise InternalError(
+                "STO-F048", f"the launcher ended without a result: {words}"
+            )
+        case Ending.FINISHED:
+            return
 
 
-def _take_result(slot: Path, code: int) -> bytes:
-    """Return the result that a launcher left behind, or say why there is none."""
-    if code == 0 and (slot / FINISH_FILE).exists():
-        with (slot / workdir.RESULT).open("rb") as file:
-            data = file.read(MAX_RESULT_BYTES + 1)
-        if len(data) <= MAX_RESULT_BYTES:
-            return data
-        raise InternalError("STO-F048", "the result is larger than any may be")
-    reason = _last_words(slot / TEMPORARY_EXIT_FILE) or _last_words(slot / _STDERR)
-    log.warning("the launcher ended with %d: %s", code, reason or "no words")
-    raise InternalError(
-        "STO-F048", f"the launcher ended with {code}: {reason or 'it said nothing'}"
-    )
-
-
-def _last_words(path: Path) -> str:
-    """Return the last line of a file in the slot, bounded; empty without one."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_WORDS))
-            lines = file.read(MAX_WORDS).decode("utf-8", "replace").split("\n")
-    except OSError:
-        return ""
-    said = [line.strip() for line in lines if line.strip()]
-    return show_plainly(said[-1])[:400] if said else ""
+def _take_result(slot: Path) -> bytes:
+    """Return the result that a launcher left behind."""
+    with (slot / workdir.RESULT).open("rb") as file:
+        data = file.read(MAX_RESULT_BYTES + 1)
+    if len(data) > MAX_RESULT_BYTES:
+        raise LaunchFailedError(-131, "the result is larger than any may be")
+    return data
 
 
 def _write_opt_in(path: Path, opt_in: OptIn) -> None:

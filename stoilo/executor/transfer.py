@@ -21,6 +21,7 @@ from stoilo.executor.messages import (
     SchedulerRequest,
     UploadInfo,
 )
+from stoilo.executor.webaccount import parse_account, render_lookup
 from stoilo.executor.wire import (
     REPLY_BOUNDS,
     find_scheduler,
@@ -29,6 +30,7 @@ from stoilo.executor.wire import (
     render_request,
     render_size_query,
     render_upload_head,
+    same_origin,
 )
 
 __all__ = ["Refused", "Transfer", "matches"]
@@ -86,6 +88,17 @@ class Transfer:
         """
         page = self._small("GET", self._master_url, most=PAGE_BYTES)
         return find_scheduler(page, self._master_url)
+
+    def look_up_account(self, email: str, password: str) -> str:
+        """Return the account key for an e-mail address and password (BOINC's web RPC).
+
+        Raises:
+            UnreachableError: ``STO-X001``.
+            DeniedError: ``STO-X048`` the project does not know them.
+            TrustError: ``STO-X030`` for an answer that cannot be read.
+        """
+        url = same_origin(self._master_url, render_lookup(email, password))
+        return parse_account(self._small("GET", url, most=PAGE_BYTES))
 
     def call(self, scheduler: str, request: SchedulerRequest) -> SchedulerReply:
         """Make one scheduler RPC.

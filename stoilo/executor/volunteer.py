@@ -7,7 +7,10 @@ to the executor (`execute`).
     python -m stoilo.executor.volunteer --project URL --key KEY --state DIR --root FILE
 
 With ``--launcher FILE`` in place of ``--root`` the copies run as under a BOINC client, by the
-project's own signed launcher, verifier and frozen flavors (`slotexecutor`).
+project's own signed launcher, verifier and frozen flavors (`slotexecutor`). With
+``--project-programs`` launcher and verifier are fetched from the project (`programs`) and
+compared with the release under ``--root``, or taken as they come with
+``--trust-project-programs``.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.execute import Executor, VerifiedExecutor
+from stoilo.executor.attachments import Means, choose_means
+from stoilo.executor.execute import Executor, VerifiedExecutor, installed_release
 from stoilo.executor.host import Volunteer
 from stoilo.executor.ledger import Ledger
-from stoilo.executor.messages import MOST_TOPICS, TOPIC, Wishes
+from stoilo.executor.messages import MOST_TOPICS, TOPIC, AppVersion, Wishes
 from stoilo.executor.optin import (
     LEVEL_ORDER,
     OptIn,
@@ -37,8 +42,18 @@ from stoilo.executor.optin import (
     lower_by_server,
 )
 from stoilo.executor.pace import Settings
+from stoilo.executor.programs import (
+    Approval,
+    ConsentedPrograms,
+    Programs,
+    ReleasedPrograms,
+)
+from stoilo.executor.projectfile import ProjectFile, specific_preferences
+from stoilo.executor.release import TrustedRelease
+from stoilo.executor.releasefetch import fetch_release
 from stoilo.executor.slotexecutor import Program, SlotExecutor
 from stoilo.executor.transfer import Transfer
+from stoilo.executor.trust import load_trust
 from stoilo.executor.verifier import HostState
 
 __all__ = ["choose_opt_in", "main", "run_volunteer", "wishes_of"]
@@ -55,9 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exit-with-parent", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     if not _is_frozen():  # I4: a frozen executor has no such switches
-        trusted = parser.add_mutually_exclusive_group(required=True)
-        trusted.add_argument("--root", type=Path, help="TUF root file")
-        trusted.add_argument("--launcher", type=Path, help="run copies under this")
+        parser.add_argument("--root", type=Path, help="TUF root file")
+        parser.add_argument("--launcher", type=Path, help="run copies under this")
+        parser.add_argument("--project-programs", action="store_true")
+        parser.add_argument("--trust-project-programs", action="store_true")
         parser.add_argument("--max-level", choices=list(LEVEL_ORDER))
         parser.add_argument("--opt-in", type=Path, help="one more opt-in file")
     return parser
@@ -152,18 +168,91 @@ def _watch_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def _make_executor(options: argparse.Namespace, opt_in: OptIn) -> Executor:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What runs copies, and who hears of the project's programs."""
+
+    executor: Executor
+    project: ProjectFile
+    programs: Programs | None = None
+
+
+def _means_of(options: argparse.Namespace) -> Means:
+    """Return by what copies shall run; raises ``STO-U003``."""
+    return choose_means(
+        root=options.root is not None,
+        launcher=options.launcher is not None,
+        project_programs=options.project_programs,
+        trust_project_programs=options.trust_project_programs,
+    )
+
+
+def _make_parts(
+    options: argparse.Namespace, opt_in: OptIn, ledger: Ledger, transfer: Transfer
+) -> _Parts:
     """Return what runs the copies: the frozen chain, or this installation itself."""
-    if options.launcher is not None:
-        program = Program.of(options.launcher)
-        return SlotExecutor(program, options.state, opt_in)
-    trust_directory = options.state / "executor"
-    trust_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return VerifiedExecutor(
-        _read(options.root, BOUNDS.metadata_bytes),
-        trust_directory,
-        _host_state(opt_in),
-        clock=time.time,
+    project = ProjectFile(ledger.directory)
+
+    def wishes() -> str:
+        return specific_preferences(project.memory.preferences)
+
+    match _means_of(options):
+        case Means.ROOT:
+            directory = _own(options.state / "executor")
+            root = _read(options.root, BOUNDS.metadata_bytes)
+            host = _host_state(opt_in)
+            executor = VerifiedExecutor(root, directory, host, clock=time.time)
+            return _Parts(executor, project)
+        case Means.LAUNCHER:
+            program = Program.of(options.launcher)
+            slots = SlotExecutor(program, options.state, opt_in, wishes)
+            return _Parts(slots, project)
+        case Means.RELEASED | Means.TRUSTED:
+            programs = Programs(
+                ledger.directory,
+                transfer,
+                lambda: project.memory.code_sign_key,
+                _approval(options),
+            )
+            slots = SlotExecutor(programs, options.state, opt_in, wishes)
+            return _Parts(slots, project, programs)
+
+
+def _approval(options: argparse.Namespace) -> Approval:
+    """Return who agrees with the project's programs beside its key."""
+    if options.root is None:
+        return ConsentedPrograms()
+    root = _read(options.root, BOUNDS.metadata_bytes)
+    cache = _own(options.state / "release")
+
+    def fetch() -> TrustedRelease:
+        return load_trust(
+            fetch_release(options.project).files,
+            root,
+            int(time.time()),
+            installed=installed_release(),
+            cache=cache,
+        )
+
+    return ReleasedPrograms(fetch)
+
+
+def _own(directory: Path) -> Path:
+    """Return a directory of our own, made if need be."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory
+
+
+def _settings(options: argparse.Namespace, opt_in: OptIn) -> Settings:
+    """Return how the volunteer works."""
+    project: str = options.project
+    means = _means_of(options)
+    return Settings(
+        project=project if project.endswith("/") else f"{project}/",
+        key=_read_key(options.key),
+        slots=options.slots,
+        wishes=wishes_of(opt_in),
+        own_program=means in {Means.ROOT, Means.LAUNCHER},
     )
 
 
@@ -181,8 +270,7 @@ def run_volunteer(
         StoiloError: whatever ends a volunteer for good.
     """
     options = _parser().parse_args(list(arguments))
-    project = options.project
-    if not project.startswith(("http://", "https://")) or options.slots < 1:
+    if not options.project.startswith(("http://", "https://")) or options.slots < 1:
         raise UsageError("STO-U003", "--project must be an http(s) URL, --slots >= 1")
     frozen = _is_frozen()
     opt_in = choose_opt_in(
@@ -190,16 +278,18 @@ def run_volunteer(
         max_level=None if frozen else options.max_level,
         file=None if frozen else options.opt_in,
     )
-    settings = Settings(
-        project=project if project.endswith("/") else f"{project}/",
-        key=_read_key(options.key),
-        slots=options.slots,
-        wishes=wishes_of(opt_in),
-    )
+    settings = _settings(options, opt_in)
     ledger = Ledger(options.state / "project", settings.project)
-    executor = _make_executor(options, opt_in)
     transfer = Transfer(settings.project, ca=options.ca)
-    volunteer = Volunteer(settings, ledger, transfer, wrap(executor))
+    parts = _make_parts(options, opt_in, ledger, transfer)
+    volunteer = Volunteer(
+        settings,
+        ledger,
+        transfer,
+        wrap(parts.executor),
+        project=parts.project,
+        on_app_versions=parts.programs.learn if parts.programs else _ignore,
+    )
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda *_: volunteer.stop())
     if options.exit_with_parent:
@@ -208,6 +298,10 @@ def run_volunteer(
         volunteer.run()
     finally:
         volunteer.close()
+
+
+def _ignore(versions: tuple[AppVersion, ...]) -> None:
+    """Take no programs: copies run by what is here."""
 
 
 def main(

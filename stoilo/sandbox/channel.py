@@ -3,7 +3,8 @@
 Supervisor and zygote exchange one message a packet over SOCK_SEQPACKET unix sockets, as
 msgpack of the structs below, with descriptors beside (SCM_RIGHTS). Both are ours, yet the
 receiver checks types. The jailed child says only bytes: output, and one length-prefixed
-frame; both are untrusted.
+frame; both are untrusted. Where the supervisor asked for them, frames that tell how far the
+run is come before the last one on the same pipe.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stoilo.sandbox import sockets
 __all__ = [
     "FD",
     "FRAME_HEADER",
+    "PROGRESS_FLAG",
     "Ended",
     "Hello",
     "Output",
@@ -29,10 +31,13 @@ __all__ = [
     "receive",
     "receive_lifeline",
     "send",
+    "write_progress",
 ]
 
 FRAME_HEADER = 8
 """Bytes before the frame: its length, big-endian."""
+PROGRESS_FLAG = 1 << 63
+"""In a frame's length: it tells of progress, and another frame follows."""
 EXIT_JOB_FAILED, EXIT_MEMORY, EXIT_SETUP = 70, 71, 72
 _HELLO_BYTES, _MESSAGE_BYTES = 1 << 20, 1 << 16
 _LIFELINE_BYTES = 4096
@@ -97,7 +102,7 @@ class StartRun(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
-    """Zygote → supervisor on the run's lifeline: the child exists."""
+    """Zygote → supervisor on the run's lifeline: the child exists; its pidfd beside."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -130,13 +135,20 @@ def send(
     sockets.send_with_descriptors(channel, data, descriptors)
 
 
-def receive_lifeline(lifeline: sockets.socket) -> Started | Ended | None:
-    """Return the next message about a run, None when the zygote has gone."""
-    data = lifeline.recv(_LIFELINE_BYTES)
+def receive_lifeline(
+    lifeline: sockets.socket,
+) -> tuple[Started | Ended | None, list[int]]:
+    """Return the next message about a run, None when the zygote has gone; descriptors.
+
+    Raises:
+        OSError: the lifeline broke.
+        msgspec.MsgspecError: no message of a zygote.
+    """
+    data, descriptors = sockets.receive_with_descriptors(lifeline, _LIFELINE_BYTES, 1)
     if not data:
-        return None
+        return None, descriptors
     message: Started | Ended = msgspec.msgpack.decode(data, type=_LIFELINE_MESSAGE)
-    return message
+    return message, descriptors
 
 
 def receive(channel: sockets.socket, kind: type[_M]) -> tuple[_M, list[int]] | None:
@@ -153,6 +165,15 @@ def receive(channel: sockets.socket, kind: type[_M]) -> tuple[_M, list[int]] | N
             os.close(descriptor)
         return None
     return msgspec.msgpack.decode(data, type=kind), descriptors
+
+
+def write_progress(frame: bytes) -> None:
+    """Write a frame of progress where the result will go; in the jailed child only."""
+    data = memoryview(
+        (PROGRESS_FLAG | len(frame)).to_bytes(FRAME_HEADER, "big") + frame
+    )
+    while data:
+        data = data[os.write(FD.RESULT, data) :]
 
 
 class Output:

@@ -13,9 +13,11 @@ import msgspec
 
 from stoilo.core.digests import Domain, domain_digest
 
-__all__ = ["RUN", "RunState", "start_item"]
+__all__ = ["RUN", "RunState", "start_item", "start_step"]
 
 _TICK_S = 1e-6
+_STEP_TICKS = 1 << 32
+"""What a step adds to the stopwatch: more than it can be read within one step."""
 
 
 class RunState(msgspec.Struct):
@@ -24,27 +26,25 @@ class RunState(msgspec.Struct):
     Attributes:
         seed: from the admission.
         index: the item's index.
+        step: how many states the item has yielded.
         now: admitted_at, s since 1970-01-01 UTC.
-        drawn: how many derived seeds were handed out for this item.
+        drawn: how many derived seeds were handed out in this step of the item.
         ticks: how often a stopwatch was read; each reading is 1 µs later.
     """
 
     seed: bytes = bytes(32)
     index: int = 0
+    step: int = 0
     now: int = 0
     drawn: int = 0
     ticks: int = 0
 
     def next_seed(self) -> int:
-        """Return the next 256-bit seed of this item, for a generator made without one."""
+        """Return the next 256-bit seed of this step, for a generator made without one."""
         self.drawn += 1
-        digest = domain_digest(
-            Domain.SEED,
-            self.seed,
-            self.index.to_bytes(8, "big"),
-            self.drawn.to_bytes(8, "big"),
-        )
-        return int(digest, 16)
+        numbers = (self.index, self.drawn, *((self.step,) if self.step else ()))
+        parts = (number.to_bytes(8, "big") for number in numbers)
+        return int(domain_digest(Domain.SEED, self.seed, *parts), 16)
 
     def elapsed_s(self) -> float:
         """Return a stopwatch reading: monotonic, equal on every copy."""
@@ -58,7 +58,16 @@ RUN = RunState()
 def start_item(seed: bytes, index: int, now: int) -> None:
     """Seed every generator for item `index`, each if its library is loaded."""
     RUN.seed, RUN.index, RUN.now = seed, index, now
-    RUN.drawn = RUN.ticks = 0
+    start_step(0)
+
+
+def start_step(step: int) -> None:
+    """Seed every generator for what follows the `step`-th state that the item yielded.
+
+    The streams depend on seed, item and step alone: a run that goes on from a state draws
+    what the uninterrupted one draws after the same state.
+    """
+    RUN.step, RUN.drawn, RUN.ticks = step, 0, step * _STEP_TICKS
     first, number = RUN.next_seed(), RUN.next_seed()
     if (random := sys.modules.get("random")) is not None:
         random.seed(first)

@@ -6,7 +6,9 @@ import fcntl
 import os
 import select
 import socket
+import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -15,18 +17,29 @@ import msgspec
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.channel import (
     FRAME_HEADER,
+    PROGRESS_FLAG,
     Ended,
     Started,
     StartRun,
     receive_lifeline,
     send,
 )
+from stoilo.sandbox.progress import (
+    FrameTooLargeError,
+    Progress,
+    parse_progress,
+    take_progress,
+)
 from stoilo.sandbox.report import Evidence, JailReport, judge
+from stoilo.sandbox.running import RunningChild, Stopwatch
 
 __all__ = ["Exchange"]
 
 GRACE_S = 10.0
 """How long the zygote may take to kill and report, s."""
+FIRST_FRAMES, FRAMES_A_SECOND = 16, 8
+"""How many frames of progress a run may send at once, and how many more each second."""
+_STANDING_S = 1.0  # how often a suspended run is looked at
 _CHUNK = 1 << 20
 _PIPE_BYTES = 1 << 16  # what a pipe holds before anybody asks for more
 
@@ -65,7 +78,13 @@ class Exchange:
             socket.AF_UNIX, socket.SOCK_SEQPACKET
         )
         self._poll = select.poll()
-        self._started = self._deadline = 0.0
+        self._deadline = 0.0  # of a run that is being killed
+        self._stopwatch = Stopwatch()
+        self._listener: Callable[[Progress], object] | None = None
+        self._frames = 0
+        self._lock = threading.Lock()  # of what other threads ask for
+        self._child: RunningChild | None = None
+        self._suspended = False
         self._child_exists = self.zygote_silent = self.never_started = False
         self.cancelled = False
 
@@ -82,6 +101,9 @@ class Exchange:
             self._close(descriptor)
         self._far_lifeline.close()
         self._lifeline.close()
+        with self._lock:
+            if self._child is not None:
+                self._child.close()
 
     def _pipe(self) -> tuple[int, int]:
         pair = os.pipe2(os.O_CLOEXEC)
@@ -102,7 +124,7 @@ class Exchange:
             memory_bytes=self._limits.memory_bytes,
             threads=self._limits.threads,
         )
-        self._started = time.monotonic()
+        self._stopwatch.start()
         send(control, order, (*theirs, self._far_lifeline.fileno()))
         for descriptor in theirs:
             self._close(descriptor)
@@ -111,9 +133,8 @@ class Exchange:
     def finish(self, layers: tuple[str, ...]) -> JailReport:
         """Serve the run until it has ended, and judge it."""
         self._watch()
-        self._deadline = self._started + self._wall_s
         while self._ended is None and not self.zygote_silent:
-            left = self._deadline - time.monotonic()
+            left = self._time_left_s()
             if left <= 0 and self._hit:
                 self.zygote_silent = True
             elif left <= 0:
@@ -121,9 +142,16 @@ class Exchange:
             else:
                 for descriptor, _ in self._poll.poll(left * 1000 + 1):
                     self._serve(descriptor)
-        elapsed = time.monotonic() - self._started
+        elapsed = self._stopwatch.elapsed_s()
         self._drain()
         return self._judge(elapsed, layers)
+
+    def _time_left_s(self) -> float:
+        """Return after how long to look again at the latest; nothing left: 0 or less."""
+        if self._hit:
+            return self._deadline - time.monotonic()
+        left = self._wall_s - self._stopwatch.elapsed_s()
+        return max(left, _STANDING_S) if self._suspended else left
 
     def give_up(self) -> JailReport:
         """Return the report of a run that was cancelled before it began."""
@@ -183,32 +211,56 @@ class Exchange:
             pass  # the child did not read it; its ending says why
         self._unregister(self._to_child)
 
-    def _read(self, descriptor: int, into: bytearray, most: int) -> None:
-        """Append what is there, never keeping more than `most` bytes plus one."""
+    def _read(self, descriptor: int, into: bytearray, most: int) -> bool:
+        """Append what is there, never keeping more than `most` bytes plus one.
+
+        Returns:
+            Whether there was anything.
+        """
         try:
             data = os.read(descriptor, min(_CHUNK, most + 1 - len(into)))
         except BlockingIOError:
-            return
+            return False
         into += data
         if not data:
             self._unregister(descriptor)
+        return bool(data)
 
-    def _read_output(self) -> None:
-        self._read(self._from_output, self._output, self._limits.output_bytes)
+    def _read_output(self) -> bool:
+        more = self._read(self._from_output, self._output, self._limits.output_bytes)
         if len(self._output) > self._limits.output_bytes:
             self._unregister(self._from_output)
             self._kill("output_bytes")
+        return more
 
-    def _read_result(self) -> None:
+    def _read_result(self) -> bool:
         most = FRAME_HEADER + self._limits.result_bytes
-        self._read(self._from_result, self._result, most)
-        announced = int.from_bytes(self._result[:FRAME_HEADER], "big")
-        whole = len(self._result) >= FRAME_HEADER
-        if len(self._result) > most or (
-            whole and announced > self._limits.result_bytes
-        ):
+        more = self._read(self._from_result, self._result, most)
+        if not self._hear_progress() or self._is_result_too_large():
             self._unregister(self._from_result)
             self._kill("result_bytes")
+        return more
+
+    def _is_result_too_large(self) -> bool:
+        """Whether what was read, progress aside, is more than the result may take."""
+        length = int.from_bytes(self._result[:FRAME_HEADER], "big")
+        whole = len(self._result) >= FRAME_HEADER and not length & PROGRESS_FLAG
+        most = self._limits.result_bytes
+        return len(self._result) > FRAME_HEADER + most or (whole and length > most)
+
+    def _hear_progress(self) -> bool:
+        """Hand over what tells of progress; False for too large or too many frames."""
+        most = None if self._listener is None else self._limits.result_bytes
+        try:
+            while (frame := take_progress(self._result, most)) is not None:
+                self._frames += 1
+                progress = parse_progress(frame)
+                if self._listener is not None and progress is not None:
+                    self._listener(progress)
+        except FrameTooLargeError:
+            return False
+        allowed = FIRST_FRAMES + FRAMES_A_SECOND * self._stopwatch.elapsed_s()
+        return self._frames <= allowed
 
     def _kill(self, limit: str) -> None:
         """Ask the zygote to kill the child; the first reason is the reason.
@@ -225,6 +277,51 @@ class Exchange:
         self.cancelled = True
         self._end_lifeline()
 
+    def hear(self, listener: Callable[[Progress], object]) -> None:
+        """Have `listener` get what the run tells of itself (hostile), in its own thread.
+
+        To be called before the run begins; without it a run that tells is killed.
+        """
+        self._listener = listener
+
+    def suspend(self) -> None:
+        """Let the child stand still, from any thread; its wall time stands still too."""
+        with self._lock:
+            self._suspended = True
+            self._stopwatch.pause()
+            if self._child is not None:
+                self._child.stop()
+
+    def resume(self) -> None:
+        """Let the child go on, from any thread."""
+        with self._lock:
+            self._suspended = False
+            self._stopwatch.resume()
+            if self._child is not None:
+                self._child.resume()
+
+    def elapsed_s(self) -> float:
+        """Return how long the run has lasted, s, without the time it stood still."""
+        return self._stopwatch.elapsed_s()
+
+    def cpu_s(self) -> float:
+        """Return the child's processor time so far, s."""
+        with self._lock:
+            if self._ended is not None:
+                return self._ended.cpu_s
+            return self._child.cpu_s() if self._child is not None else 0.0
+
+    def group_cpu_s(self) -> float:
+        """Return the processor time of child and zygote so far, s."""
+        with self._lock:
+            zygote = self._child.zygote_cpu_s() if self._child is not None else 0.0
+        return self.cpu_s() + zygote
+
+    def child_pid(self) -> int:
+        """Return the child's pid as this process sees it, 0 while there is none."""
+        with self._lock:
+            return self._child.pid if self._child is not None else 0
+
     def _end_lifeline(self) -> None:
         """Let the zygote see the end of the lifeline; it kills the child then."""
         try:
@@ -234,9 +331,10 @@ class Exchange:
 
     def _read_lifeline(self) -> None:
         try:
-            message = receive_lifeline(self._lifeline)
+            message, descriptors = receive_lifeline(self._lifeline)
         except (OSError, msgspec.MsgspecError):
-            message = None
+            message, descriptors = None, []
+        self._take_child(descriptors)
         match message:
             case Started():
                 self._child_exists = True
@@ -246,14 +344,21 @@ class Exchange:
                 self.zygote_silent = True
                 self.never_started = not self._child_exists
 
+    def _take_child(self, descriptors: list[int]) -> None:
+        """Take the child's pidfd; it stops at once where that was asked for before."""
+        with self._lock:
+            for descriptor in descriptors:
+                if self._child is not None:
+                    self._child.close()
+                self._child = RunningChild(descriptor)
+            if descriptors and self._child is not None and self._suspended:
+                self._child.stop()
+
     def _drain(self) -> None:
         """Read what the dead child left in the pipes, within the bounds."""
         for descriptor, read in (
             (self._from_output, self._read_output),
             (self._from_result, self._read_result),
         ):
-            while descriptor in self._open:
-                before = len(self._output) + len(self._result)
-                read()
-                if len(self._output) + len(self._result) == before:
-                    break
+            while descriptor in self._open and read():
+                pass

@@ -37,12 +37,14 @@ __all__ = [
     "read_items",
     "read_outcome",
     "read_probe",
+    "read_refusal",
     "run_source",
     "run_task",
 ]
 
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
+_OPTIONAL = frozenset({"tell_ms", "step", "state"})
 _HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
 _TOLD_BY_CHILD = frozenset(
     {
@@ -69,6 +71,9 @@ class TaskRequest:
         seed: hex digits; the seed of every generator (I7).
         now: what the clock says, s since 1970 in UTC.
         items: how many calls share the run, 0 for a single one.
+        tell_ms: how often at most the run tells of its progress, -1: never.
+        step: after how many yielded states it goes on.
+        state: the last of them, encoded (`Progress.state`); empty: from the beginning.
     """
 
     source: str
@@ -78,11 +83,16 @@ class TaskRequest:
     seed: str = "00" * 32
     now: int = 0
     items: int = 0
+    tell_ms: int = -1
+    step: int = 0
+    state: bytes = b""
 
     def encode(self) -> bytes:
-        """Return the request as an encoded skeleton."""
+        """Return the request as an encoded skeleton; only those that tell are longer."""
         fields: dict[Any, Any] = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in _OPTIONAL or getattr(self, field.name) != field.default
         }
         return skeleton.encode(fields | {"blobs": list(self.blobs)})
 
@@ -197,6 +207,14 @@ def read_outcome(report: JailReport) -> RunOutcome:
     if report.status is not JailStatus.FINISHED:
         return _from_report(report)
     return _complete(_read_fields(_decode_frame(report)), report)
+
+
+def read_refusal(report: JailReport) -> str:
+    """Return the code with which a child (hostile) says that it ran nothing."""
+    frame = _decode_frame(report) if report.status is JailStatus.FINISHED else None
+    fields = frame if isinstance(frame, dict) else {}
+    refused = _text(fields, "status") == RunStatus.REFUSED
+    return _text(fields, "code") if refused else ""
 
 
 def read_items(report: JailReport, items: int) -> tuple[RunOutcome, ...]:

@@ -233,7 +233,7 @@ class Zygote:
             ours.close()
             return
         run = _Run(pid, os.pidfd_open(pid), far, ours)
-        _tell(run.lifeline, Started())
+        _tell(run.lifeline, Started(), (run.pidfd,))
         for descriptor in (run.pidfd, lifeline, ours.fileno()):
             self._watch(run, descriptor)
 
@@ -281,10 +281,14 @@ class Zygote:
         run.lifeline.close()
 
 
-def _tell(lifeline: sockets.socket, message: Started | Ended) -> None:
+def _tell(
+    lifeline: sockets.socket,
+    message: Started | Ended,
+    descriptors: tuple[int, ...] = (),
+) -> None:
     """Send to a supervisor that may no longer care."""
     try:
-        send(lifeline, message)
+        send(lifeline, message, descriptors)
     except OSError:
         pass
 

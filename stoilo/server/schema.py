@@ -49,8 +49,11 @@ def exact(chars: int) -> String:
     return String(chars).with_variant(binary, "mysql", "mariadb")
 
 
-# MariaDB picks the column type from the length: 16 MiB - 1 becomes MEDIUMBLOB.
+# MariaDB's plain kinds end at 64 KiB; longer values have kinds of their own.
 MEDIUM = 2**24 - 1
+Medium = LargeBinary(MEDIUM).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+Long = LargeBinary(2**32 - 1).with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+LongText = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
 account = Table(
     "account",
@@ -78,7 +81,7 @@ content = Table(
     "content",
     METADATA,
     Column("digest", String(64), primary_key=True),
-    Column("data", LargeBinary(MEDIUM), nullable=False),
+    Column("data", Medium, nullable=False),
 )
 
 blob = Table(
@@ -108,7 +111,7 @@ task = Table(
     Column("attempt", Integer, nullable=False),
     Column("level", String(32), nullable=False),
     Column("map_items", Integer, nullable=False),
-    Column("spec", Text, nullable=False),  # records.TaskSpec as JSON
+    Column("spec", LongText, nullable=False),  # records.TaskSpec as JSON
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
     UniqueConstraint("account_id", "idempotency_key", name="task_key"),
@@ -125,11 +128,11 @@ attempt = Table(
     Column("policy_digest", String(64), nullable=False, default=""),
     Column("admitted_at", BigInteger),
     Column("not_after", BigInteger),
-    Column("statement", LargeBinary(MEDIUM)),
+    Column("statement", Medium),
     Column("leaf", LargeBinary(1024)),
     Column("log_index", BigInteger),
-    Column("proof", LargeBinary(MEDIUM)),
-    Column("envelope", LargeBinary(MEDIUM)),
+    Column("proof", Medium),
+    Column("envelope", Medium),
     Column("last_code", String(16), nullable=False, default=""),
 )
 Index("attempt_waiting", attempt.c.state, attempt.c.created_at)
@@ -140,22 +143,22 @@ outcome = Table(
     Column("task_id", String(32), ForeignKey("task.id"), primary_key=True),
     Column("state", String(16), nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("value", LargeBinary(MEDIUM)),
+    Column("value", Medium),
     Column("value_blob", String(64)),
     Column("error_type", String(256), nullable=False, default=""),
-    Column("error_text", Text, nullable=False, default=""),
+    Column("error_text", LongText, nullable=False, default=""),
     Column("code", String(16), nullable=False, default=""),
-    Column("output", Text, nullable=False, default=""),
-    Column("items", LargeBinary(2**32 - 1)),  # records.ItemResult list, msgpack
+    Column("output", LongText, nullable=False, default=""),
+    Column("items", Long),  # records.ItemResult list, msgpack
     Column("created_at", BigInteger, nullable=False),
-    Column("payload", LargeBinary(MEDIUM)),
+    Column("payload", Medium),
 )
 
 verdict = Table(
     "verdict",
     METADATA,
     Column("key", String(64), primary_key=True),
-    Column("body", LargeBinary(MEDIUM), nullable=False),
+    Column("body", Medium, nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
 

@@ -2,7 +2,7 @@
 
 SQLite runs in WAL mode with ``synchronous=FULL``: a commit that returned is on the disk
 (I6). A failing database (full disk, broken file) ends in ``STO-R030``, never in a
-traceback, and leaves the last committed state.
+traceback, and leaves the last committed state. MariaDB: see `stoilo.server.mariadb`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from stoilo.core.errors import InternalError
+from stoilo.server.mariadb import (
+    check_settings,
+    is_mariadb,
+    open_mariadb,
+    write_turn,
+)
 from stoilo.server.migrations import Branch, upgrade
 from stoilo.server.schema import METADATA
 
@@ -26,6 +31,7 @@ __all__ = [
     "CHECKPOINT_PAGES",
     "SERVER",
     "Store",
+    "begin_writing",
     "open_engine",
     "open_writer",
     "upgrade_schema",
@@ -42,8 +48,8 @@ CHECKPOINT_PAGES = 4096
 
 def open_engine(url: str) -> Engine:
     """Return an SQLAlchemy engine with our durability settings for `url`."""
-    if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    if is_mariadb(url):
+        return open_mariadb(url)
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -60,8 +66,8 @@ def open_writer(url: str) -> Engine:
 
     Connections that take turns at writing find each other's pages new every time.
     """
-    if make_url(url).get_backend_name() != "sqlite":
-        return open_engine(url)
+    if is_mariadb(url):
+        return open_mariadb(url)
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -108,6 +114,28 @@ def upgrade_schema(url: str) -> None:
         raise storage_error(error) from error
 
 
+def _check(engine: Engine) -> None:
+    """Refuse a database whose settings lose data, ``STO-R110``."""
+    if is_mariadb(str(engine.url)):
+        try:
+            check_settings(engine)
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+
+@contextmanager
+def begin_writing(engine: Engine, branch: Branch) -> Iterator[Connection]:
+    """Yield a connection in a transaction that alone writes a branch's tables."""
+    if engine.dialect.name != "sqlite":
+        with write_turn(engine, branch.name) as connection:
+            yield connection
+        return
+    with engine.connect() as connection:
+        writing = connection.execution_options(stoilo_write=True)
+        with writing.begin():
+            yield writing
+
+
 def storage_error(error: Exception) -> InternalError:
     """Return what a caller learns of a database failure: no paths, no SQL."""
     reason = str(getattr(error, "orig", error)).splitlines()[0][:120]
@@ -132,8 +160,10 @@ class Store:
     @classmethod
     def open(cls, url: str) -> Store:
         """Upgrade the schema and open the store."""
+        reading = open_engine(url)
+        _check(reading)
         upgrade_schema(url)
-        return cls(open_engine(url), open_writer(url))
+        return cls(reading, open_writer(url))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -148,10 +178,8 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """Yield a connection; commits durably at the end, rolls back on any error."""
         try:
-            with self._writers, self._writer.connect() as connection:
-                writing = connection.execution_options(stoilo_write=True)
-                with writing.begin():
-                    yield writing
+            with self._writers, begin_writing(self._writer, SERVER) as connection:
+                yield connection
         except SQLAlchemyError as error:
             raise storage_error(error) from error
 

@@ -12,6 +12,7 @@ import uvicorn
 
 from stoilo.core.errors import InternalError
 from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.headtime import TimedProtocol
 
 __all__ = [
     "GRACE_S",
@@ -81,6 +82,7 @@ def web_server(config: ServerConfig, app: object) -> WebServer:
         log_level="warning",
         access_log=False,
         lifespan="off",
+        http=TimedProtocol,
         timeout_graceful_shutdown=int(GRACE_S),
         ssl_certfile=config.http_certificate or None,
         ssl_keyfile=config.http_key or None,

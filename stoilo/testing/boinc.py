@@ -142,7 +142,9 @@ class BoincClient:
         return self.directory / "stoilo"
 
     def attach(self) -> None:
-        """Make the data directory, with its account file and settings."""
+        """Make the data directory with account file and settings, unless it is there."""
+        if self.directory.exists():
+            return
         self.directory.mkdir(mode=0o770)
         account = f"account_{_escape(self.project)}.xml"
         files = {
@@ -212,6 +214,13 @@ class BoincClient:
     def messages(self) -> str:
         """Return everything that it has logged."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def state(self) -> str:
+        """Return its state file, empty before it has one."""
+        try:
+            return (self.directory / "client_state.xml").read_text(errors="replace")
+        except OSError:  # it is just being replaced
+            return ""
 
     def log_tail(self) -> str:
         """Return the end of its log."""

@@ -28,6 +28,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
     WorkunitSpec,
 )
+from stoilo.server.headtime import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,13 +192,19 @@ class ProjectServer:
         port: int = 0,
         options: HttpOptions | None = None,
         prefix: str = "",
+        protocol: type[TimedProtocol] = TimedProtocol,
     ) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/{prefix}"
         app = create_project_app(engine, self.url, options=options)
         config = uvicorn.Config(
-            app, log_level="warning", lifespan="off", ws="none", access_log=False
+            app,
+            log_level="warning",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            http=protocol,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

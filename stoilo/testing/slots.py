@@ -14,10 +14,11 @@ from pathlib import Path
 
 from stoilo.executor.built import Built, BuiltFloors
 from stoilo.executor.home import Home
+from stoilo.executor.initdata import INIT_FILE, SlotInfo
 from stoilo.executor.main import Surroundings, run_verifier
 from stoilo.executor.result import ResultFile, parse_result
 from stoilo.executor.runtimes import InstalledRuntimes, Runtimes
-from stoilo.executor.slot import INIT_FILE, SlotInfo, render_soft_link
+from stoilo.executor.slot import render_soft_link
 from stoilo.flavors.tree import platform_name
 
 __all__ = ["BoincData", "Ended", "built_for", "installed_runtimes", "run_in_slot"]
@@ -32,6 +33,7 @@ INIT = """<app_init_data>
 <wu_name>{workunit}</wu_name>
 <result_name>{result}</result_name>
 <slot>{slot}</slot>
+{client}
 <host_info><d_total>100000000000.000000</d_total></host_info>
 <global_preferences><disk_max_used_gb>{disk_gb}</disk_max_used_gb></global_preferences>
 </app_init_data>
@@ -96,6 +98,7 @@ class BoincData:
         workunit: str = "task-1_1",
         preferences: str = "",
         disk_gb: str = "100.000000",
+        client: str = "",
     ) -> Path:
         """Return a new slot whose inputs lie in the project's directory."""
         slot = self.directory / "slots" / str(number)
@@ -108,6 +111,7 @@ class BoincData:
             slot=number,
             preferences=preferences,
             disk_gb=disk_gb,
+            client=client,
         )
         (slot / INIT_FILE).write_text(text)
         for name, data in files:

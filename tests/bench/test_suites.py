@@ -24,6 +24,7 @@ SMALL = {
     "log_witnesses": {"calls": 2, "rest_s": 0.0},
     "verify_admission": {"leaves": 64},
     "validate": {"runs": 1},
+    "scheduler": {"hosts": 4, "rounds": 1},
     "threads": {"runs": 1},
     "frozen": {"runs": 1, "flavors": ("pure",)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},

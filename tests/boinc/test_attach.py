@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from stoilo.core.skeleton import decode
-from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincpackage import BOINC, BOINCCMD, installed_md5, packaged_md5
 from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.jailwatch import jailed
 
 pytestmark = pytest.mark.timeout(420)  # freezing included
 ROUNDS = 60_000_000  # some seconds, to look at the jail from outside
-
-
-def jailed(client: BoincClient) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the client's processes behind a system call filter, with their status."""
-    for pid in client.family():
-        try:
-            text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-        except OSError:
-            continue
-        status = dict(
-            line.split(":\t", 1) for line in text.splitlines() if ":\t" in line
-        )
-        if status.get("Seccomp") == "2":
-            yield pid, status
 
 
 def test_unmodified_client_runs_a_task_in_the_full_jail(project: BoincProject) -> None:

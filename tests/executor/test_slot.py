@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.executor.initdata import parse_init_data
 from stoilo.executor.slot import (
     FINISH_FILE,
     MAX_INIT_BYTES,
+    RESULT_BEGIN,
     TEMPORARY_EXIT_FILE,
     finish,
-    parse_init_data,
+    hold_slot,
     put_off,
     read_slot,
     render_soft_link,
@@ -198,3 +200,21 @@ def test_put_off_says_when_and_why_in_one_line(data):
     put_off(slot, 10**9, "two\nlines")
     text = (slot.directory / TEMPORARY_EXIT_FILE).read_text()
     assert text == "86400\ntwo lines\n"
+
+
+def test_finish_takes_back_what_put_the_task_off(data):
+    slot = read_slot(data.slot([]))
+    put_off(slot, 300, "trouble")
+    finish(slot, RESULT_BEGIN + b"}")
+    assert not (slot.directory / TEMPORARY_EXIT_FILE).exists()
+    assert (slot.directory / FINISH_FILE).exists()
+
+
+def test_slot_is_held_by_one_verifier_at_a_time(data):
+    slot = read_slot(data.slot([]))
+    with hold_slot(slot):
+        with pytest.raises(InternalError) as caught, hold_slot(slot):
+            pass
+        assert caught.value.code == "STO-F071"
+    with hold_slot(slot):
+        pass

@@ -1,8 +1,10 @@
 """Copies under a launcher: a stand-in that starts the real verifier, and ones that fail."""
 
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +17,27 @@ from stoilo.executor.execute import installed_release
 from stoilo.executor.optin import OptIn
 from stoilo.executor.result import Disposition, parse_result
 from stoilo.executor.slotexecutor import Program, SlotExecutor
+from stoilo.executor.steering import PutOffError
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.work import Work
 from stoilo.flavors.manifest import find_flavor
+from stoilo.testing.boincslot import state_of, wait_for
 from stoilo.testing.gate import GateBench
 from stoilo.testing.slots import built_for
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
+# Endless, unless it goes on from a state.
+WALKS = b"""
+def task(kwargs, state=None):
+    done = 0
+    while state is None:
+        for _ in range(100_000):
+            pass
+        done += 1
+        yield {"done": done, "fraction_done": 0.5}
+    return state["done"]
+"""
+LONG = RunLimits(wall_s=300, cpu_s=300)
 SPINS = b"def task(kwargs):\n    while True:\n        pass\n"
 
 STAND_IN = """#!{python}
@@ -75,8 +91,9 @@ def make(tmp_path):
         executor.close()
 
 
-def make_work(directory, gate, source=SOURCE, **changes):
+def make_work(directory, gate, source=SOURCE, limits=None):
     arguments = skeleton.encode({"x": 41})
+    changes = {"limits": limits} if limits else {}
     statement = gate.statement(
         entry="task",
         task_module=content_digest(source),
@@ -152,7 +169,6 @@ def test_unwanted_copy_ends_soon_with_all_it_started(
     [
         ("echo 'stoilo-launcher: STO-F052 swapped' >&2; exit 4", "STO-F052"),
         ("exit 0", "it said nothing"),
-        ("printf '300\\nSTO-F042 disk full\\n' > boinc_temporary_exit", "STO-F042"),
         ("printf '\\033[2Jx\\n' >&2; exit 1", "\\x1b"),
     ],
 )
@@ -162,6 +178,104 @@ def test_launcher_without_a_result_says_why(tmp_path, make, text, words):
         executor.execute(Work("r", "w_1", "pure", ()))
     assert caught.value.code == "STO-F048"
     assert words in caught.value.message
+
+
+def test_temporary_exit_puts_the_copy_off_and_keeps_its_slot(tmp_path, make):
+    text = (
+        "echo state > kept; printf '300\\nSTO-F042 disk full\\n' > boinc_temporary_exit"
+    )
+    executor = make(make_program(tmp_path, f"#!/bin/sh\n{text}\n"))
+    with pytest.raises(PutOffError) as caught:
+        executor.execute(Work("r", "w_1", "pure", ()))
+    assert (caught.value.code, caught.value.delay_s) == ("STO-X041", 300.0)
+    assert "STO-F042 disk full" in caught.value.message
+    assert (tmp_path / "state" / "slots" / "0" / "kept").exists()
+
+
+def test_slot_is_its_copys_own_over_restarts_and_goes_with_it(tmp_path, make):
+    program = make_program(tmp_path, "#!/bin/sh\necho $0 >> kept\nexit 0\n")
+    slots = tmp_path / "state" / "slots"
+    for result in ("r_0", "r_1", "r_0"):
+        with pytest.raises(InternalError):
+            make(program).execute(Work(result, "w_1", "pure", ()))
+    assert [(slots / n / "kept").read_text().count("\n") for n in "01"] == [2, 1]
+    make(program).keep({"r_1"})
+    assert [slot.name for slot in slots.iterdir()] == ["1"]
+
+
+def start(executor, work):
+    """Run a copy in a thread; returns the thread and what came of it."""
+    came = []
+
+    def run():
+        try:
+            came.append(executor.execute(work))
+        except InternalError as error:
+            came.append(error.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, came
+
+
+def is_under_way(executor, work):
+    return executor.fractions().get(work.result, 0.0) > 0.0
+
+
+def test_result_that_a_former_start_left_is_taken(tmp_path, make):
+    text = "printf done > result; printf 0 > boinc_finish_called; sleep 60"
+    executor = make(make_program(tmp_path, f"#!/bin/sh\n{text}\n"))
+    slot, work = tmp_path / "state" / "slots" / "0", Work("r", "w", "pure", ())
+    thread, came = start(executor, work)
+    wait_for((slot / "boinc_finish_called").exists)
+    executor.cancel("r")  # it does not listen, and is killed before it has ended
+    thread.join()
+    assert came == ["STO-S008"]
+    assert make(executor._programs).execute(work) == b"done"
+    assert not slot.exists()
+
+
+def test_stopped_run_goes_on_from_its_state(tmp_path, gate, program, make):
+    work = make_work(tmp_path, gate, WALKS, limits=LONG)
+    executor = make(program)
+    thread, came = start(executor, work)
+    wait_for(lambda: is_under_way(executor, work))
+    executor.close()
+    thread.join()
+    assert came == ["STO-S008"]
+    slot = tmp_path / "state" / "slots" / "0"
+    assert (slot / "stoilo_checkpoint").exists()
+    result = parse_result(make(program).execute(work))
+    assert skeleton.decode(skeleton.decode(result.frame)["value"]) > 0
+    assert not slot.exists()
+
+
+def test_suspended_run_stands_still_until_it_is_resumed(tmp_path, gate, program, make):
+    def stands():
+        return "T" in {state_of(pid) for pid in below(os.getpid())}
+
+    work = make_work(tmp_path, gate, WALKS, limits=LONG)
+    executor = make(program)
+    thread, came = start(executor, work)
+    wait_for(lambda: is_under_way(executor, work))
+    executor.suspend()
+    wait_for(stands)
+    executor.resume()
+    wait_for(lambda: not stands())
+    assert thread.is_alive()
+    executor.cancel(work.result)
+    thread.join()
+    assert came == ["STO-S008"]
+
+
+def below(pid):
+    """Return all descendants of a process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/task/*/children"):
+        if int(path.parts[2]) == pid:
+            for child in path.read_text().split():
+                found += [int(child), *below(int(child))]
+    return found
 
 
 def test_launcher_gets_a_clean_environment_and_an_own_slot(tmp_path, make, monkeypatch):

@@ -102,11 +102,11 @@ class LanguageLayer:
         }
         return skeleton.encode(fields | changes)
 
-    def call(self, source, argument=None, **changes):
+    def call(self, source, argument=None, *, tell=None, **changes):
         """Return the frame and what was printed."""
         output = TextBuffer()
         request = self.request(source, argument, **changes)
-        return run_call(self.runtime, request, output), output.text
+        return run_call(self.runtime, request, output, tell), output.text
 
     def value(self, source, argument=None, **changes):
         """Return the value of a call that must succeed."""

@@ -163,6 +163,28 @@ def test_cli_runs_the_last_function_with_the_given_dict(tmp_path):
     assert (code, result["status"], result["value"]) == (0, "ok", 5)
 
 
+def test_cli_runs_a_task_that_yields_states_to_its_end(tmp_path):
+    source = (
+        "import random\n"
+        "def run(kw, state=None):\n"
+        "    drawn = state or []\n"
+        "    while len(drawn) < kw['n']:\n"
+        "        drawn = [*drawn, random.random()]\n"
+        "        yield drawn\n"
+        "    return drawn\n"
+    )
+    code, result = run_cli(tmp_path, source, "--kwargs", '{"n": 3}')
+    again = run_cli(tmp_path, source, "--kwargs", '{"n": 3}')[1]
+    assert (code, len(set(result["value"]))) == (0, 3)
+    assert again["value"] == result["value"]
+
+
+def test_request_that_tells_has_more_fields():
+    request = TaskRequest("s", "e", b"a", tell_ms=5, step=2, state=b"x")
+    fields = skeleton.decode(request.encode())
+    assert (fields["tell_ms"], fields["step"], bytes(fields["state"])) == (5, 2, b"x")
+
+
 def test_cli_reads_arguments_from_a_file_and_runs_a_named_entry(tmp_path):
     (tmp_path / "kw.json").write_text('{"a": {"$complex": [1, 2]}}')
     source = "def first(kw):\n    return kw['a'] * 2\n" + ADD

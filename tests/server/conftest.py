@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer
 from stoilo.server.statements import ProjectFacts
-from stoilo.server.store import Store
+from stoilo.server.store import SERVER, Store
+from stoilo.testing.mariadb import MariaServer
 from stoilo.testing.server import (
     ManualClock,
     MemoryEngine,
@@ -30,6 +31,14 @@ from stoilo.testing.server import (
 )
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a new database of either kind."""
+    if request.param == "mariadb":
+        return str(request.getfixturevalue("mariadb").create_database())
+    return f"sqlite:///{tmp_path / 'new.sqlite'}"
 
 
 class Project:
@@ -122,12 +131,13 @@ def make_bench(
     quota: Quota | None = None,
     policy: Policy | None = None,
     reviewers: Callable[[], tuple[Reviewer, ...]] = tuple,
+    url: str = "",
 ) -> Bench:
     clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
     results = tmp_path / "results"
     results.mkdir(exist_ok=True)
     engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
-    store = Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}")
+    store = Store.open(url or f"sqlite:///{tmp_path / 'server.sqlite'}")
     project, side = Project(clock), SideStore.in_memory()
     around = Neighbours(
         log=log,
@@ -164,9 +174,31 @@ def make_bench(
     )
 
 
+@pytest.fixture(scope="session")
+def server_in_mariadb(mariadb: MariaServer) -> Iterator[Store]:
+    """The server's tables, made once."""
+    store = Store.open(mariadb.create_database())
+    yield store
+    store.close()
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return make_bench(tmp_path)
+def server_url(server_in_mariadb: Store) -> str:
+    """URL of the server's tables in MariaDB, empty."""
+    with server_in_mariadb.write() as connection:
+        SERVER.models.create_all(connection)  # what a test has dropped
+        for table in reversed(SERVER.models.sorted_tables):
+            connection.execute(table.delete())
+        connection.exec_driver_sql("ALTER TABLE account AUTO_INCREMENT = 1")
+    return server_in_mariadb.engine.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.slow)])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    on_mariadb = request.param == "mariadb"
+    return make_bench(
+        tmp_path, url=request.getfixturevalue("server_url") if on_mariadb else ""
+    )
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import select
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -20,7 +19,8 @@ import stoilo.server.migrations as history
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded.database import ENGINE, Database
 from stoilo.server.migrations import Branch, render_upgrade, upgrade
-from stoilo.server.store import SERVER, open_engine
+from stoilo.server.store import SERVER, begin_writing, open_engine
+from stoilo.testing.mariadb import MariaServer
 
 BRANCHES = [SERVER, ENGINE]
 by_branch = pytest.mark.parametrize("branch", BRANCHES, ids=lambda one: one.name)
@@ -72,30 +72,34 @@ def _is_dropped(words: list[str], statement: str, gone: list[tuple[str, str]]) -
 
 
 @by_branch
-def test_empty_database_becomes_what_the_models_say(
-    branch: Branch, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'new.sqlite'}"
+def test_empty_database_becomes_what_the_models_say(branch: Branch, url: str) -> None:
     upgrade(url, branch)
     assert differences(url, branch) == []
     upgrade(url, branch)
+
+
+@by_branch
+def test_empty_mariadb_becomes_what_the_models_say(
+    branch: Branch, mariadb: MariaServer
+) -> None:
+    url = mariadb.create_database()
+    upgrade(url, branch)
+    assert differences(url, branch) == []
 
 
 @pytest.mark.parametrize(
     ("branch", "revision"), [(one, old) for one in BRANCHES for old in revisions(one)]
 )
 def test_database_of_any_old_revision_becomes_what_the_models_say(
-    branch: Branch, revision: str, tmp_path: Path
+    branch: Branch, revision: str, url: str
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
     upgrade(url, branch, revision)
     upgrade(url, branch)
     assert differences(url, branch) == []
 
 
 @by_branch
-def test_comparison_sees_a_missing_column(branch: Branch, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'new.sqlite'}"
+def test_comparison_sees_a_missing_column(branch: Branch, url: str) -> None:
     upgrade(url, branch)
     engine, table = open_engine(url), branch.models.sorted_tables[0]
     with engine.connect() as connection:
@@ -117,12 +121,19 @@ def test_mariadb_gets_exactly_the_models_tables(branch: Branch) -> None:
     assert made == statements(text)
 
 
+@by_branch
+def test_no_number_is_cut_to_single_precision(branch: Branch) -> None:
+    dialect = MariaDBDialect()
+    for table in branch.models.sorted_tables:
+        kinds = [column.type.compile(dialect=dialect) for column in table.columns]
+        assert "FLOAT" not in kinds, table.name
+
+
 def _versions(statement: frozenset[str], branch: Branch) -> bool:
     return any(branch.version_table in line for line in statement)
 
 
-def test_both_branches_fit_into_one_database(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'both.sqlite'}"
+def test_both_branches_fit_into_one_database(url: str) -> None:
     for branch in BRANCHES:
         upgrade(url, branch)
     engine = open_engine(url)
@@ -134,10 +145,7 @@ def test_both_branches_fit_into_one_database(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_engine_tables_of_before_the_history_are_taken_as_they_are(
-    tmp_path: Path,
-) -> None:
-    url = f"sqlite:///{tmp_path / 'early.sqlite'}"
+def test_engine_tables_of_before_the_history_are_taken_as_they_are(url: str) -> None:
     engine = open_engine(url)
     with engine.connect() as connection:
         ENGINE.models.create_all(connection)
@@ -163,19 +171,21 @@ INSERT INTO outcome (task_id, state, attempt, error_type, error_text, code, outp
   created_at, logged, log_index) VALUES ('t1', 'cancelled', 1, '', '', '', '', 7, 0, NULL),
   ('t2', 'cancelled', 1, '', '', '', '', 7, 1, 3);
 INSERT INTO refusal_batch VALUES (4, 1, 10, 20, X'6c656166', NULL);
-INSERT INTO refusal_batch VALUES (5, 1, 10, 20, X'6c656166', 9);
-"""
+INSERT INTO refusal_batch VALUES (5, 1, 10, 20, X'6c656166', 9)"""
 
 
-def test_what_waited_for_the_log_waits_in_the_outbox(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
+def test_what_waited_for_the_log_waits_in_the_outbox(url: str) -> None:
     upgrade(url, SERVER, "0002")
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as old:
-        old.executescript(WAITING)
+    engine = open_engine(url)
+    with begin_writing(engine, SERVER) as old:
+        for statement in WAITING.split(";\n"):
+            old.exec_driver_sql(statement)
     upgrade(url, SERVER)
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as new:
-        query = "SELECT key, kind, leaf, created_at, log_index FROM event ORDER BY key"
-        found = new.execute(query).fetchall()
+    event = SERVER.models.tables["event"].c
+    query = select(event.key, event.kind, event.leaf, event.created_at, event.log_index)
+    with engine.connect() as new:
+        found = [tuple(row) for row in new.execute(query.order_by(event.key))]
+    engine.dispose()
     assert found == [
         ("outcome:t1", "outcome", None, 7, None),
         ("refusals:4", "record", b"leaf", 20, None),

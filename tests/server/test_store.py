@@ -13,12 +13,12 @@ from stoilo.server import schema
 from stoilo.server.store import Store, open_engine
 
 
-def url(tmp_path: Path) -> str:
+def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'db.sqlite'}"
 
 
-def test_migrations_make_exactly_the_models_tables(tmp_path: Path) -> None:
-    store = Store.open(url(tmp_path))
+def test_migrations_make_exactly_the_models_tables(url: str) -> None:
+    store = Store.open(url)
     found = inspect(store.engine)
     tables = set(found.get_table_names()) - {"alembic_version"}
     assert tables == set(schema.METADATA.tables)
@@ -38,7 +38,7 @@ def test_every_table_has_a_form_in_both_databases(dialect: Dialect) -> None:
 
 
 def test_commit_is_synchronous_and_in_wal_mode(tmp_path: Path) -> None:
-    with open_engine(url(tmp_path)).connect() as connection:
+    with open_engine(sqlite_url(tmp_path)).connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
@@ -51,8 +51,8 @@ def add_account(store: Store, name: str) -> None:
         )
 
 
-def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    store = Store.open(url(tmp_path))
+def test_failed_transaction_leaves_nothing(url: str) -> None:
+    store = Store.open(url)
 
     def half() -> None:
         with store.write() as connection:
@@ -68,8 +68,8 @@ def test_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
     store.close()
 
 
-def test_writers_of_many_threads_queue(tmp_path: Path) -> None:
-    store = Store.open(url(tmp_path))
+def test_writers_of_many_threads_queue(url: str) -> None:
+    store = Store.open(url)
     threads = [
         threading.Thread(target=add_account, args=(store, f"a{n}")) for n in range(16)
     ]
@@ -86,12 +86,12 @@ def test_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
     page = tmp_path / "db.sqlite"
     page.write_bytes(b"not a database" * 100)
     with pytest.raises(InternalError, match="STO-R030"):
-        Store.open(url(tmp_path))
+        Store.open(sqlite_url(tmp_path))
     assert page.read_bytes() == b"not a database" * 100
 
 
 def test_full_database_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    store = Store.open(url(tmp_path))
+    store = Store.open(sqlite_url(tmp_path))
     with store.read() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
     store.engine.dispose()

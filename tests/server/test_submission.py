@@ -89,7 +89,8 @@ def test_refused_source_leaves_no_task_but_a_batched_leaf(bench: Bench) -> None:
 def test_verdict_survives_a_restart(bench: Bench, tmp_path: Path) -> None:
     asyncio.run(bench.submit())
     bench.store.close()
-    again = make_bench(tmp_path)
+    url = bench.store.engine.url.render_as_string(hide_password=False)
+    again = make_bench(tmp_path, url=url)
     asyncio.run(again.submit("k2"))
     assert again.judge.asked == 0
 

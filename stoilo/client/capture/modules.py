@@ -141,16 +141,34 @@ def _check_entry(func: Callable[..., Any], *, spread: bool) -> None:
             f"func must be a function, not {type(func).__name__}",
             hint="pass the function itself, without calling it",
         )
-    if inspect.isgeneratorfunction(func) or inspect.iscoroutinefunction(func):
+    if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
         raise UsageError(
             "STO-C014",
-            "func must return its value: generators and async functions do not travel",
-            hint="return list(...) of what it yields; write async work as plain code",
+            "func must return its value: async functions do not travel",
+            hint="write async work as plain code",
+        )
+    if inspect.isgeneratorfunction(func) and not _yields_states(func):
+        raise UsageError(
+            "STO-C014",
+            "func must return its value: generators do not travel",
+            hint="return list(...) of what it yields; a long task that yields states, "
+            "to go on from after an interruption, is written def f(kwargs, state=None)",
         )
     if not spread:
         check_arity(
             func, 1, "func", "one dict: write def f(kwargs) and use kwargs['a']"
         )
+
+
+def _yields_states(func: Callable[..., Any]) -> bool:
+    """Whether `func` is a generator function that takes its last state back."""
+    if not inspect.isgeneratorfunction(func) or not inspect.isfunction(func):
+        return False
+    taken = inspect.signature(func).parameters.get("state")
+    return taken is not None and taken.kind in {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
 
 
 def check_arity(func: Callable[..., Any], count: int, what: str, takes: str) -> None:
@@ -190,7 +208,9 @@ class _TaskModule:
         self.graph.close()
         targets = reachable(roots)
         state = [t for t in targets if isinstance(t, DataTarget) and t.travels]
-        self.wrapper = _entry_wrapper(self.task, state, spread=spread)
+        self.wrapper = _entry_wrapper(
+            self.task, state, spread=spread, steps=_yields_states(func)
+        )
         if self.wrapper is not None:
             targets.append(self.wrapper)
         assign_names(targets, self.graph.undefined)
@@ -226,9 +246,12 @@ class _TaskModule:
 
 
 def _entry_wrapper(
-    task: Target, state: list[DataTarget], *, spread: bool
+    task: Target, state: list[DataTarget], *, spread: bool, steps: bool
 ) -> FunctionTarget | None:
-    """Return ``def run_task(call)``: bind the travelling data, then call the task."""
+    """Return ``def run_task(call)``: bind the travelling data, then call the task.
+
+    Where the task yields states, so does the wrapper (`steps`).
+    """
     if not state and not spread:
         return None
     wrapper = FunctionTarget(["run_task"], "the entry")
@@ -246,8 +269,12 @@ def _entry_wrapper(
         result = ast.Call(callee, [starred], named)
     else:
         result = ast.Call(callee, [_item("call", "kwargs")], [])
-    body.append(ast.Return(result))
-    arguments = ast.arguments([], [ast.arg("call")], None, [], [], None, [])
+    taken, defaults = [ast.arg("call")], list[ast.expr]()
+    if steps:
+        taken, defaults = [*taken, ast.arg("state")], [ast.Constant(None)]
+        result.keywords.append(ast.keyword("state", ast.Name("state", ast.Load())))
+    body.append(ast.Return(ast.YieldFrom(result) if steps else result))
+    arguments = ast.arguments([], taken, None, [], [], None, defaults)
     wrapper.node = ast.FunctionDef("run_task", arguments, body, [])
     return wrapper
 

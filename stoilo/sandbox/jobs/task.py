@@ -8,12 +8,16 @@ Request and frame are encoded skeletons:
 With ``items`` > 0 the arguments are a list of that many dicts and the frame is
 ``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
 call is one plain frame.
+
+Optional fields make a run tell of its progress: ``tell_ms`` (how often at most, -1: never),
+and, to go on from what such a run yielded, ``step`` with its ``state`` (`stepwise`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
@@ -28,6 +32,7 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
 from stoilo.sandbox.binder import bind_arguments, encode_result
 from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
+from stoilo.sandbox.channel import write_progress
 from stoilo.sandbox.clock import stop_clock
 from stoilo.sandbox.determinism import start_item
 from stoilo.sandbox.failures import (
@@ -38,13 +43,16 @@ from stoilo.sandbox.failures import (
 )
 from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.progress import MOST_STEPS, Progress, Teller
 from stoilo.sandbox.rules import TASK_MODULE
+from stoilo.sandbox.stepwise import Steps, read_state, run_steps, yields_states
 from stoilo.sandbox.transformer import compile_source
 
 __all__ = ["TaskCall", "prepare", "run", "run_call"]
 
 NO_ENTRY = "STO-S031"
 _LARGEST_SEED_CHARS = 128
+_MOST_TELL_MS = 3_600_000
 _runtimes: list[LanguageRuntime] = []
 
 
@@ -66,6 +74,9 @@ class TaskCall(msgspec.Struct, frozen=True):
     seed: bytes
     now: int
     items: int
+    tell_ms: int = -1
+    step: int = 0
+    state: bytes = b""
 
 
 def prepare(level: Level) -> None:
@@ -77,19 +88,25 @@ def prepare(level: Level) -> None:
 
 def run(request: bytes, output: OutputSink) -> bytes:
     """Work on one request (untrusted); return one frame."""
-    frame = run_call(_runtimes[0], request, output)
+    frame = run_call(_runtimes[0], request, output, write_progress)
     return skeleton.encode(frame | {"late_imports": LATE_IMPORTS.asked})
 
 
 def run_call(
-    runtime: LanguageRuntime, request: bytes, output: OutputSink
+    runtime: LanguageRuntime,
+    request: bytes,
+    output: OutputSink,
+    tell: Callable[[bytes], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the frame of one request, as a node."""
+    """Return the frame of one request, as a node; `tell` takes frames of progress."""
     printer = TaskPrinter(output)
     try:
         call = _parse_request(request)
+        teller = None
+        if tell is not None and call.tell_ms >= 0:
+            teller = Teller(tell, call.tell_ms / 1000, time.monotonic)
         with captured_output(printer):
-            return _run_all(runtime, call, printer)
+            return _run_all(runtime, call, printer, teller)
     except EndedError as ended:
         return _failed(ended.failure)
     except StoiloError as error:
@@ -115,8 +132,10 @@ def _parse_request(request: bytes) -> TaskCall:
         "now": int,
         "items": int,
     }
-    if not isinstance(fields, dict) or set(fields) != set(kinds):
+    optional = {"tell_ms": int, "step": int, "state": bytes}
+    if not isinstance(fields, dict) or set(fields) - set(optional) != set(kinds):
         raise TrustError("STO-G120", "a task request has other fields")
+    kinds |= {name: optional[name] for name in fields.keys() & optional.keys()}
     values: dict[str, Any] = {
         name: bytes(value) if type(value) is memoryview else value
         for name, value in fields.items()
@@ -126,7 +145,13 @@ def _parse_request(request: bytes) -> TaskCall:
     if not binary or any(type(values[name]) is not kinds[name] for name in kinds):
         raise TrustError("STO-G120", "a task request's fields are of other types")
     seed = values["seed"]
-    if not 0 <= values["items"] <= BOUNDS.map_items or len(seed) > _LARGEST_SEED_CHARS:
+    numbers = (
+        0 <= values["items"] <= BOUNDS.map_items,
+        len(seed) <= _LARGEST_SEED_CHARS,
+        -1 <= values.get("tell_ms", -1) <= _MOST_TELL_MS,
+        0 <= values.get("step", 0) <= MOST_STEPS,
+    )
+    if not all(numbers):
         raise TrustError("STO-G120", "a task request's numbers are out of bounds")
     try:
         values["seed"] = bytes.fromhex(seed)
@@ -157,6 +182,8 @@ def call_task(function: Callable[[], Any]) -> Any:  # noqa: ANN401
         if type(stop.code) in {type(None), int, bool} and not stop.code:
             return None
         raise EndedError(describe_exception(stop)) from None
+    except EndedError:
+        raise
     except BaseException as error:  # noqa: BLE001 - the edge between task and us
         raise EndedError(describe_exception(error)) from None
 
@@ -192,7 +219,10 @@ def find_entry(module: ModuleType, entry: str) -> Callable[..., Any]:
 
 
 def _run_all(
-    runtime: LanguageRuntime, call: TaskCall, printer: TaskPrinter
+    runtime: LanguageRuntime,
+    call: TaskCall,
+    printer: TaskPrinter,
+    teller: Teller | None,
 ) -> dict[str, Any]:
     start_item(call.seed, 0, call.now)
     module = load_source(runtime, call.source, printer)
@@ -201,30 +231,47 @@ def _run_all(
         call.arguments, module, runtime, call.blobs, items=call.items
     )
     if not call.items:
-        return _run_item(call, 0, function, arguments)
-    return {
-        "items": [
-            _run_item(call, index, function, item)
-            for index, item in enumerate(arguments)
-        ]
-    }
+        begun = bool(call.state)
+        state = read_state(call.state) if begun else None
+        steps = Steps(call.step if begun else 0, state, teller)
+        return _run_item(call, 0, _bound(function, arguments, steps))
+    return {"items": list(_run_items(call, function, arguments, teller))}
 
 
-def _run_item(
+def _run_items(
     call: TaskCall,
-    index: int,
+    function: Callable[..., Any],
+    arguments: list[Any],
+    teller: Teller | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the frame of each item; what items yield themselves is kept nowhere."""
+    for index, item in enumerate(arguments):
+        yield _run_item(call, index, _bound(function, item, Steps()))
+        if teller is not None:
+            teller.tell(Progress(index + 1, (index + 1) / call.items))
+
+
+def _bound(
     function: Callable[..., Any],
     argument: Any,  # noqa: ANN401
-) -> dict[str, Any]:
+    steps: Steps,
+) -> Callable[[], Any]:
+    """Return the call of one item, whichever kind its entry is of."""
+    if yields_states(function):
+        return lambda: run_steps(function, argument, steps, encode_value)
+    return lambda: function(argument)
+
+
+def _run_item(call: TaskCall, index: int, run_one: Callable[[], Any]) -> dict[str, Any]:
     start_item(call.seed, index, call.now)
     try:
-        value = call_task(lambda: function(argument))
-        return _succeeded(_encode(value))
+        return _succeeded(encode_value(call_task(run_one)))
     except EndedError as ended:
         return _failed(ended.failure)
 
 
-def _encode(value: object) -> bytes:
+def encode_value(value: object) -> bytes:
+    """Return the encoding of what left the task's code; `EndedError` when it has none."""
     try:
         return encode_result(value)
     except StoiloError as error:

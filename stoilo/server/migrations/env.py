@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from alembic import context
 
-from stoilo.server.store import open_engine
+from stoilo.server.store import begin_writing, open_engine
 
 if TYPE_CHECKING:
     from stoilo.server.migrations import Branch
@@ -16,8 +16,7 @@ def run(url: str, branch: Branch) -> None:
     """Run the migrations on the database that the caller named."""
     engine = open_engine(url)
     try:
-        with engine.connect() as plain:
-            connection = plain.execution_options(stoilo_write=True)
+        with begin_writing(engine, branch) as connection:
             context.configure(
                 connection=connection,
                 target_metadata=branch.models,
@@ -25,7 +24,6 @@ def run(url: str, branch: Branch) -> None:
             )
             with context.begin_transaction():
                 context.run_migrations()
-            connection.commit()
     finally:
         engine.dispose()
 

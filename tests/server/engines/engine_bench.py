@@ -21,15 +21,24 @@ BASE = "http://project.example/"
 
 
 class EmbeddedBench:
-    def __init__(self, directory, clock, options=None):
+    def __init__(self, directory, clock, options=None, database_url=""):
         self.options = options
         self.directory = directory
+        self.database_url = database_url
         self.clock = clock
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
-        self.engine = EmbeddedEngine(directory, clock=clock, options=options)
+        self.engine = self.open()
         self.uploads = {}
         self.seqno = 0
+
+    def open(self):
+        return EmbeddedEngine(
+            self.directory,
+            clock=self.clock,
+            options=self.options,
+            database_url=self.database_url,
+        )
 
     def request(self, user, *, level="pure", **fields):
         account = self.engine.accounts.ensure(
@@ -116,6 +125,4 @@ class EmbeddedBench:
 
     def restart(self):
         self.engine.close()
-        self.engine = EmbeddedEngine(
-            self.directory, clock=self.clock, options=self.options
-        )
+        self.engine = self.open()

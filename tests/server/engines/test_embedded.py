@@ -16,3 +16,11 @@ class TestEmbeddedEngine(EngineContract):
 
     def test_is_an_engine(self, bench):
         assert isinstance(bench.engine, Engine)
+
+
+class TestEmbeddedEngineOnMariaDB(EngineContract):
+    @pytest.fixture
+    def bench(self, tmp_path, clock, mariadb_url):
+        made = EmbeddedBench(tmp_path / "engine", clock, mariadb_url)
+        yield made
+        made.engine.close()

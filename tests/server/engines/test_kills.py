@@ -43,6 +43,7 @@ class Journal:
 
 engine = EmbeddedEngine(
     directory / "engine",
+    database_url=sys.argv[3],
     options=EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=0.05)),
 )
 with ProjectServer(engine, port=port):
@@ -73,11 +74,11 @@ def start_volunteers(directory, url, keys):
     return started
 
 
-def kill_project(directory, *, tasks, kills, seed):
+def kill_project(directory, *, tasks, kills, seed, database_url=""):
     """Return outcomes by name after `kills` kills drawn uniformly over the run."""
     draw, port = random.Random(seed), free_port()
     (directory / "outcomes").mkdir()
-    engine = EmbeddedEngine(directory / "engine")
+    engine = EmbeddedEngine(directory / "engine", database_url=database_url)
     names = [f"w{number}_1" for number in range(tasks)]
     engine.create_workunits([make_spec(name, redundancy=CHEATED) for name in names])
     keys = [
@@ -86,7 +87,7 @@ def kill_project(directory, *, tasks, kills, seed):
     ]
     engine.close()
     volunteers = start_volunteers(directory, f"http://127.0.0.1:{port}/", keys)
-    command = [sys.executable, "-c", PROJECT, str(directory), str(port)]
+    command = [sys.executable, "-c", PROJECT, str(directory), str(port), database_url]
     project = None
     try:
         for _ in range(kills):
@@ -117,12 +118,12 @@ def outcomes(directory):
     }
 
 
-def check(directory, found, tasks):
+def check(directory, found, tasks, database_url=""):
     assert len(found) == tasks
     for data in found.values():
         assert data.startswith(b"canonical ")
         assert data.endswith(b"\ninput")  # the cheat never wins
-    engine = EmbeddedEngine(directory / "engine")
+    engine = EmbeddedEngine(directory / "engine", database_url=database_url)
     try:
         for name, data in found.items():
             status = engine.status(name)
@@ -145,3 +146,10 @@ def test_project_killed_many_times_loses_no_task(tmp_path):
     print("seed", seed, "kills 25")
     found = kill_project(tmp_path, tasks=300, kills=25, seed=seed)
     check(tmp_path, found, 300)
+
+
+@pytest.mark.slow
+def test_killed_project_on_mariadb_loses_no_task(tmp_path, mariadb_url):
+    place = {"database_url": mariadb_url}
+    found = kill_project(tmp_path, tasks=60, kills=5, seed=11, **place)
+    check(tmp_path, found, 60, **place)

@@ -17,8 +17,8 @@ from stoilo.testing.programs import LINUX, ProgramSigner
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, engine_url)
     yield made
     made.engine.close()
 
@@ -275,7 +275,8 @@ def test_shared_file_stays_while_another_workunit_needs_it(bench):
     assert bench.engine.find_download(token) is not None
 
 
-def test_keys_are_not_in_the_database(bench, tmp_path):
+def test_keys_are_not_in_the_database(clock, tmp_path):
+    bench = EmbeddedBench(tmp_path / "engine", clock)
     account = bench.engine.accounts.ensure("u1@example.org", bench.clock())
     bench.engine.close()
     stored = b"".join(

@@ -88,9 +88,9 @@ def insert_workunits(
     ]
     insert_many(connection, schema.workunit_files, needs)
     insert_many(connection, schema.offers, offer_rows(specs, row_of))
-    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
     spread = replication_rows(specs, row_of)
     insert_many(connection, schema.replications, spread)
+    insert_many(connection, schema.bounds, bound_rows(specs, row_of))
     copies = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs

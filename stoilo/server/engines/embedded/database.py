@@ -2,7 +2,7 @@
 
 On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
 takes the write lock at its start, so that a decision and what it rests on cannot drift
-apart.
+apart. On MariaDB `stoilo.server.mariadb` sees to the same.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded.schema import metadata
+from stoilo.server.mariadb import (
+    check_settings,
+    is_mariadb,
+    open_mariadb,
+    write_turn,
+)
 from stoilo.server.migrations import Branch, upgrade
 from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
 
@@ -37,21 +43,17 @@ class Database:
     """The engine's database behind `url` (SQLAlchemy form)."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._engine: Engine = create_engine(url, pool_pre_ping=False)
-        self._writing = self._engine
+        self.url = url
+        self._mariadb = is_mariadb(url)
+        self._engine, self._writing = _open(url)
         self._writer = threading.Lock()
-        if self._engine.dialect.name == "sqlite":
-            self._writing = create_engine(url, pool_size=1, max_overflow=0)
-            event.listen(self._writing, "connect", _prepare_writer)
-            for engine in (self._engine, self._writing):
-                event.listen(engine, "connect", _prepare_sqlite)
-                event.listen(engine, "begin", _begin_sqlite)
 
     def upgrade(self) -> None:
         """Bring the tables to this version's revision, or raise ``STO-E003``."""
         try:
-            upgrade(self._url, ENGINE)
+            if self._mariadb:
+                check_settings(self._engine)
+            upgrade(self.url, ENGINE)
         except SQLAlchemyError as error:
             raise _refused(error) from error
 
@@ -63,7 +65,7 @@ class Database:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
         try:
-            with self._writer, self._writing.begin() as connection:
+            with self._writer, self._begin_writing() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise _refused(error) from error
@@ -81,10 +83,29 @@ class Database:
         except SQLAlchemyError as error:
             raise _refused(error) from error
 
+    def _begin_writing(self) -> contextlib.AbstractContextManager[Connection]:
+        if self._mariadb:
+            return write_turn(self._writing, ENGINE.name)
+        return self._writing.begin()
+
     def close(self) -> None:
         """Close every connection."""
         self._writing.dispose()
         self._engine.dispose()
+
+
+def _open(url: str) -> tuple[Engine, Engine]:
+    """Return what reads and what writes."""
+    if is_mariadb(url):
+        engine = open_mariadb(url)
+        return engine, engine
+    reading: Engine = create_engine(url, pool_pre_ping=False)
+    writing: Engine = create_engine(url, pool_size=1, max_overflow=0)
+    event.listen(writing, "connect", _prepare_writer)
+    for engine in (reading, writing):
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return reading, writing
 
 
 def _refused(error: SQLAlchemyError) -> InternalError:

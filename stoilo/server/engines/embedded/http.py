@@ -8,13 +8,11 @@ ends in an answer; our errors become BOINC's forms and codes, anything else a pl
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +30,10 @@ from stoilo.core.errors import (
 from stoilo.core.limits import BOUNDS
 from stoilo.server.engines.embedded.bodies import BodyPace, read_body, read_pieces
 from stoilo.server.engines.embedded.pathprefix import PathPrefix
+from stoilo.server.engines.embedded.peopleroutes import people_routes
+from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
+from stoilo.server.engines.embedded.reception import too_many_calls
+from stoilo.server.engines.embedded.refusals import RefusalLog
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
     ProjectConfig,
@@ -39,8 +41,6 @@ from stoilo.server.engines.embedded.xml import (
     UploadHead,
     parse_request,
     parse_upload,
-    render_account,
-    render_account_error,
     render_config,
     render_master_page,
     render_reply,
@@ -53,23 +53,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
-    from stoilo.server.engines.embedded.accounts import Account
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.uploads import Incoming
 
 __all__ = ["HttpOptions", "RateLimit", "create_project_app"]
 
-log = logging.getLogger(__name__)
-
 XML = "text/xml; charset=utf-8"
-ACCOUNT_BYTES = 8 * 1024
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
-# BOINC's error numbers (lib/error_numbers.h)
-ERR_NOT_FOUND = -161
-ERR_BAD_EMAIL = -205
-ERR_BAD_PASSWORD = -206
-ERR_TRY_LATER = -183
-ERR_CREATION_DISABLED = -208
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 
@@ -85,6 +75,7 @@ class HttpOptions:
         account_calls_per_minute: account calls allowed per address.
         account_creation: whether accounts can be made over the web; else the operator
             makes them (`stoilo boinc account`).
+        calls: other calls allowed.
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
@@ -93,31 +84,8 @@ class HttpOptions:
     bodies: BodyPace = field(default_factory=BodyPace)
     account_calls_per_minute: int = 10
     account_creation: bool = True
+    calls: CallLimits = field(default_factory=CallLimits)
     hold_s: float = 5.0
-
-
-class RateLimit:
-    """A bounded table of token buckets, one per address."""
-
-    def __init__(
-        self, per_minute: int, *, addresses: int = 4096, clock: Callable[[], float]
-    ) -> None:
-        self._rate = per_minute / 60.0
-        self._most = float(per_minute)
-        self._addresses = addresses
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allow(self, address: str) -> bool:
-        """Take one token of `address`; False when it has none left."""
-        now = self._clock()
-        level, since = self._buckets.pop(address, (self._most, now))
-        level = min(self._most, level + (now - since) * self._rate)
-        allowed = level >= 1.0
-        self._buckets[address] = (level - 1.0 if allowed else level, now)
-        if len(self._buckets) > self._addresses:
-            self._buckets.popitem(last=False)
-        return allowed
 
 
 def create_project_app(
@@ -135,20 +103,28 @@ def create_project_app(
         options: bounds.
         clock: monotonic seconds, for the rate limit.
     """
-    face = _Face(engine, base_url, options or HttpOptions(), clock)
+    options = options or HttpOptions()
+    calls = replace(options.calls, account_calls=options.account_calls_per_minute)
+    rates = CallRates(calls, clock)
+    face = _Face(engine, base_url, options, rates)
     routes = [
         Route("/", face.master_page, methods=["GET"]),
         Route("/get_project_config.php", face.config, methods=["GET"]),
-        Route("/lookup_account.php", face.find_account, methods=["GET", "POST"]),
-        Route("/create_account.php", face.make_account, methods=["GET", "POST"]),
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
+        *people_routes(
+            engine,
+            options.project,
+            rates,
+            face.refusals,
+            creation=options.account_creation,
+        ),
     ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(PathPrefix, prefix=urlsplit(base_url).path)],
-        exception_handlers={StoiloError: _plain_error},
+        exception_handlers={StoiloError: face.plain_error},
     )
 
 
@@ -160,12 +136,20 @@ class _Face:
         engine: EmbeddedEngine,
         base_url: str,
         options: HttpOptions,
-        clock: Callable[[], float],
+        rates: CallRates,
     ) -> None:
         self._engine = engine
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
-        self._limit = RateLimit(options.account_calls_per_minute, clock=clock)
+        self._rates = rates
+        self.refusals = RefusalLog()
+
+    async def plain_error(self, request: Request, error: Exception) -> Response:
+        """Answer one of our errors as text: code, message, hint."""
+        assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
+        self.refusals.note(request, error.code)
+        status = _status_of(error)
+        return Response(str(error), status_code=status, media_type="text/plain")
 
     async def master_page(self, request: Request) -> Response:
         """GET /: the page that names the scheduler."""
@@ -186,43 +170,15 @@ class _Face:
         )
         return Response(render_config(config), media_type=XML)
 
-    async def find_account(self, request: Request) -> Response:
-        """GET or POST: look up an account."""
-        return await self._account(request, self._engine.accounts.find)
-
-    async def make_account(self, request: Request) -> Response:
-        """GET or POST: make an account, or look it up if it is there."""
-        if not self._options.account_creation:
-            body = render_account_error(
-                ERR_CREATION_DISABLED, "accounts are made by the project's operator"
-            )
-            return Response(body, media_type=XML)
-        create, now = self._engine.accounts.create, self._engine.now()
-        return await self._account(request, lambda one, two: create(one, two, now))
-
-    async def _account(
-        self, request: Request, find: Callable[[str, str], Account]
-    ) -> Response:
-        """Answer an account call; `find` takes address and password hash."""
-        address = request.client.host if request.client else ""
-        if not self._limit.allow(address):
-            body = render_account_error(ERR_TRY_LATER, "too many calls [STO-E013]")
-            return Response(body, status_code=429, media_type=XML)
-        fields = await self._account_fields(request)
-        words = fields.get("email_addr", ""), fields.get("passwd_hash", "")
-        try:
-            found = await run_in_threadpool(find, *words)
-        except UsageError as error:
-            return Response(render_account_error(ERR_BAD_EMAIL, str(error)))
-        except DeniedError as error:
-            return Response(render_account_error(ERR_BAD_PASSWORD, str(error)))
-        return Response(render_account(found.key), media_type=XML)
-
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
         most = BOUNDS.scheduler_request_bytes
         body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
+        address = request.client.host if request.client else ""
+        if not self._rates.allow_scheduler_call(address, parsed.authenticator):
+            refusal = render_reply(too_many_calls(), self._options.project)
+            return Response(refusal, media_type=XML)
         seen = self._engine.changes
         reply = await self._answer(parsed)
         hold = min(parsed.wait_s, self._options.hold_s)
@@ -232,6 +188,7 @@ class _Face:
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)
+        self.refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
@@ -264,9 +221,10 @@ class _Face:
         try:
             body = await self._upload(request)
         except (UsageError, DeniedError) as error:
+            self.refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
-            log.info("upload not taken: %s", error)
+            self.refusals.note(request, error.code)
             body = render_upload_reply(1, why=str(error))
         return Response(body, media_type=XML)
 
@@ -320,17 +278,6 @@ class _Face:
         except TimeoutError as error:
             raise InternalError("STO-E034", "the upload was too slow") from error
 
-    async def _account_fields(self, request: Request) -> dict[str, str]:
-        """Return the fields of an account call from query or form."""
-        text = request.url.query
-        if request.method == "POST":
-            body = await read_body(request, ACCOUNT_BYTES, self._options.bodies)
-            text = body.decode("utf-8", "replace")
-        try:
-            return dict(parse_qsl(text[:ACCOUNT_BYTES], max_num_fields=16))
-        except ValueError as error:
-            raise UsageError("STO-E015", "the account call is not readable") from error
-
 
 def _is_empty(reply: SchedulerReply) -> bool:
     """Say whether a reply has nothing that its host should know at once."""
@@ -366,10 +313,3 @@ def _status_of(error: StoiloError) -> int:
             return 404
         case _:
             return 503
-
-
-async def _plain_error(request: Request, error: Exception) -> Response:
-    """Answer one of our errors as text: code, message, hint."""
-    del request
-    assert isinstance(error, StoiloError)  # noqa: S101 - registered for it only
-    return Response(str(error), status_code=_status_of(error), media_type="text/plain")

@@ -32,6 +32,7 @@ from stoilo.server.engines.embedded.xml import render_account, render_account_er
 if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.rates import CallRates
+    from stoilo.server.engines.embedded.refusals import RefusalLog
 
 __all__ = ["ERROR_NUMBERS", "people_routes"]
 
@@ -41,6 +42,7 @@ FORM_S: Final = 20.0
 XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
+ERR_CREATION_DISABLED: Final = -208
 # BOINC's numbers (lib/error_numbers.h) of our codes
 ERROR_NUMBERS: Final = {
     "STO-E012": ERR_XML_PARSE,
@@ -61,10 +63,23 @@ _STRICT: Final = {
 
 
 def people_routes(
-    engine: EmbeddedEngine, project: str, rates: CallRates
+    engine: EmbeddedEngine,
+    project: str,
+    rates: CallRates,
+    refusals: RefusalLog,
+    *,
+    creation: bool = True,
 ) -> list[Route]:
-    """Return the routes of everything that people ask for themselves."""
-    face = _PeopleFace(engine, project, rates)
+    """Return the routes of everything that people ask for themselves.
+
+    Args:
+        engine: the project.
+        project: its name.
+        rates: of calls by address.
+        refusals: where refused calls are noted.
+        creation: whether accounts can be made over the web.
+    """
+    face = _PeopleFace(engine, project, rates, refusals, creation=creation)
     both = ["GET", "POST"]
     return [
         Route("/lookup_account.php", face.look_up, methods=both),
@@ -77,10 +92,20 @@ def people_routes(
 class _PeopleFace:
     """The handlers."""
 
-    def __init__(self, engine: EmbeddedEngine, project: str, rates: CallRates) -> None:
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        project: str,
+        rates: CallRates,
+        refusals: RefusalLog,
+        *,
+        creation: bool,
+    ) -> None:
         self._engine = engine
         self._project = project
         self._rates = rates
+        self._refusals = refusals
+        self._creation = creation
         self._desk = VolunteerDesk(engine.roster, project)
 
     async def look_up(self, request: Request) -> Response:
@@ -89,6 +114,9 @@ class _PeopleFace:
 
     async def create(self, request: Request) -> Response:
         """GET or POST /create_account.php: the weak key of a new account."""
+        if not self._creation:
+            said = "accounts are made by the project's operator"
+            return _xml(render_account_error(ERR_CREATION_DISABLED, said))
         return await self._account_call(request, make=True)
 
     async def preferences(self, request: Request) -> Response:
@@ -98,12 +126,15 @@ class _PeopleFace:
         try:
             check_same_site(request.headers.get("sec-fetch-site", ""))
             if not self._rates.allow_account_call(_address(request)):
+                self._refusals.note(request, "STO-E013")
                 return _html(render_problem(self._project, _TOO_MANY), 429)
             form = await _read_form(request)
             page = await run_in_threadpool(self._desk.answer, form, self._engine.now())
         except DeniedError as error:
+            self._refusals.note(request, error.code)
             return _html(render_login(self._project, str(error)), 403)
         except UsageError as error:
+            self._refusals.note(request, error.code)
             return _html(render_problem(self._project, str(error)), 400)
         return _html(page)
 
@@ -116,11 +147,13 @@ class _PeopleFace:
     async def _account_call(self, request: Request, *, make: bool) -> Response:
         """Answer one of BOINC's account calls."""
         if not self._rates.allow_account_call(_address(request)):
+            self._refusals.note(request, "STO-E013")
             return _xml(render_account_error(ERR_PROJECT_DOWN, _TOO_MANY))
         try:
             form = await _read_form(request)
             return _xml(render_account(await self._key(form, make=make)))
         except (UsageError, DeniedError) as error:
+            self._refusals.note(request, error.code)
             number = ERROR_NUMBERS.get(error.code, ERR_PROJECT_DOWN)
             return _xml(render_account_error(number, str(error)))
 

@@ -68,6 +68,8 @@ Name = String(NAME_CHARS).with_variant(
     "mysql",
     "mariadb",
 )
+# MariaDB's FLOAT has 24 bits.
+Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
 INLINE_BYTES = 64 * 1024
 Inline = LargeBinary(INLINE_BYTES).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
@@ -110,8 +112,8 @@ workunits = Table(
     Column("delay_bound_s", Integer, nullable=False),
     Column("not_after", BigInteger, nullable=False),
     Column("result_max_bytes", BigInteger, nullable=False),
-    Column("fpops_est", Float, nullable=False),
-    Column("fpops_bound", Float, nullable=False),
+    Column("fpops_est", Real, nullable=False),
+    Column("fpops_bound", Real, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("transition_at", BigInteger, nullable=False),

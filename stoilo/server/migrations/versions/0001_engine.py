@@ -34,6 +34,11 @@ def inline() -> sa.types.TypeEngine[bytes]:
     return sa.LargeBinary(65536).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 
 
+def real() -> sa.types.TypeEngine[float]:
+    """Floating point of 53 bits."""
+    return sa.Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
+
+
 def upgrade() -> None:
     """Create the tables."""
     op.create_table(
@@ -83,8 +88,8 @@ def upgrade() -> None:
         sa.Column("delay_bound_s", sa.Integer(), nullable=False),
         sa.Column("not_after", sa.BigInteger(), nullable=False),
         sa.Column("result_max_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("fpops_est", sa.Float(), nullable=False),
-        sa.Column("fpops_bound", sa.Float(), nullable=False),
+        sa.Column("fpops_est", real(), nullable=False),
+        sa.Column("fpops_bound", real(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("transition_at", sa.BigInteger(), nullable=False),

@@ -22,6 +22,23 @@ def exact(chars: int) -> sa.String:
     return sa.String(chars).with_variant(binary, "mysql", "mariadb")
 
 
+def medium() -> sa.types.TypeEngine[bytes]:
+    """Up to 16 MiB."""
+    plain = sa.LargeBinary(length=16777215)
+    return plain.with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+
+
+def long() -> sa.types.TypeEngine[bytes]:
+    """Up to 4 GiB."""
+    plain = sa.LargeBinary(length=4294967295)
+    return plain.with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+
+
+def text() -> sa.types.TypeEngine[str]:
+    """Text beyond 64 KiB."""
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+
+
 def upgrade() -> None:
     """Create the tables."""
     op.create_table(
@@ -48,13 +65,13 @@ def upgrade() -> None:
     op.create_table(
         "content",
         sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("data", sa.LargeBinary(length=16777215), nullable=False),
+        sa.Column("data", medium(), nullable=False),
         sa.PrimaryKeyConstraint("digest"),
     )
     op.create_table(
         "verdict",
         sa.Column("key", sa.String(length=64), nullable=False),
-        sa.Column("body", sa.LargeBinary(length=16777215), nullable=False),
+        sa.Column("body", medium(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
@@ -91,7 +108,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("level", sa.String(length=32), nullable=False),
         sa.Column("map_items", sa.Integer(), nullable=False),
-        sa.Column("spec", sa.Text(), nullable=False),
+        sa.Column("spec", text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
@@ -122,11 +139,11 @@ def upgrade() -> None:
         sa.Column("policy_digest", sa.String(length=64), nullable=False),
         sa.Column("admitted_at", sa.BigInteger(), nullable=True),
         sa.Column("not_after", sa.BigInteger(), nullable=True),
-        sa.Column("statement", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("statement", medium(), nullable=True),
         sa.Column("leaf", sa.LargeBinary(length=1024), nullable=True),
         sa.Column("log_index", sa.BigInteger(), nullable=True),
-        sa.Column("proof", sa.LargeBinary(length=16777215), nullable=True),
-        sa.Column("envelope", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("proof", medium(), nullable=True),
+        sa.Column("envelope", medium(), nullable=True),
         sa.Column("last_code", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["task_id"], ["task.id"]),
         sa.PrimaryKeyConstraint("task_id", "number"),
@@ -137,15 +154,15 @@ def upgrade() -> None:
         sa.Column("task_id", sa.String(length=32), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("value", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("value", medium(), nullable=True),
         sa.Column("value_blob", sa.String(length=64), nullable=True),
         sa.Column("error_type", sa.String(length=256), nullable=False),
-        sa.Column("error_text", sa.Text(), nullable=False),
+        sa.Column("error_text", text(), nullable=False),
         sa.Column("code", sa.String(length=16), nullable=False),
-        sa.Column("output", sa.Text(), nullable=False),
-        sa.Column("items", sa.LargeBinary(length=4294967295), nullable=True),
+        sa.Column("output", text(), nullable=False),
+        sa.Column("items", long(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.Column("payload", sa.LargeBinary(length=16777215), nullable=True),
+        sa.Column("payload", medium(), nullable=True),
         sa.Column("leaf", sa.LargeBinary(length=1024), nullable=True),
         sa.Column("log_index", sa.BigInteger(), nullable=True),
         sa.Column("logged", sa.Boolean(), nullable=False),

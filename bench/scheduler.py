@@ -1,0 +1,232 @@
+"""Scheduler RPCs of 1,000 simulated hosts against a route that does nothing.
+
+A project serves in a process of its own, durable as in production. Every host is one
+account and one computer; a call is what a BOINC client posts when a task ends: it reports
+that copy and asks for another, over a connection of its own, with some calls under way at
+once. Between the calls the hosts upload their results, which is not timed. The peer is the
+same web stack in a process of its own, which reads the same posts and answers as many
+bytes: what is left is the price of the scheduler. A stock BOINC server, which starts a
+program for each call, is not here to be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.rows import Row
+from stoilo.core.types import Redundancy
+from stoilo.testing.engine import make_spec
+from stoilo.testing.project import ProjectProcess
+
+AT_ONCE = 32
+SINGLE = Redundancy(
+    min_quorum=1, target_results=1, max_error=3, max_total=6, max_success=3
+)
+ROUTE = """import sys
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+ANSWER = b"x" * int(sys.argv[1])
+
+async def answer(request):
+    await request.body()
+    return Response(ANSWER, media_type="text/xml")
+
+app = Starlette(routes=[Route("/sched", answer, methods=["POST"])])
+listener = __import__("socket").create_server(("127.0.0.1", 0), backlog=1024)
+print(listener.getsockname()[1], flush=True)
+config = uvicorn.Config(app, log_level="error", lifespan="off", access_log=False, ws="none")
+uvicorn.Server(config).run(sockets=[listener])
+"""
+_NAME = re.compile(rb"<result><name>([^<]+)<")
+_UPLOAD = re.compile(
+    rb"<file_info><name>([^<]+)</name><max_nbytes>[^<]+</max_nbytes>"
+    rb"<upload_url>http://[^/]+([^<]+)<"
+)
+
+
+@dataclass
+class Host:
+    """One simulated computer, and the copy that it holds."""
+
+    key: str
+    cpid: str
+    seqno: int = 0
+    copy: str = ""
+    upload: tuple[str, str] = ("", "")
+
+    def request(self) -> bytes:
+        """Return the next call: report what is held, ask for another."""
+        self.seqno += 1
+        report = ""
+        if self.copy:
+            report = (
+                f"<result><name>{self.copy}</name><exit_status>0</exit_status>"
+                "<state>5</state><final_cpu_time>1</final_cpu_time></result>"
+            )
+        return (
+            f"<scheduler_request><authenticator>{self.key}</authenticator>"
+            f"<hostid>0</hostid><rpc_seqno>{self.seqno}</rpc_seqno>"
+            "<core_client_major_version>7</core_client_major_version>"
+            "<cpu_req_secs>1</cpu_req_secs><cpu_req_instances>1</cpu_req_instances>"
+            "<platform_name>x86_64-pc-linux-gnu</platform_name><stoilo_own_program/>"
+            f"<host_info><host_cpid>{self.cpid}</host_cpid><p_ncpus>4</p_ncpus>"
+            f"</host_info>{report}</scheduler_request>"
+        ).encode()
+
+    def take(self, reply: bytes) -> None:
+        """Note the copy that came with a reply."""
+        name, upload = _NAME.search(reply), _UPLOAD.search(reply)
+        assert name is not None, reply
+        assert upload is not None, reply
+        self.copy = name[1].decode()
+        self.upload = (upload[1].decode(), upload[2].decode())
+
+    def result(self) -> bytes:
+        """Return the upload of the copy that is held."""
+        md5 = hashlib.md5(b"result", usedforsecurity=False).hexdigest()
+        return (
+            "<data_server_request><file_upload><file_info>"
+            f"<name>{self.upload[0]}</name></file_info><nbytes>6</nbytes>"
+            f"<md5_cksum>{md5}</md5_cksum><offset>0</offset><data>\nresult"
+        ).encode()
+
+
+@dataclass
+class Calls:
+    """What a round of calls took: `seconds` altogether, `times` each, s."""
+
+    seconds: float = 0.0
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Return calls per second."""
+        return len(self.times) / self.seconds
+
+    @property
+    def p99_ms(self) -> float:
+        """Return what 99 of 100 calls stay below, ms."""
+        return statistics.quantiles(self.times, n=100)[98] * 1e3
+
+
+async def post(port: int, path: str, body: bytes) -> bytes:
+    """Return the answer's body; every call has its own connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    answer = await reader.read()
+    writer.close()
+    head_bytes, _, rest = answer.partition(b"\r\n\r\n")
+    assert b" 200 " in head_bytes.partition(b"\r\n")[0], answer[:500]
+    return rest
+
+
+async def everybody(
+    hosts: Sequence[Host], call: Callable[[Host], Awaitable[None]]
+) -> Calls:
+    """Let every host call once, `AT_ONCE` at a time."""
+    done, waiting = Calls(), iter(hosts)
+
+    async def line() -> None:
+        for host in waiting:
+            start = time.perf_counter()
+            await call(host)
+            done.times.append(time.perf_counter() - start)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(line() for _ in range(AT_ONCE)))
+    done.seconds = time.perf_counter() - start
+    return done
+
+
+async def rounds_of(
+    url: str, hosts: Sequence[Host], rounds: int
+) -> tuple[list[Calls], int]:
+    """Return the timed rounds, and how many bytes a reply has."""
+    port, size = urlsplit(url).port or 0, 0
+
+    async def schedule(host: Host) -> None:
+        nonlocal size
+        reply = await post(port, "/sched", host.request())
+        size = len(reply)
+        host.take(reply)
+
+    async def upload(host: Host) -> None:
+        answer = await post(port, host.upload[1], host.result())
+        assert b"<status>0</status>" in answer, answer
+
+    await everybody(hosts, schedule)  # first contact
+    found = []
+    for _ in range(rounds):
+        await everybody(hosts, upload)
+        found.append(await everybody(hosts, schedule))
+    return found, size
+
+
+async def peer_rounds(port: int, hosts: Sequence[Host], rounds: int) -> list[Calls]:
+    """Return the same posts' rounds against the route that does nothing."""
+
+    async def call(host: Host) -> None:
+        await post(port, "/sched", host.request())
+
+    await everybody(hosts, call)
+    return [await everybody(hosts, call) for _ in range(rounds)]
+
+
+def measure_project(hosts: int, rounds: int) -> tuple[list[Calls], int]:
+    """Return our rounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = ProjectProcess(Path(folder))
+        names = [f"w{number}_1" for number in range(hosts * (rounds + 1))]
+        project.create([make_spec(name, redundancy=SINGLE) for name in names])
+        keys = project.keys(hosts)
+        computers = [Host(key, f"{at:032x}") for at, key in enumerate(keys)]
+        with project:
+            return asyncio.run(rounds_of(project.url, computers, rounds))
+
+
+def measure_peer(hosts: int, rounds: int, size: int) -> list[Calls]:
+    """Return the peer's rounds, whose answers have `size` bytes."""
+    computers = [Host("k" * 32, f"{at:032x}", copy="w1_1_0") for at in range(hosts)]
+    with subprocess.Popen(
+        [sys.executable, "-c", ROUTE, str(size)], stdout=subprocess.PIPE
+    ) as route:
+        assert route.stdout is not None
+        try:
+            port = int(route.stdout.readline())
+            return asyncio.run(peer_rounds(port, computers, rounds))
+        finally:
+            route.kill()
+
+
+def measure(hosts: int = 1000, rounds: int = 3) -> list[Row]:
+    """Return rate and tail of scheduler calls, medians over the rounds."""
+    ours, size = measure_project(hosts, rounds)
+    peers = measure_peer(hosts, rounds, size)
+    rate, peer_rate = (
+        statistics.median(one.rate for one in own) for own in (ours, peers)
+    )
+    late, peer_late = (
+        statistics.median(one.p99_ms for one in own) for own in (ours, peers)
+    )
+    name = f"scheduler RPC, {hosts:,} hosts, report one and take one"
+    against = "same web stack, a route that does nothing"
+    return [
+        Row(name, rate, "1/s", against, peer_rate, rate / peer_rate, "of its rate"),
+        Row(f"{name}, p99 of {AT_ONCE} at once", late, "ms", against, peer_late,
+            late / peer_late, "times as long"),
+    ]  # fmt: skip

@@ -1,0 +1,172 @@
+"""`stoilo volunteer status | suspend | resume | update`: see and steer what runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from stoilo.cli.optin import describe_allowed
+from stoilo.cli.volunteer_attach import attachments_at, data_option
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.plaintext import show_plainly
+
+if TYPE_CHECKING:
+    from stoilo.executor.control import Control
+    from stoilo.executor.standing import CopyStanding, VolunteerStatus
+
+__all__ = ["resume", "status", "suspend", "update"]
+
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The --state of a volunteer that was started without `attach`.",
+)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """All volunteers, and what this computer's opt-in allows (an error's text if none)."""
+
+    volunteers: tuple[VolunteerStatus, ...]
+    allowed: str
+
+
+@click.command()
+@click.argument("url", required=False)
+@data_option
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def status(url: str | None, data: Path, state: Path | None, *, as_json: bool) -> None:
+    """Show projects, tasks in progress, credit and trouble; changes nothing.
+
+    Reads what a running volunteer writes down about once a second.
+    """
+    from stoilo.executor.standing import read_status  # noqa: PLC0415 - an extra
+
+    found = []
+    for project, place in _places(url, data, state):
+        one = read_status(place)
+        named = msgspec.structs.replace(one, project=one.project or project)
+        found.append(named)
+    shown = Shown(tuple(found), _allowed())
+    click.echo(msgspec.json.encode(shown).decode() if as_json else _render(shown))
+
+
+@click.command()
+@click.argument("url", required=False)
+@data_option
+@state_option
+def suspend(url: str | None, data: Path, state: Path | None) -> None:
+    """Let nothing run until `resume`; holds over restarts. A running one obeys in 1 s."""
+    _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=True))
+    click.echo("suspended; next: stoilo volunteer resume")
+
+
+@click.command()
+@click.argument("url", required=False)
+@data_option
+@state_option
+def resume(url: str | None, data: Path, state: Path | None) -> None:
+    """Let tasks run again."""
+    _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=False))
+    click.echo("resumed")
+
+
+@click.command()
+@click.argument("url", required=False)
+@data_option
+@state_option
+def update(url: str | None, data: Path, state: Path | None) -> None:
+    """Call the project now, whatever pause it asked for."""
+    _steer(
+        url, data, state, lambda c: msgspec.structs.replace(c, updates=c.updates + 1)
+    )
+    click.echo("a running volunteer calls its project now")
+
+
+def _steer(
+    url: str | None,
+    data: Path,
+    state: Path | None,
+    change: Callable[[Control], Control],
+) -> None:
+    """Change what is asked of the volunteers that are meant."""
+    from stoilo.executor.control import (  # noqa: PLC0415 - an extra
+        read_control,
+        write_control,
+    )
+
+    for _, place in _places(url, data, state):
+        place.mkdir(mode=0o700, exist_ok=True)
+        write_control(place, change(read_control(place)))
+
+
+def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, Path]]:
+    """Return projects that are meant with their directories; raises ``STO-X045``."""
+    if state is not None:
+        if url is not None:
+            raise UsageError("STO-U003", "a URL and --state exclude each other")
+        return [("", state / "project")]
+    attachments = attachments_at(data)
+    chosen = [attachments.find(url)] if url else attachments.every()
+    return [(one.said.project, one.project_directory) for one in chosen]
+
+
+def _allowed() -> str:
+    """Return what this computer's own opt-in allows, in words."""
+    from stoilo.executor.optin import default_files, load_opt_in  # noqa: PLC0415 - POSIX
+
+    try:
+        return describe_allowed(load_opt_in(default_files()))
+    except StoiloError as error:
+        return f"nothing runs: {error}"
+
+
+def _render(shown: Shown) -> str:
+    """Return the text for a person."""
+    parts = [_render_volunteer(one) for one in shown.volunteers]
+    if not parts:
+        parts = ["attached to no project; next: stoilo volunteer attach URL"]
+    return "\n".join([*parts, show_plainly(f"this computer allows: {shown.allowed}")])
+
+
+def _render_volunteer(one: VolunteerStatus) -> str:
+    """Return one volunteer's lines."""
+    how = "suspended" if one.suspended else "running" if one.running else "not running"
+    lines = [f"{one.project or 'not started yet'}  {how}, host {one.host_id or 'new'}"]
+    if one.account:
+        credit = f"{one.total_credit:,.2f} (this computer {one.host_credit:,.2f})"
+        lines.append(f"  account {one.account}, credit {credit}")
+    lines.append(f"  last answer {_when(one.last_contact)}{_next(one)}")
+    if one.last_error:
+        lines.append(f"  trouble: {one.last_error}")
+    lines += [f"  {_render_copy(copy)}" for copy in one.copies]
+    lines += [f"  project says: {text}" for text in one.messages[-3:]]
+    return "\n".join(show_plainly(line) for line in lines)
+
+
+def _render_copy(copy: CopyStanding) -> str:
+    """Return one copy's line."""
+    done = "" if copy.fraction_done is None else f" {copy.fraction_done:.0%}"
+    phase = "running" if copy.running else copy.phase
+    failed = f" {copy.code}" if copy.code else ""
+    return (
+        f"{copy.result}  {copy.app}  {phase}{done}{failed}, due {_when(copy.deadline)}"
+    )
+
+
+def _next(one: VolunteerStatus) -> str:
+    """Return when the next call is due, where that is known."""
+    left = one.next_call_at - time.time()
+    return f", next call in {left:.0f} s" if one.running and left > 0 else ""
+
+
+def _when(seconds: float) -> str:
+    """Return a time for a person."""
+    if not seconds:
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(seconds, 2**40)))

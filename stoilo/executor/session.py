@@ -1,0 +1,243 @@
+"""A task as its BOINC client holds it: a thread that obeys, reports and keeps checkpoints.
+
+Every 0.1 s it takes heartbeat and control, every second it writes the status and looks
+whether the client still lives. Suspend and resume reach the jailed child; quit, abort and a
+lost client end its run, and the process's main thread then leaves with the ending's code,
+without a result. Should it be busy elsewhere (a large runtime is being unpacked), the
+process ends anyway: what it writes is written so that it may stop anywhere.
+Source: boinc.md §4.3, §4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from stoilo.core.errors import StoiloError
+from stoilo.executor.checkpoints import Checkpoint, CheckpointFile
+from stoilo.executor.initdata import SlotInfo
+from stoilo.executor.keeper import KeptRun
+from stoilo.executor.orders import Ending, Lookout, Standing, heed
+from stoilo.executor.reckoning import Reckoning
+from stoilo.executor.shm import (
+    Channel,
+    Control,
+    Segment,
+    parse_control,
+    parse_heartbeat,
+    render_status,
+)
+from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.progress import Progress
+
+__all__ = ["Session"]
+
+log = logging.getLogger(__name__)
+
+LISTEN_S: Final = 0.1
+REPORT_S: Final = 1.0
+LEAVE_S: Final = 20.0
+"""How long the main thread may take to leave once the task has to end, s; BOINC's own
+patience is 60 s."""
+
+
+class Session:
+    """Listens to a client from `__enter__` to `__exit__`; is the executor's `RunKeeper`.
+
+    Args:
+        info: what the client said of the task.
+        segment: the memory shared with it, None without a client; closed at the end.
+        clock: monotonic, s.
+        leave: ends the process at once with an exit code.
+        patience_s: how long the main thread may take to leave before that, s.
+    """
+
+    def __init__(
+        self,
+        info: SlotInfo,
+        segment: Segment | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        leave: Callable[[int], object] = os._exit,
+        patience_s: float = LEAVE_S,
+    ) -> None:
+        self._info = info
+        self._segment = segment
+        self._clock = clock
+        self._leave = leave
+        self._patience_s = patience_s
+        self._file: CheckpointFile | None = None
+        self._lock = threading.Lock()
+        self._standing = Standing()
+        self._lookout = Lookout(clock(), os.getppid() == info.client_pid)
+        self._reckoning = Reckoning(info, clock())
+        self._exchange: Exchange | None = None
+        self._quit_asked = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="boinc", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed.set()
+        self._thread.join()
+        if self._segment is not None:
+            self._segment.close()
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why the process has to end without a result, None when it has not to."""
+        return self._standing.ending
+
+    def ask_to_quit(self) -> None:
+        """End as a client's quit does; from a signal handler."""
+        self._quit_asked.set()
+
+    def keep_in(self, file: CheckpointFile) -> None:
+        """Keep what the task yields there; before, and without it, nothing is kept."""
+        self._file = file
+
+    # ------------------------------------------------------------- the executor's side
+
+    def begin(self, run: KeptRun) -> Checkpoint | None:
+        """Take up a task; see `RunKeeper`.
+
+        Raises:
+            InternalError: STO-X008 the disk refuses.
+        """
+        kept = self._file.load(run.admission, run.limits) if self._file else None
+        with self._lock:
+            self._reckoning.begin(run, kept)
+        return kept
+
+    def watch(self, exchange: Exchange) -> None:
+        """Take the child that is about to start; see `RunKeeper`."""
+        with self._lock:
+            self._exchange = exchange
+            self._reckoning.take_child(exchange)
+            exchange.hear(self._hear)
+            self._pass_on()
+
+    def forget(self) -> None:
+        """Forget the checkpoint; see `RunKeeper`."""
+        with self._lock:
+            self._reckoning.forget()
+            if self._file is not None:
+                self._file.forget()
+
+    def _hear(self, progress: Progress) -> None:
+        """Take what the run tells (hostile but bounded), in the thread that serves it."""
+        with self._lock:
+            self._reckoning.hear(progress)
+
+    # --------------------------------------------------------------- the client's side
+
+    def _serve(self) -> None:
+        """Listen until the session is closed or the task has to end."""
+        report_at = self._clock()
+        while not self._closed.wait(LISTEN_S) and self.ending is None:
+            self._listen()
+            if self._clock() >= report_at:
+                report_at = self._clock() + REPORT_S
+                self._look_out()
+                self._report()
+        if self.ending is not None:
+            self._end(self.ending)
+
+    def _listen(self) -> None:
+        """Take heartbeat and control; obey."""
+        wanted = frozenset({Control.QUIT} if self._quit_asked.is_set() else ())
+        if self._segment is not None:
+            beat = self._segment.take(Channel.HEARTBEAT)
+            if beat is not None and parse_heartbeat(beat) is not None:
+                self._lookout = self._lookout.hear(self._clock())
+            asked = self._segment.take(Channel.CONTROL_REQUEST)
+            wanted |= parse_control(asked) if asked is not None else frozenset()
+        self._obey(wanted)
+
+    def _look_out(self) -> None:
+        """Quit when the client has gone."""
+        pid = self._info.client_pid
+        if pid and self._lookout.is_lost(
+            self._clock(), exists=_exists(pid), is_parent=os.getppid() == pid
+        ):
+            log.warning("the client has gone")
+            self._obey(frozenset({Control.QUIT}))
+
+    def _obey(self, wanted: frozenset[Control]) -> None:
+        standing = heed(self._standing, wanted)
+        if standing == self._standing:
+            return
+        if standing.ending is Ending.QUIT:
+            self._save(at_once=True)
+        with self._lock:
+            self._standing = standing
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let the child do what the standing says."""
+        if self._exchange is None:
+            return
+        if self._standing.ending is not None:
+            self._exchange.cancel()
+        elif self._standing.suspended:
+            self._exchange.suspend()
+        else:
+            self._exchange.resume()
+
+    def _report(self) -> None:
+        """Keep what is due, and tell the client where the task stands."""
+        if self._standing.suspended:
+            return
+        self._save(at_once=False)
+        if self._segment is not None:
+            with self._lock:
+                status = self._reckoning.status()
+            self._segment.put(Channel.APP_STATUS, render_status(status))
+
+    def _save(self, *, at_once: bool) -> None:
+        """Write the newest state that was not written yet, when it is due or `at_once`.
+
+        A disk that refuses costs the checkpoint, not the task.
+        """
+        if self._file is None:
+            return
+        with self._lock:
+            due = self._reckoning.due(self._clock(), at_once=at_once)
+        if due is None:
+            return
+        try:
+            saved = self._file.save(due.checkpoint)
+        except StoiloError as error:
+            log.warning("no checkpoint: %s", error)
+            saved = False
+        with self._lock:
+            self._reckoning.settle(due, self._clock(), saved=saved)
+
+    def _end(self, ending: Ending) -> None:
+        """Wait for the main thread to leave; leave without it where that takes long."""
+        if not self._closed.wait(self._patience_s):
+            self._leave(ending.exit_code)
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return True

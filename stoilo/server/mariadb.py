@@ -1,0 +1,141 @@
+"""MariaDB with the promises that our transactions rest on elsewhere by SQLite's nature.
+
+- One writer at a time: a transaction that writes first takes a named lock of the server
+  (``GET_LOCK``), gives it back after its commit, and so sees everything that was
+  committed and nothing that changes beneath it: what ``BEGIN IMMEDIATE`` gives. Rows
+  locked one by one (``FOR UPDATE``) or ``SERIALIZABLE`` would let two writers meet and
+  one of them be thrown back, but what a writer does here is code that runs once, not a
+  text that can be played again. The lock dies with its session, after the rollback.
+- One state for readers: ``REPEATABLE READ``, InnoDB's snapshot at the first read.
+- A commit that returned is on the disk, and no value is cut to fit: checked at the start,
+  because these are settings of the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
+__all__ = [
+    "LOCK_WAIT_S",
+    "PACKET_BYTES",
+    "check_settings",
+    "is_mariadb",
+    "open_mariadb",
+    "write_turn",
+]
+
+LOCK_WAIT_S: Final = 30
+"""How long a writer waits for the one before, s."""
+
+PACKET_BYTES: Final = 64 * 1024 * 1024
+"""The longest statement: a stored value of 16 MiB, each byte of it escaped, and more."""
+
+_CONNECT_S: Final = 10
+_SESSION: Final = (
+    f"SET SESSION sql_mode = 'TRADITIONAL', innodb_lock_wait_timeout = {LOCK_WAIT_S}"
+)
+_SETTINGS: Final = """SELECT @@innodb_flush_log_at_trx_commit, @@sync_binlog, @@log_bin,
+ @@max_allowed_packet, @@default_storage_engine"""
+
+
+def is_mariadb(url: str) -> bool:
+    """Whether an SQLAlchemy URL names a MariaDB."""
+    return make_url(url).get_backend_name() in {"mariadb", "mysql"}
+
+
+def open_mariadb(url: str) -> Engine:
+    """Return an engine whose sessions have our settings; connects when first used."""
+    return create_engine(
+        url,
+        isolation_level="REPEATABLE READ",
+        pool_pre_ping=True,  # a server that was started anew is found again
+        pool_size=16,
+        connect_args={"init_command": _SESSION, "connect_timeout": _CONNECT_S},
+    )
+
+
+def check_settings(engine: Engine) -> None:
+    """Refuse a server that loses commits or cannot hold our largest values.
+
+    Raises:
+        InternalError: ``STO-R110``.
+        SQLAlchemyError: the server cannot be asked.
+    """
+    with engine.connect() as connection:
+        flush, sync, binlog, packet, default = connection.exec_driver_sql(
+            _SETTINGS
+        ).one()
+    wrong = []
+    if flush != 1:
+        wrong.append("innodb_flush_log_at_trx_commit must be 1")
+    if binlog and sync != 1:
+        wrong.append("sync_binlog must be 1")
+    if packet < PACKET_BYTES:
+        wrong.append(f"max_allowed_packet must be at least {PACKET_BYTES}")
+    if default != "InnoDB":
+        wrong.append("default_storage_engine must be InnoDB")
+    if wrong:
+        raise InternalError("STO-R110", f"this MariaDB is not safe: {', '.join(wrong)}")
+
+
+@contextmanager
+def write_turn(
+    engine: Engine, name: str, wait_s: int = LOCK_WAIT_S
+) -> Iterator[Connection]:
+    """Yield a connection in a transaction that is the only writing one.
+
+    Args:
+        engine: of `open_mariadb`.
+        name: of the tables that its writers share; other databases have turns of
+            their own.
+        wait_s: how long to wait for the writer before, s.
+
+    Raises:
+        SQLAlchemyError: the database refuses; nothing is stored.
+        InternalError: ``STO-R111`` when another writer does not end.
+    """
+    lock = _lock_name(engine, name)
+    with engine.connect() as connection:
+        try:
+            with connection.begin():
+                _take(
+                    connection, lock, wait_s
+                )  # reads no table, so the snapshot comes after it
+                yield connection
+        finally:
+            _give_back(connection, lock)
+
+
+def _lock_name(engine: Engine, name: str) -> str:
+    """Return a name (at most 64 characters) of one database's tables."""
+    database = (engine.url.database or "").encode()
+    return f"stoilo:{name}:{hashlib.sha256(database).hexdigest()[:32]}"
+
+
+def _take(connection: Connection, lock: str, wait_s: int) -> None:
+    query = "SELECT GET_LOCK(%s, %s)"
+    if connection.exec_driver_sql(query, (lock, wait_s)).scalar() != 1:
+        raise InternalError("STO-R111", "another writer holds the database")
+
+
+def _give_back(connection: Connection, lock: str) -> None:
+    """Release the lock; a session that cannot say so is ended, which releases it too."""
+    if connection.invalidated:
+        return
+    try:
+        connection.exec_driver_sql("SELECT RELEASE_LOCK(%s)", (lock,))
+    except SQLAlchemyError:
+        connection.invalidate()

@@ -1,0 +1,183 @@
+"""Attach, status, suspend, detach: against a real project server, as a person types it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import urllib3
+
+from stoilo.cli.main import main
+from stoilo.executor.control import read_control
+from stoilo.executor.ledger import CopyRecord, Ledger
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.testing.engine import (
+    BodyValidation,
+    OutcomeRecorder,
+    ProjectServer,
+    make_spec,
+)
+
+EMAIL = "ann@example.org"
+
+
+@pytest.fixture
+def project(tmp_path):
+    engine = EmbeddedEngine(tmp_path / "engine")
+    engine.start(BodyValidation(), OutcomeRecorder())
+    with ProjectServer(engine) as server:
+        server.engine = engine
+        server.key = engine.accounts.ensure(EMAIL, engine.now()).weak_key
+        yield server
+    engine.close()
+
+
+@pytest.fixture
+def run(tmp_path, capsys, project):
+    (tmp_path / "key").write_text(project.key)
+    (tmp_path / "root.json").write_text("{}")
+
+    def call(*words):
+        code = main(["volunteer", *words, "--data", str(tmp_path / "data")])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    call.attach = lambda *more: call(
+        "attach",
+        project.url,
+        *(more or ("--key", f"@{tmp_path / 'key'}", "--trust-project-programs")),
+    )
+    return call
+
+
+def test_attached_project_is_listed_with_what_may_run(run, project):
+    assert run.attach()[0] == 0
+    code, out, _ = run("status", "--json")
+    status = json.loads(out)
+    assert code == 0
+    assert status["volunteers"][0]["project"] == project.url
+    assert status["volunteers"][0]["running"] is False
+    assert "level pure at most" in status["allowed"]
+
+
+def test_key_and_directory_are_nobody_elses(run, tmp_path):
+    run.attach()
+    (place,) = (tmp_path / "data").iterdir()
+    assert (tmp_path / "data").stat().st_mode & 0o77 == 0
+    assert place.stat().st_mode & 0o77 == 0
+    assert (place / "key").stat().st_mode & 0o77 == 0
+
+
+def test_open_directory_is_refused(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o755)
+    code, _, err = run.attach()
+    assert (code, "STO-X047" in err) == (4, True)
+
+
+def test_second_attachment_to_one_project_is_refused(run):
+    run.attach()
+    code, _, err = run.attach()
+    assert (code, "STO-X046" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--key", "k"), 2),
+        (("--trust-project-programs",), 2),
+        (("--key", "k", "--email", "e", "--trust-project-programs"), 2),
+        (("--key", "k", "--root", "/none"), 2),
+        (("--key", "k", "--project-programs"), 2),
+    ],
+)
+def test_half_an_attachment_is_a_usage_error(run, tmp_path, words, code):
+    assert run.attach(*words)[0] == code
+    assert not (tmp_path / "data").exists()
+
+
+def test_project_that_is_not_there_is_not_attached(run):
+    words = ("--key", "k", "--trust-project-programs")
+    code, _, err = run("attach", "http://127.0.0.1:9/", *words)
+    assert (code, "STO-X001" in err) == (7, True)
+
+
+def test_password_is_piped_and_gives_the_key(run, project, tmp_path, monkeypatch):
+    made = f"{project.url}create_account.php?email_addr=bob%40example.org&passwd_hash="
+    words = ("--email", "bob@example.org", "--trust-project-programs")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("wrong password\n"))
+    code, _, err = run.attach(*words)
+    assert (code, "STO-X048" in err) == (8, True)
+    make_account(made, "right password")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("right password\n"))
+    assert run.attach(*words)[0] == 0
+    (place,) = (tmp_path / "data").iterdir()
+    assert len((place / "key").read_text().strip()) >= 16
+
+
+def make_account(url, password):
+    text = f"{password}bob@example.org".encode()
+    hashed = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    answer = urllib3.request("GET", f"{url}{hashed}&user_name=bob")
+    assert b"authenticator" in answer.data
+
+
+def test_suspend_and_update_are_written_for_who_runs(run, tmp_path):
+    run.attach()
+    (place,) = (tmp_path / "data").iterdir()
+    assert run("suspend")[0] == run("update")[0] == 0
+    control = read_control(place / "project")
+    assert (control.suspended, control.updates) == (True, 1)
+    assert "suspended" in run("status")[1]
+    run("resume")
+    assert read_control(place / "project").suspended is False
+
+
+def test_unknown_project_is_named(run):
+    for command in ("suspend", "detach", "run"):
+        code, _, err = run(command, "http://other.example/")
+        assert (code, "STO-X045" in err) == (2, True)
+
+
+def test_detached_project_leaves_nothing(run, project, tmp_path):
+    run.attach()
+    assert run("detach", project.url)[0] == 0
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_unfinished_task_is_given_back_at_detaching(run, project, tmp_path):
+    run.attach()
+    (place,) = (tmp_path / "data").iterdir()
+    ledger = Ledger(place / "project", project.url)
+    ledger.add(CopyRecord("w_1_0", "w_1", "pure", 2**31, (), "up", "u", 1))
+    ledger.close()
+    code, _, err = run("detach", project.url)
+    assert (code, "STO-X049" in err) == (2, True)
+    code, out, _ = run("detach", project.url, "--abort-tasks")
+    assert (code, "could not" in out) == (0, False)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_attached_computer_runs_until_it_is_stopped(run, project, tmp_path, wait_until):
+    project.engine.create_workunits([make_spec("w_1")])
+    run.attach()
+    words = ["volunteer", "run", "--data", str(tmp_path / "data")]
+    child = subprocess.Popen([sys.executable, "-m", "stoilo.cli.main", *words])
+    try:
+        wait_until(
+            lambda: json.loads(run("status", "--json")[1])["volunteers"][0][
+                "last_contact"
+            ]
+        )
+        status = json.loads(run("status", "--json")[1])["volunteers"][0]
+        assert (status["running"], status["host_id"] > 0) == (True, True)
+    finally:
+        os.kill(child.pid, signal.SIGTERM)
+        assert child.wait() == 0
+    assert json.loads(run("status", "--json")[1])["volunteers"][0]["running"] is False

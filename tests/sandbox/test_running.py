@@ -1,0 +1,166 @@
+"""A suspended run stands still, loses no wall time, and still dies when it must."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.limits import RunLimits
+from stoilo.sandbox.report import JailStatus
+from stoilo.sandbox.run import PROBE_JOB, encode_probe
+from stoilo.sandbox.running import RunningChild, Stopwatch
+from stoilo.sandbox.supervisor import Jail
+
+LIMITS = RunLimits(cpu_s=30, wall_s=60)
+SPIN = "while True: pass"
+
+
+def state_of(pid):
+    """Return the letter of a process's state, X when it has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
+    except OSError:
+        return "X"
+
+
+@pytest.fixture(scope="module")
+def jail(pure):
+    with Jail(pure, PROBE_JOB, preload=("time",)) as made:
+        yield made
+
+
+class Running:
+    """A run in a thread of its own; ends with the block."""
+
+    def __init__(self, jail, source, *, wall_s=60.0, before=lambda _: None):
+        self.report = None
+        self.exchange = None
+        self._begun = threading.Event()
+
+        def watch(exchange):
+            self.exchange = exchange
+            before(exchange)
+            self._begun.set()
+
+        def run():
+            request = encode_probe(source)
+            self.report = jail.run(request, LIMITS, wall_s, watch=watch)
+
+        self._thread = threading.Thread(target=run)
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._begun.wait(60)
+        return self
+
+    def __exit__(self, *exc_info):
+        self.exchange.cancel()
+        self._thread.join()
+
+    def join(self):
+        self._thread.join(60)
+        return self.report
+
+    @property
+    def state(self):
+        return state_of(self.exchange.child_pid() or -1)
+
+
+def test_suspended_child_stands_still_and_goes_on(jail, wait_until):
+    with Running(jail, SPIN) as run:
+        wait_until(lambda: run.exchange.cpu_s() > 0)
+        run.exchange.suspend()
+        wait_until(lambda: run.state == "T")
+        stood = run.exchange.cpu_s()
+        assert run.exchange.cpu_s() == stood
+        run.exchange.resume()
+        wait_until(lambda: run.exchange.cpu_s() > stood)
+
+
+def test_suspended_before_it_begins_it_does_not_run(jail, wait_until):
+    with Running(jail, SPIN, before=lambda exchange: exchange.suspend()) as run:
+        wait_until(lambda: run.state == "T")
+        assert run.exchange.elapsed_s() == 0
+        run.exchange.resume()
+        wait_until(lambda: run.exchange.elapsed_s() > 0 and run.state == "R")
+
+
+def test_wall_time_does_not_run_while_suspended(jail, wait_until):
+    now = [0.0]
+
+    def suspend(exchange):
+        exchange._stopwatch = Stopwatch(lambda: now[0])
+        exchange.suspend()
+
+    with Running(jail, "print('done')", wall_s=50.0, before=suspend) as run:
+        wait_until(lambda: run.state == "T")
+        now[0] = 1000.0
+        run.exchange.resume()
+        report = run.join()
+    assert (report.status, report.output) == (JailStatus.FINISHED, b"done\n")
+
+
+def test_wall_limit_holds_again_after_resuming(jail, wait_until):
+    with Running(jail, SPIN, wall_s=0.5, before=lambda one: one.suspend()) as run:
+        wait_until(lambda: run.state == "T")
+        run.exchange.resume()
+        assert run.join().limit == "wall_s"
+
+
+def test_cancelled_while_suspended_it_dies(jail, wait_until):
+    with Running(jail, SPIN) as run:
+        pid = wait_until(run.exchange.child_pid)
+        run.exchange.suspend()
+        wait_until(lambda: state_of(pid) == "T")
+        run.exchange.cancel()
+        assert run.join().code == "STO-S008"
+    assert state_of(pid) in "XZ"
+
+
+def test_time_of_an_ended_run_stays(jail):
+    with Running(jail, "sum(range(10**6))") as run:
+        report = run.join()
+    assert run.exchange.cpu_s() == report.usage.cpu_s > 0
+    assert run.exchange.child_pid() == 0
+    run.exchange.suspend()  # nothing to suspend any more
+    run.exchange.resume()
+
+
+def test_child_is_found_by_its_pidfd(pure):
+    del pure
+    child = RunningChild(os.pidfd_open(os.getpid()))
+    assert child.pid == os.getpid()
+    assert 0 < child.cpu_s() <= time.process_time() + 1
+    child.close()
+    child.close()
+    child.stop()  # of nobody
+
+
+def test_stopwatch_counts_what_is_not_paused():
+    now = [10.0]
+    watch = Stopwatch(lambda: now[0])
+    assert watch.elapsed_s() == 0
+    watch.start()
+    now[0] = 13.0
+    watch.pause()
+    now[0] = 20.0
+    watch.pause()
+    assert watch.elapsed_s() == 3
+    watch.resume()
+    now[0] = 21.0
+    watch.resume()
+    assert watch.elapsed_s() == 4
+
+
+def test_stopwatch_paused_before_it_starts_waits():
+    now = [0.0]
+    watch = Stopwatch(lambda: now[0])
+    watch.pause()
+    watch.start()
+    now[0] = 5.0
+    assert watch.elapsed_s() == 0
+    watch.resume()
+    now[0] = 6.0
+    assert watch.elapsed_s() == 1
