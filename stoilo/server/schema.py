@@ -219,7 +219,7 @@ standing = Table(
 )
 
 # What runs of a source or a level took (`measurements`); the subject is a digest.
-SAMPLE_BYTES = 255
+SAMPLE_BYTES = 1024
 measurement = Table(
     "measurement",
     METADATA,

@@ -300,8 +300,8 @@ usages = Table(
     "engine_usage",
     metadata,
     Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
-    Column("cpu_s", Float, nullable=False),
-    Column("flops", Float, nullable=False),
+    Column("cpu_s", Double, nullable=False),
+    Column("flops", Double, nullable=False),
 )
 
 # Sticky files that were sent to a host, until it has deleted them.

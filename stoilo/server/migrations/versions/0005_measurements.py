@@ -20,7 +20,7 @@ def upgrade() -> None:
     op.create_table(
         "measurement",
         sa.Column("subject", sa.String(length=64), nullable=False),
-        sa.Column("samples", sa.LargeBinary(length=255), nullable=False),
+        sa.Column("samples", sa.LargeBinary(length=1024), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("subject"),
     )

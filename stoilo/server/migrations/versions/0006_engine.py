@@ -34,8 +34,8 @@ def upgrade() -> None:
     op.create_table(
         "engine_usage",
         sa.Column("copy_id", key(), nullable=False),
-        sa.Column("cpu_s", sa.Float(), nullable=False),
-        sa.Column("flops", sa.Float(), nullable=False),
+        sa.Column("cpu_s", sa.Double(), nullable=False),
+        sa.Column("flops", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(["copy_id"], ["engine_result.id"]),
         sa.PrimaryKeyConstraint("copy_id"),
         if_not_exists=True,
