@@ -219,8 +219,8 @@ standing = Table(
 )
 
 # What runs of a source or a level took (`measurements`); the subject is a digest.
-SAMPLE_BYTES = 255
-Samples = LargeBinary(SAMPLE_BYTES).with_variant(mysql.TINYBLOB(), "mysql", "mariadb")
+SAMPLE_BYTES = 1024
+Samples = LargeBinary(SAMPLE_BYTES).with_variant(mysql.BLOB(), "mysql", "mariadb")
 measurement = Table(
     "measurement",
     METADATA,

@@ -113,7 +113,6 @@ FULL = SchedulerReply(
     messages=("Hello <b> & good-bye",),
     waits=True,
     down=True,
-    aborts_unstarted=("d_0",),
     delete_files=("e" * 64,),
     user=UserInfo(5, "ann <&>", 7, 1.5, 0.5, 1.25, 0.25, "home"),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",

@@ -18,8 +18,8 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the table."""
-    samples = sa.LargeBinary(length=255)
-    samples = samples.with_variant(mysql.TINYBLOB(), "mysql", "mariadb")
+    samples = sa.LargeBinary(length=1024)
+    samples = samples.with_variant(mysql.BLOB(), "mysql", "mariadb")
     op.create_table(
         "measurement",
         sa.Column("subject", sa.String(length=64), nullable=False),
