@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.embedded.depot import Download
+    from stoilo.server.engines.embedded.records import WorkunitView
     from stoilo.server.engines.embedded.verdicts import Answers, Question
     from stoilo.server.engines.interface import (
         Assimilator,
@@ -325,12 +326,7 @@ class EmbeddedEngine:
             outcome=outcome,
             users_needed=needed,
             users_attached=attached,
-            explanation=_explain(
-                outcome,
-                views,
-                load_view(connection, row.id).in_force.min_quorum,
-                attached,
-            ),
+            explanation=_explain(load_view(connection, row.id), views, attached),
         )
 
     def _attached(self, connection: Connection, app: str, workunit_id: int) -> int:
@@ -343,6 +339,7 @@ class EmbeddedEngine:
             .join(users, users.c.id == hosts.c.user_id)
             .where(
                 hosts.c.seen_at >= since,
+                hosts.c.id.not_in(select(schema.bans.c.host_id)),
                 users.c.max_level.in_(levels),
                 ~would_refuse(app, load_offer(connection, workunit_id)),
             )
@@ -356,22 +353,20 @@ def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row
     return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
 
 
-def _explain(
-    outcome: OutcomeKind | None,
-    copies: tuple[CopyView, ...],
-    quorum: int,
-    attached: int,
-) -> str:
+def _explain(view: WorkunitView, copies: tuple[CopyView, ...], attached: int) -> str:
     """Return one sentence about what a workunit waits for."""
-    if outcome is not None:
-        return f"ended: {outcome.value.replace('_', ' ')}"
+    if view.outcome is not None:
+        return f"ended: {view.outcome.value.replace('_', ' ')}"
+    quorum = view.in_force.min_quorum
+    alike = f" of class {view.host_class}" if view.host_class else ""
     unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
     working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
     done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
     if unsent and attached < quorum:
         return f"needs {quorum} distinct users, {attached} attached"
     if unsent:
-        return f"{unsent} copies wait for a host, {working} are on hosts, {done} are in"
+        waiting = f"{unsent} copies wait for a host{alike}"
+        return f"{waiting}, {working} are on hosts, {done} are in"
     if working:
         return f"{working} copies are on hosts, {done} are in"
     return f"{done} results are being validated"
