@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.server.replication import parse_replication
+
+EVERY_ONE = 100
+"""Percent."""
 
 LARGEST_PORT = 65_535
 DEFAULT_ORIGIN = "stoilo.local/development"
@@ -93,6 +97,10 @@ class ServerConfig:
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
         review_wait_s: how long a task may wait for a reviewer, s.
+        homogeneous: levels whose copies go to one class of host, as ``level=coarse`` or
+            ``level=fine``, comma-separated.
+        adaptive: levels for which a host with a record may work alone, comma-separated.
+        spot_check_percent: share of results that trusted hosts compute again.
     """
 
     data: Path
@@ -110,6 +118,9 @@ class ServerConfig:
     admission_life_s: int = 7 * 86_400
     refusal_interval_s: int = 60
     review_wait_s: int = 30 * 86_400
+    homogeneous: str = ""
+    adaptive: str = ""
+    spot_check_percent: int = 0
 
     @property
     def database_url(self) -> str:
@@ -130,7 +141,7 @@ def load_config(
     """Return the configuration in force and where each value came from.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
-    value of the wrong kind, ``STO-R091`` for a bad address.
+    value of the wrong kind or without sense, ``STO-R091`` for a bad address.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(_kinds(), "default")
@@ -146,6 +157,9 @@ def load_config(
     config = ServerConfig(data=data, **values)  # type: ignore[arg-type]  # converted
     for address in (config.grpc, config.http):
         parse_address(address)
+    parse_replication(config.homogeneous, config.adaptive)
+    if config.spot_check_percent > EVERY_ONE:
+        raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     _check_project_url(config.project_url)
     return config, Origin(origins)
 

@@ -33,7 +33,7 @@ from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_servin
 from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
-from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
@@ -57,6 +57,7 @@ from stoilo.server.release import REFRESH_S, Project, Release, start_project
 from stoilo.server.releasefiles import release_routes
 from stoilo.server.releaselog import ReleaseProof, read_transcript
 from stoilo.server.releasestatus import ReleaseWatch
+from stoilo.server.replication import parse_replication
 from stoilo.server.revocations import RevocationIssuer
 from stoilo.server.seenfiles import seen_routes
 from stoilo.server.sidefiles import side_routes
@@ -88,6 +89,7 @@ __all__ = ["UpLine", "assemble", "run_server"]
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
+STATISTICS_S = 3600.0  # they say themselves whether a day is over
 WITNESSED_INTERVAL_S = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""
 
@@ -199,7 +201,11 @@ async def _run(
     await wait_until_started(web, serving)
     ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
-    await _watch(stop, _chores(project, release, revocations, proof, watch), volunteers)
+    chores = (
+        *_chores(project, release, revocations, proof, watch),
+        Chore("the statistics", lambda: _export(engine), STATISTICS_S),
+    )
+    await _watch(stop, chores, volunteers)
     await set_serving(grpc_server, serving=False)
 
 
@@ -234,7 +240,10 @@ def assemble(
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
-    engine = EmbeddedEngine(home.part("engine"))
+    engine = EmbeddedEngine(
+        home.part("engine"),
+        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+    )
     life_s = config.admission_life_s
 
     platform = platform_name()
@@ -292,6 +301,7 @@ def assemble(
         side=side,
         seen=Sightings(seen, lambda: release.trust().log_policy).record,
         archives=FlavorFiles(project.root.directory, release.trust, platform).of,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
     )
     server = TaskServer(
         store,
@@ -342,6 +352,10 @@ def _local_token(home: DataDir, store: Store) -> str:
             else:
                 return old.token
         return auth.issue_token(connection, LOCAL_RESEARCHER, auth.Role.RESEARCHER, now)
+
+
+def _export(engine: EmbeddedEngine) -> None:
+    engine.statistics.export_if_due(engine.now())
 
 
 def _chores(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
@@ -10,7 +11,7 @@ from stoilo.core.errors import InternalError
 from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
-from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.estimates import bounds_of
 from stoilo.server.measurements import demand_of, load_samples
 from stoilo.server.reviews import reviews_in
@@ -35,6 +36,7 @@ class WorkunitWriter:
         blobs: BlobStore,
         revocations: Callable[[int], bytes],
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+        replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
         """Remember where the files come from.
 
@@ -44,11 +46,13 @@ class WorkunitWriter:
             revocations: admission time (Unix seconds) → the file of revocations for
                 workunits; raises ``STO-L160`` while there is none.
             archives: id of a flavor → its archive, None where the release has none.
+            replication: level → how the copies of its tasks are spread.
         """
         self._store = store
         self._blobs = blobs
         self._revocations = revocations
         self._archives = archives
+        self._replication = replication
 
     def specs(
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
@@ -73,7 +77,12 @@ class WorkunitWriter:
             common = [revocations, archives[spec.flavor]]
             files = self._files(attempt, spec, contents, source_sticky=again)
             files += [file for file in common if file is not None]
-            made.append(_spec(attempt, spec, tuple(files), samples))
+            made.append(
+                replace(
+                    _spec(attempt, spec, tuple(files), samples),
+                    replication=self._replication(spec.level),
+                )
+            )
         return made
 
     def _files(

@@ -4,6 +4,7 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
+from stoilo.core.types import Redundancy
 from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
@@ -326,3 +327,26 @@ def test_request_record_hides_nothing_but_is_never_logged(bench, caplog):
     bench.request(1, cpu_req_instances=1.0)
     assert account.weak_key not in caplog.text
     assert isinstance(SchedulerRequest("", 0, 0, "a"), SchedulerRequest)
+
+
+def test_copy_of_an_ended_workunit_need_not_be_begun_and_costs_no_record(bench):
+    make(bench, redundancy=Redundancy(target_results=3))
+    bench.set_record(3, 7)
+    copies = [bench.fetch(user)[0] for user in (1, 2, 3)]
+    for user in (1, 2):
+        bench.finish(user, copies[user - 1], b"x")
+    bench.settle()
+    reply = bench.request(3, other_results=(OtherResult(copies[2]),))
+    assert (reply.aborts, reply.aborts_unstarted) == ((), (copies[2],))
+    bench.report(3, copies[2], ResultState.ABORTED, 202)
+    bench.settle()
+    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.ABORTED
+    assert bench.record(3) == 7
+    assert list((bench.directory / "uploads").iterdir()) == []
+
+
+def test_copy_of_an_open_workunit_is_to_be_begun(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    reply = bench.request(1, other_results=(OtherResult(copy),))
+    assert (reply.aborts, reply.aborts_unstarted) == ((), ())

@@ -32,8 +32,8 @@ from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.pacing import is_idle, next_call
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
-    late_copies,
     needless_copies,
+    optional_copies,
     take_report,
 )
 from stoilo.server.engines.embedded.usages import note_usages
@@ -98,7 +98,7 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
-            refusal = refuse_banned(user, host, request)
+            refusal = refuse_banned(user, request)
             if refusal is not None:
                 return refusal
             guest = receive(connection, user, host, request, now)
@@ -131,7 +131,7 @@ class Scheduler:
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if is_idle(request, reply) and not (request.own_program or reply.messages):
-            said = level_notice(connection, user, request)
+            said = level_notice(connection, guest.account, request)
             reply = replace(reply, messages=said)
         again = next_call(connection, host.id, request, reply, self._pace, now)
         return replace(reply, next_rpc_delay=again)
@@ -166,6 +166,7 @@ class Scheduler:
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
+            aborts_unstarted=optional_copies(connection, host, request),
             files=tuple(files.values()),
             delete_files=settle_leases(
                 connection, host.id, request, files.values(), now
@@ -183,6 +184,5 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            aborts_unstarted=late_copies(connection, host, request),
             messages=notices(connection, host),
         )
