@@ -112,6 +112,16 @@ def test_stock_client_with_work_is_left_alone_and_an_idle_one_called_soon(stock)
     assert busy.next_rpc_delay > 10 > idle.next_rpc_delay > 0
 
 
+def test_client_without_work_for_long_is_called_seldom_until_there_is_some(stock):
+    stock.request(1, **STOCK)
+    stock.pass_time(1000)
+    assert stock.request(1, **STOCK).next_rpc_delay == 60.0
+    make(stock)
+    (result,) = stock.request(1, **STOCK).results
+    held = (OtherResult(result.name),)
+    assert stock.request(1, **STOCK, other_results=held).next_rpc_delay < 10
+
+
 def test_client_that_was_reset_gets_copy_and_program_again(stock):
     make(stock)
     first = stock.request(1, **STOCK)

@@ -67,12 +67,14 @@ class Pace:
         copies_per_cpu: most copies in progress on a host, per processor.
         busy_rpc_delay_s: the same for stock clients that have what they asked for: when
             something ends they call by themselves, so this is for aborts.
+        quiet_rpc_delay_s: the same for stock clients that have had no work for long.
     """
 
     next_rpc_delay_s: float = 0.5
     copies_per_rpc: int = 16
     copies_per_cpu: int = 4
     busy_rpc_delay_s: float = 15.0
+    quiet_rpc_delay_s: float = 60.0
 
 
 def lost_copies(

@@ -29,6 +29,7 @@ from stoilo.server.engines.embedded.hosts import find_host
 from stoilo.server.engines.embedded.inputs import file_refs
 from stoilo.server.engines.embedded.lending import settle_leases
 from stoilo.server.engines.embedded.notices import level_notice
+from stoilo.server.engines.embedded.pacing import is_idle, next_call
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
     needless_copies,
@@ -129,10 +130,11 @@ class Scheduler:
             return replace(reply, request_delay=UNUSABLE_DELAY_S)
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
-        if _is_idle(request, reply) and not (request.own_program or reply.messages):
+        if is_idle(request, reply) and not (request.own_program or reply.messages):
             said = level_notice(connection, guest.account, request)
             reply = replace(reply, messages=said)
-        return replace(reply, next_rpc_delay=_next_call(request, reply, self._pace))
+        again = next_call(connection, host.id, request, reply, self._pace, now)
+        return replace(reply, next_rpc_delay=again)
 
     def _reply(
         self,
@@ -184,25 +186,3 @@ class Scheduler:
             ),
             messages=notices(connection, host),
         )
-
-
-def wants_copies(request: SchedulerRequest) -> bool:
-    """Say whether the client asks for work."""
-    wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
-    return wanted and not request.dont_send_work
-
-
-def _is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
-    """Say whether a client asked for work in vain."""
-    return wants_copies(request) and not reply.results
-
-
-def _next_call(request: SchedulerRequest, reply: SchedulerReply, pace: Pace) -> float:
-    """Return after how many s a client shall call again at the latest.
-
-    A stock client calls by itself when a task ends; it need not look for new work either
-    while it has what it asked for.
-    """
-    if request.own_program or _is_idle(request, reply):
-        return pace.next_rpc_delay_s
-    return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)
