@@ -21,6 +21,6 @@ class TestEmbeddedEngine(EngineContract):
 class TestEmbeddedEngineOnMariaDB(EngineContract):
     @pytest.fixture
     def bench(self, tmp_path, clock, mariadb_url):
-        made = EmbeddedBench(tmp_path / "engine", clock, mariadb_url)
+        made = EmbeddedBench(tmp_path / "engine", clock, database_url=mariadb_url)
         yield made
         made.engine.close()

@@ -18,7 +18,7 @@ from stoilo.testing.programs import LINUX, ProgramSigner
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
-    made = EmbeddedBench(tmp_path / "engine", clock, engine_url)
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 
