@@ -10,7 +10,7 @@ from stoilo.core.errors import InternalError
 from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
-from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.estimates import bounds_of
 from stoilo.server.measurements import demand_of, load_samples
 from stoilo.server.reviews import reviews_in
@@ -35,6 +35,7 @@ class WorkunitWriter:
         blobs: BlobStore,
         revocations: Callable[[int], bytes],
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+        replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
         """Remember where the files come from.
 
@@ -44,11 +45,13 @@ class WorkunitWriter:
             revocations: admission time (Unix seconds) → the file of revocations for
                 workunits; raises ``STO-L160`` while there is none.
             archives: id of a flavor → its archive, None where the release has none.
+            replication: level → how the copies of its tasks are spread.
         """
         self._store = store
         self._blobs = blobs
         self._revocations = revocations
         self._archives = archives
+        self._replication = replication
 
     def specs(
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
@@ -73,7 +76,7 @@ class WorkunitWriter:
             common = [revocations, archives[spec.flavor]]
             files = self._files(attempt, spec, contents, source_sticky=again)
             files += [file for file in common if file is not None]
-            made.append(_spec(attempt, spec, tuple(files), samples))
+            made.append(self._spec(attempt, spec, tuple(files), samples))
         return made
 
     def _files(
@@ -102,34 +105,35 @@ class WorkunitWriter:
             *blobs,
         ]
 
-
-def _spec(
-    attempt: AttemptRow,
-    spec: TaskSpec,
-    files: tuple[WorkunitFile, ...],
-    samples: Samples,
-) -> WorkunitSpec:
-    """Return one workunit: its files, its redundancy, what it may cost."""
-    unpacked = sum(file.unpacked_bytes for file in files)
-    demand = demand_of(spec, sum(map(_size, files)), unpacked)
-    bounds = bounds_of(demand)
-    return WorkunitSpec(
-        name=attempt.workunit,
-        app=spec.level,
-        files=files,
-        redundancy=spec.redundancy,
-        not_after=attempt.not_after or 0,
-        result_max_bytes=largest_result(
-            spec.limits.result_bytes, spec.limits.output_bytes
-        ),
-        fpops_est=samples.estimate(spec, demand),
-        fpops_bound=bounds.fpops,
-        reviewed=bool(reviews_in(attempt.statement or b"")),
-        public_source=spec.publish_source,
-        topics=spec.topics,
-        memory_bound=bounds.memory_bytes,
-        disk_bound=bounds.disk_bytes,
-    )
+    def _spec(
+        self,
+        attempt: AttemptRow,
+        spec: TaskSpec,
+        files: tuple[WorkunitFile, ...],
+        samples: Samples,
+    ) -> WorkunitSpec:
+        """Return one workunit: its files, its redundancy, what it may cost."""
+        unpacked = sum(file.unpacked_bytes for file in files)
+        demand = demand_of(spec, sum(map(_size, files)), unpacked)
+        bounds = bounds_of(demand)
+        return WorkunitSpec(
+            name=attempt.workunit,
+            app=spec.level,
+            files=files,
+            redundancy=spec.redundancy,
+            not_after=attempt.not_after or 0,
+            result_max_bytes=largest_result(
+                spec.limits.result_bytes, spec.limits.output_bytes
+            ),
+            fpops_est=samples.estimate(spec, demand),
+            fpops_bound=bounds.fpops,
+            reviewed=bool(reviews_in(attempt.statement or b"")),
+            public_source=spec.publish_source,
+            topics=spec.topics,
+            memory_bound=bounds.memory_bytes,
+            disk_bound=bounds.disk_bytes,
+            replication=self._replication(spec.level),
+        )
 
 
 def _size(file: WorkunitFile) -> int:
