@@ -15,9 +15,10 @@ whoever calls with its identity; a cheat can come back as another host, without 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
@@ -27,7 +28,7 @@ from stoilo.server.engines.interface import CopyOutcome, CopyState, Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from stoilo.executor.messages import HostInfo
 
@@ -218,11 +219,20 @@ def trusted_accounts(connection: Connection) -> list[str]:
 
 def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
     """Say whether a host gets no work."""
+    named = {"host": host_id, "host_key": host_key}
+    return connection.execute(_ban_query(), named).first() is not None
+
+
+@cache
+def _ban_query() -> Select[tuple[int]]:
+    """Return the query for a ban of :host or :host_key; made once, asked at every call."""
     table = schema.bans
-    query = select(table.c.host_id).where(
-        or_(table.c.host_id == host_id, table.c.host_key == host_key)
+    return select(table.c.host_id).where(
+        or_(
+            table.c.host_id == bindparam("host"),
+            table.c.host_key == bindparam("host_key"),
+        )
     )
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def ban_host(connection: Connection, copy: str, now: int) -> None:
