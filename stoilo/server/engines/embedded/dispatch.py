@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import bindparam, exists, func, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.bounds import fits_host
@@ -83,15 +84,7 @@ def lost_copies(
     """Return copies that the host should have and does not mention."""
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
-    rows = connection.execute(
-        _copy_query()
-        .where(
-            schema.copies.c.host_id == host.id,
-            schema.copies.c.state == CopyState.IN_PROGRESS.value,
-            schema.workunits.c.outcome.is_(None) | _is_recheck(),
-        )
-        .order_by(schema.copies.c.id)
-    ).all()
+    rows = connection.execute(_held_query(), {"host": host.id}).all()
     lost = [row for row in rows if row.name not in named]
     return lost[: pace.copies_per_rpc]
 
@@ -136,8 +129,7 @@ def fresh_copies(
                 _issue(connection, row.id, user, host, now=now, deadline=deadline)
                 _settle_spread(connection, row.id, view, caller, host, now, draw)
                 given.append(row.id)
-    fresh = _copy_query().where(schema.copies.c.id.in_(given))
-    return list(connection.execute(fresh.order_by(schema.copies.c.id)).all())
+    return list(connection.execute(_given_query(), {"given": given}).all())
 
 
 def _caller(
@@ -186,14 +178,7 @@ def _room(
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
         return 0
-    held = len(
-        connection.scalars(
-            select(schema.copies.c.id).where(
-                schema.copies.c.host_id == host.id,
-                schema.copies.c.state == CopyState.IN_PROGRESS.value,
-            )
-        ).all()
-    )
+    held = connection.scalar(_count_query(), {"host": host.id}) or 0
     most = pace.copies_per_cpu * request.ncpus - held
     wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
     asked = math.ceil(min(wanted, 1e6))
@@ -274,6 +259,37 @@ def _is_recheck() -> ColumnElement[bool]:
     return exists().where(
         table.c.copy_id == schema.copies.c.id,
         table.c.verdict == CheckVerdict.PENDING.value,
+    )
+
+
+# Made once, as every call runs them: to put one together costs more than to run it.
+@cache
+def _held_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for what :host should have."""
+    return (
+        _copy_query()
+        .where(
+            schema.copies.c.host_id == bindparam("host"),
+            schema.copies.c.state == CopyState.IN_PROGRESS.value,
+            schema.workunits.c.outcome.is_(None) | _is_recheck(),
+        )
+        .order_by(schema.copies.c.id)
+    )
+
+
+@cache
+def _given_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for the copies :given."""
+    given = schema.copies.c.id.in_(bindparam("given", expanding=True))
+    return _copy_query().where(given).order_by(schema.copies.c.id)
+
+
+@cache
+def _count_query() -> Select[int]:
+    """Return the query for how many copies are in progress on :host."""
+    return select(func.count()).where(
+        schema.copies.c.host_id == bindparam("host"),
+        schema.copies.c.state == CopyState.IN_PROGRESS.value,
     )
 
 

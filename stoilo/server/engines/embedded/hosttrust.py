@@ -15,9 +15,10 @@ whoever calls with its identity; a cheat can come back as another host, without 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
@@ -27,7 +28,7 @@ from stoilo.server.engines.interface import CopyOutcome, CopyState, Homogeneity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from stoilo.executor.messages import HostInfo
 
@@ -229,11 +230,24 @@ def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
 
 def find_ban(connection: Connection, host_id: int, host_key: str) -> int | None:
     """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not."""
+    named = {"host": host_id, "host_key": host_key}
+    return connection.scalar(_ban_query(), named)
+
+
+@cache
+def _ban_query() -> Select[tuple[int]]:
+    """Return the query for a ban of :host or :host_key; made once, asked at every call."""
     table = schema.bans
-    query = select(table.c.workunit_id).where(
-        or_(table.c.host_id == host_id, table.c.host_key == host_key)
+    return (
+        select(table.c.workunit_id)
+        .where(
+            or_(
+                table.c.host_id == bindparam("host"),
+                table.c.host_key == bindparam("host_key"),
+            )
+        )
+        .limit(1)
     )
-    return connection.scalar(query.limit(1))
 
 
 def ban_host(connection: Connection, copy: str, now: int) -> None:

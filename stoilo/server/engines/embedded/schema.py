@@ -150,12 +150,8 @@ copies = Table(
 )
 # In the order in which copies are handed out: the first that fit are found without
 # reading and sorting every other one that waits.
-Index(
-    "engine_result_offer",
-    copies.c.state,
-    copies.c.priority.desc(),
-    copies.c.id,
-)
+_offer = (copies.c.state, copies.c.priority.desc(), copies.c.id)
+Index("engine_result_offer", *_offer)
 
 # Rows only where something differs from the ordinary: most tasks and hosts have none.
 offers = Table(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
@@ -17,7 +18,7 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
 __all__ = ["copy_of", "load_view"]
 
@@ -38,14 +39,9 @@ def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-ar
 
 def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     """Return a workunit as the rules see it."""
-    row = _workunit_row(connection, workunit_id)
-    table, checks = schema.copies, schema.spot_checks
-    copies = connection.execute(
-        select(table, checks.c.copy_id.label("recheck"))
-        .outerjoin(checks, checks.c.copy_id == table.c.id)
-        .where(table.c.workunit_id == workunit_id)
-        .order_by(table.c.id)
-    ).all()
+    wanted = {"workunit": workunit_id}
+    row = connection.execute(_workunit_query(), wanted).one()
+    copies = connection.execute(_copies_query(), wanted).all()
     return WorkunitView(
         redundancy=Redundancy(
             min_quorum=row.min_quorum,
@@ -69,11 +65,26 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     )
 
 
-def _workunit_row(connection: Connection, workunit_id: int) -> Row:  # type: ignore[type-arg]  # columns of some tables
-    """Return a workunit's row with how its copies are spread and what is left of it."""
+# Made once: every call and every step reads views, and to put a query together costs
+# more than to run it.
+@cache
+def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for the copies of :workunit, and which of them are rechecks."""
+    table, checks = schema.copies, schema.spot_checks
+    return (
+        select(table, checks.c.copy_id.label("recheck"))
+        .outerjoin(checks, checks.c.copy_id == table.c.id)
+        .where(table.c.workunit_id == bindparam("workunit"))
+        .order_by(table.c.id)
+    )
+
+
+@cache
+def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
+    """Return the query for :workunit, how its copies are spread, what is left of it."""
     table, spread = schema.workunits, schema.replications
     ended, box = schema.lingering, schema.outbox
-    return connection.execute(
+    return (
         select(
             table,
             spread.c.homogeneous,
@@ -85,5 +96,5 @@ def _workunit_row(connection: Connection, workunit_id: int) -> Row:  # type: ign
         .outerjoin(spread, spread.c.workunit_id == table.c.id)
         .outerjoin(ended, ended.c.workunit_id == table.c.id)
         .outerjoin(box, box.c.workunit_id == table.c.id)
-        .where(table.c.id == workunit_id)
-    ).one()
+        .where(table.c.id == bindparam("workunit"))
+    )
