@@ -25,6 +25,7 @@ from stoilo.server.decoding import (
     add_review_service,
     add_task_service,
 )
+from stoilo.server.engines.interface import Replication
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.leaves import LeafBook
 from stoilo.server.operators import note_start, note_stop
@@ -86,6 +87,7 @@ class Neighbours:
         side: the store of records and published sources beside the log.
         seen: keeps the checkpoint that a copy's executor saw.
         archives: id of a flavor → its archive as an input file, None for none.
+        replication: how the copies of a level's tasks are spread.
     """
 
     log: Log
@@ -105,6 +107,7 @@ class Neighbours:
     side: SideStore = field(default_factory=SideStore.in_memory)
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    replication: Callable[[str], Replication] = lambda _level: Replication()
 
 
 class TaskServer:
@@ -146,7 +149,11 @@ class TaskServer:
             around.engine,
             statements=StatementWriter(around.facts, around.levels, self._salt_of),
             workunits=WorkunitWriter(
-                store, self.blobs, around.revocations, around.archives
+                store,
+                self.blobs,
+                around.revocations,
+                around.archives,
+                around.replication,
             ),
             leaves=self.leaves,
             review=review,

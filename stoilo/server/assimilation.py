@@ -153,7 +153,7 @@ class OutcomeKeeper:
     ) -> Outcome | None:
         """Return the outcome of a map task by items, None when no item has one."""
         answers = [self._validation.answer(one, task, attempt) for one in outcome.valid]
-        quorum = task.spec.redundancy.min_quorum
+        quorum = outcome.quorum or task.spec.redundancy.min_quorum
         program = self._validation.program(task, attempt)
         try:
             items = item_outcomes(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,18 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.server.replication import parse_replication
+
+EVERY_ONE = 100
+"""Percent."""
 
 LARGEST_PORT = 65_535
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
+
+_PROJECT_URL = re.compile(
+    r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9][A-Za-z0-9._-]{0,39}/)*"
+)
 
 __all__ = [
     "DEFAULT_ORIGIN",
@@ -75,6 +84,8 @@ class ServerConfig:
         data: the data directory.
         grpc: address of the researchers' interface (always TLS).
         http: address of the volunteers' interface.
+        project_url: master URL as volunteers reach it, with final slash, when a proxy
+            stands before this server; empty: what `http` is bound to.
         http_certificate: PEM file; needed unless `http` is a loopback address.
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
@@ -86,11 +97,16 @@ class ServerConfig:
         admission_life_s: how long an admission holds, s.
         refusal_interval_s: refusals are logged in batches of this time, s.
         review_wait_s: how long a task may wait for a reviewer, s.
+        homogeneous: levels whose copies go to one class of host, as ``level=coarse`` or
+            ``level=fine``, comma-separated.
+        adaptive: levels for which a host with a record may work alone, comma-separated.
+        spot_check_percent: share of results that trusted hosts compute again.
     """
 
     data: Path
     grpc: str = "127.0.0.1:57010"
     http: str = "127.0.0.1:57080"
+    project_url: str = ""
     http_certificate: str = ""
     http_key: str = ""
     tls_names: str = ""
@@ -102,6 +118,9 @@ class ServerConfig:
     admission_life_s: int = 7 * 86_400
     refusal_interval_s: int = 60
     review_wait_s: int = 30 * 86_400
+    homogeneous: str = ""
+    adaptive: str = ""
+    spot_check_percent: int = 0
 
     @property
     def database_url(self) -> str:
@@ -122,7 +141,7 @@ def load_config(
     """Return the configuration in force and where each value came from.
 
     `flags` holds None for those not given. Raises ``STO-R090`` for an unknown key or a
-    value of the wrong kind, ``STO-R091`` for a bad address.
+    value of the wrong kind or without sense, ``STO-R091`` for a bad address.
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(_kinds(), "default")
@@ -138,7 +157,21 @@ def load_config(
     config = ServerConfig(data=data, **values)  # type: ignore[arg-type]  # converted
     for address in (config.grpc, config.http):
         parse_address(address)
+    parse_replication(config.homogeneous, config.adaptive)
+    if config.spot_check_percent > EVERY_ONE:
+        raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    _check_project_url(config.project_url)
     return config, Origin(origins)
+
+
+def _check_project_url(url: str) -> None:
+    """Raise ``STO-R091`` for what no BOINC client could attach to."""
+    if url and not _PROJECT_URL.fullmatch(url):
+        raise UsageError(
+            "STO-R091",
+            f"{url[:80]!r} is no project's URL",
+            hint="like https://boinc.example.org/project/ , with the final slash",
+        )
 
 
 def _kinds() -> dict[str, type]:

@@ -33,7 +33,7 @@ from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_servin
 from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
-from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
@@ -57,6 +57,7 @@ from stoilo.server.release import REFRESH_S, Project, Release, start_project
 from stoilo.server.releasefiles import release_routes
 from stoilo.server.releaselog import ReleaseProof, read_transcript
 from stoilo.server.releasestatus import ReleaseWatch
+from stoilo.server.replication import parse_replication
 from stoilo.server.revocations import RevocationIssuer
 from stoilo.server.seenfiles import seen_routes
 from stoilo.server.sidefiles import side_routes
@@ -157,6 +158,7 @@ async def _run(
     )
     listener = listen(config.http)
     http = http_url(config, listener)
+    url = config.project_url or http
     token = _local_token(home, server.store)
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
     try:
@@ -172,12 +174,12 @@ async def _run(
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
     pages = AUDIT_PAGES if faces else ""
-    face = create_project_app(engine, http, options=HttpOptions(pages=pages))
+    face = create_project_app(engine, url, options=HttpOptions(pages=pages))
     log_directory = config.data / "audit" / "log"
     face.routes.extend(log_routes(log_directory))
     face.routes.extend(side_routes(log_directory, server.side))
     for more in faces:
-        face.routes.extend(more(PublicPlace(config.data, http)))
+        face.routes.extend(more(PublicPlace(config.data, url)))
     face.routes.extend(seen_routes(config.data, stack))
     watch = ReleaseWatch(
         project.root.directory, release.trust, _clock, project.check_certified
@@ -187,16 +189,16 @@ async def _run(
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = LocalVolunteers(
-        config.volunteers, home, engine, http, project.root.root_file
+        config.volunteers, home, engine, url, project.root.root_file
     )
     volunteers.start()
     # in a thread: while they end, the loop still answers their last calls
     stack.push_async_callback(asyncio.to_thread, volunteers.stop)
-    content = ConnectionFile(place, http, http, token, tls.ca.decode())
+    content = ConnectionFile(place, http, url, token, tls.ca.decode())
     home.write_connection(content)
     await set_serving(grpc_server, serving=True)
     await wait_until_started(web, serving)
-    ready(UpLine(place, http, http, token, str(home.connection), config.volunteers))
+    ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
     await _watch(stop, _chores(project, release, revocations, proof, watch), volunteers)
     await set_serving(grpc_server, serving=False)
@@ -233,7 +235,10 @@ def assemble(
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
-    engine = EmbeddedEngine(home.part("engine"))
+    engine = EmbeddedEngine(
+        home.part("engine"),
+        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+    )
     life_s = config.admission_life_s
 
     platform = platform_name()
@@ -291,6 +296,7 @@ def assemble(
         side=side,
         seen=Sightings(seen, lambda: release.trust().log_policy).record,
         archives=FlavorFiles(project.root.directory, release.trust, platform).of,
+        replication=parse_replication(config.homogeneous, config.adaptive).of,
     )
     server = TaskServer(
         store,

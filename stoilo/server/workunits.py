@@ -10,7 +10,7 @@ from stoilo.core.errors import InternalError
 from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
 from stoilo.server import rows
-from stoilo.server.engines.interface import WorkunitFile, WorkunitSpec
+from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.estimates import bounds_of
 from stoilo.server.measurements import demand_of, load_samples
 from stoilo.server.reviews import reviews_in
@@ -35,6 +35,7 @@ class WorkunitWriter:
         blobs: BlobStore,
         revocations: Callable[[int], bytes],
         archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None,
+        replication: Callable[[str], Replication] = lambda _level: Replication(),
     ) -> None:
         """Remember where the files come from.
 
@@ -44,11 +45,13 @@ class WorkunitWriter:
             revocations: admission time (Unix seconds) → the file of revocations for
                 workunits; raises ``STO-L160`` while there is none.
             archives: id of a flavor → its archive, None where the release has none.
+            replication: level → how the copies of its tasks are spread.
         """
         self._store = store
         self._blobs = blobs
         self._revocations = revocations
         self._archives = archives
+        self._replication = replication
 
     def specs(
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
@@ -129,6 +132,7 @@ class WorkunitWriter:
             topics=spec.topics,
             memory_bound=bounds.memory_bytes,
             disk_bound=bounds.disk_bytes,
+            replication=self._replication(spec.level),
         )
 
 

@@ -91,6 +91,7 @@ FULL = SchedulerReply(
     host_id=7,
     acks=("b_0",),
     aborts=("c_0",),
+    aborts_unstarted=("d_0",),
     files=(FILE,),
     uploads=(UPLOAD,),
     workunits=(WORKUNIT,),

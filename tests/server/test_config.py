@@ -6,6 +6,8 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.server.config import load_config, parse_address
+from stoilo.server.engines.interface import Homogeneity, Replication
+from stoilo.server.replication import parse_replication
 from stoilo.server.up import check_addresses
 
 
@@ -56,3 +58,45 @@ def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:
     config, _ = load_config(tmp_path, {"http": "0.0.0.0:80"}, {})
     with pytest.raises(UsageError, match="STO-R073"):
         check_addresses(config)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        'homogeneous = "numeric"',
+        'homogeneous = "numeric=exact"',
+        'homogeneous = "numerics=coarse"',
+        'adaptive = "pure, numerics"',
+        "spot_check_percent = 101",
+    ],
+)
+def test_replication_without_sense_is_refused(tmp_path: Path, page: str) -> None:
+    (tmp_path / "stoilo.toml").write_text(page)
+    with pytest.raises(UsageError, match="STO-R090"):
+        load_config(tmp_path, {}, {})
+
+
+def test_replication_is_set_level_by_level() -> None:
+    rules = parse_replication("numeric=coarse, tensor=fine", "pure,numeric")
+    assert rules.of("numeric") == Replication(Homogeneity.COARSE, adaptive=True)
+    assert rules.of("tensor") == Replication(Homogeneity.FINE)
+    assert rules.of("pure") == Replication(adaptive=True)
+    assert parse_replication("", "").of("pure") == Replication()
+
+
+@pytest.mark.parametrize("url", ["https://a.example/", "http://[::1]:80/lab/stoilo/"])
+def test_project_url_is_taken_as_it_is(tmp_path: Path, url: str) -> None:
+    config, _ = load_config(tmp_path, {"project_url": url}, {})
+    assert config.project_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["a.example/", "https://a.example", "https://a.example/x", "https://a/?x=/",
+     "ftp://a/", "https://a/../", "https://u@a/", "https://a/" + "b" * 50 + "/"],
+)  # fmt: skip
+def test_project_url_that_no_client_attaches_to_is_refused(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(UsageError, match="STO-R091"):
+        load_config(tmp_path, {"project_url": url}, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.release import ArchiveFile, PartFile, TrustedRelease
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.interface import AppProgram, CodeSignKey
 from stoilo.server.programs import offer_programs, read_programs
 from stoilo.signer.boinckeys import md5_hex, sign_key_change, sign_md5
@@ -133,3 +134,51 @@ def test_program_that_the_engine_refuses_is_logged_and_stops_nothing(
     offer_programs(engine, keys, release(*BOTH))
     assert engine.given is not None
     assert "STO-E050" in caplog.text
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
+    made = EmbeddedEngine(tmp_path / "engine")
+    yield made
+    made.close()
+
+
+def test_publication_is_offered_while_the_server_runs(
+    release: Release, keys: Path, engine: EmbeddedEngine
+) -> None:
+    offer_programs(engine, keys, release())
+    assert engine.platforms() == ()
+    offer_programs(engine, keys, release(*BOTH))
+    assert engine.platforms() == (LINUX,)
+
+
+def test_withdrawal_is_obeyed_while_the_server_runs(
+    release: Release, keys: Path, engine: EmbeddedEngine
+) -> None:
+    offer_programs(engine, keys, release(*BOTH))
+    denied = frozenset({BOTH[1].archive.sha256})
+    offer_programs(engine, keys, release(*BOTH, denied=denied))
+    assert engine.platforms() == ()
+
+
+def test_forged_signature_leaves_the_former_program(
+    release: Release,
+    keys: Path,
+    engine: EmbeddedEngine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    offer_programs(engine, keys, release(*BOTH))
+    forged = sign_md5(md5_hex(FILES["launcher"]), ProgramSigner().private)
+    write(keys / "boinc" / "launcher" / "x86_64-linux.sig", forged)
+    offer_programs(engine, keys, release(*BOTH))
+    assert engine.platforms() == (LINUX,)
+    assert "STO-E050" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "1024\n", "\u00fc", "x" * 9999])
+def test_unusable_key_file_stops_nothing(
+    release: Release, keys: Path, engine: EmbeddedEngine, text: str
+) -> None:
+    write(keys / "boinc" / "key.pub", text)
+    offer_programs(engine, keys, release(*BOTH))
+    assert engine.platforms() == ()

@@ -14,6 +14,7 @@ from stoilo.executor.messages import (
 )
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.hosttrust import consecutive_valid
 from stoilo.server.engines.embedded.xml import UploadHead
 from stoilo.testing.engine import BodyValidation, OutcomeRecorder
 
@@ -64,9 +65,7 @@ class EmbeddedBench:
         self.request(user, dont_send_work=True)
         self.engine.trust_account(f"u{user}@example.org")
 
-    def set_record(self, user, valid):
-        """Give the user's first host a record of the app `pure`."""
-        self.request(user, dont_send_work=True)
+    def host_id(self, connection, user):
         hosts, users = schema.hosts, schema.users
         query = (
             select(hosts.c.id)
@@ -74,10 +73,19 @@ class EmbeddedBench:
             .where(users.c.email == f"u{user}@example.org")
             .order_by(hosts.c.id)
         )
+        return connection.scalars(query).first()
+
+    def set_record(self, user, valid):
+        """Give the user's first host a record of the app `pure`."""
+        self.request(user, dont_send_work=True)
         with self.engine._database.write() as connection:
-            host = connection.scalars(query).first()
+            host = self.host_id(connection, user)
             row = {"host_id": host, "app": "pure", "consecutive_valid": valid}
             connection.execute(insert(schema.histories), row)
+
+    def record(self, user):
+        with self.engine._database.read() as connection:
+            return consecutive_valid(connection, self.host_id(connection, user), "pure")
 
     def fetch(self, user, *, room=8, **fields):
         held = self.held(user)

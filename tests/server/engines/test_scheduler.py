@@ -4,6 +4,7 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
+from stoilo.core.types import Redundancy
 from stoilo.executor.messages import (
     OtherResult,
     ReportedResult,
@@ -18,7 +19,7 @@ from stoilo.testing.programs import LINUX, ProgramSigner
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
-    made = EmbeddedBench(tmp_path / "engine", clock, engine_url)
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 
@@ -109,6 +110,29 @@ def test_stock_client_with_work_is_left_alone_and_an_idle_one_called_soon(stock)
     idle = stock.request(1, **STOCK, other_results=held)
     assert (len(held), idle.results) == (1, ())
     assert busy.next_rpc_delay > 10 > idle.next_rpc_delay > 0
+
+
+def test_client_that_was_reset_gets_copy_and_program_again(stock):
+    make(stock)
+    first = stock.request(1, **STOCK)
+    again = stock.request(1, **{**STOCK, "cpu_req_instances": 0.0})
+    assert again.results == first.results
+    assert again.app_versions == first.app_versions
+    assert again.files == first.files
+
+
+def test_what_a_host_says_of_a_failure_is_logged_cut_and_escaped(bench, caplog):
+    caplog.set_level("INFO")
+    make(bench)
+    (copy,) = bench.fetch(1)
+    text = "x" * 10_000 + "\nroot: forged line"
+    report = ReportedResult(copy, ResultState.COMPUTE_ERROR, 195, stderr=text)
+    for _ in range(2):  # a repeated report is no news
+        bench.request(1, results=(report,))
+    (line,) = [one for one in caplog.messages if copy in one]
+    assert "exit status 195" in line
+    assert "\n" not in line
+    assert len(line) < 600
 
 
 def test_client_that_can_run_nothing_calls_seldom(bench):
@@ -293,3 +317,26 @@ def test_request_record_hides_nothing_but_is_never_logged(bench, caplog):
     bench.request(1, cpu_req_instances=1.0)
     assert account.weak_key not in caplog.text
     assert isinstance(SchedulerRequest("", 0, 0, "a"), SchedulerRequest)
+
+
+def test_copy_of_an_ended_workunit_need_not_be_begun_and_costs_no_record(bench):
+    make(bench, redundancy=Redundancy(target_results=3))
+    bench.set_record(3, 7)
+    copies = [bench.fetch(user)[0] for user in (1, 2, 3)]
+    for user in (1, 2):
+        bench.finish(user, copies[user - 1], b"x")
+    bench.settle()
+    reply = bench.request(3, other_results=(OtherResult(copies[2]),))
+    assert (reply.aborts, reply.aborts_unstarted) == ((), (copies[2],))
+    bench.report(3, copies[2], ResultState.ABORTED, 202)
+    bench.settle()
+    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.ABORTED
+    assert bench.record(3) == 7
+    assert list((bench.directory / "uploads").iterdir()) == []
+
+
+def test_copy_of_an_open_workunit_is_to_be_begun(bench):
+    make(bench)
+    (copy,) = bench.fetch(1)
+    reply = bench.request(1, other_results=(OtherResult(copy),))
+    assert (reply.aborts, reply.aborts_unstarted) == ((), ())

@@ -26,7 +26,7 @@ TOPICS = st.lists(st.sampled_from(["health", "physics", "a.b/c"]), unique=True)
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
-    made = EmbeddedBench(tmp_path / "engine", clock, engine_url)
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["BodyPace", "read_body", "read_pieces"]
+__all__ = ["BodyPace", "drain", "read_body", "read_pieces"]
 
 FIRST_S = 60.0
+DRAINED_BYTES = 16 * 1024 * 1024
+DRAINED_S = 10.0
+LENGTH_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,13 @@ async def read_body(request: Request, most: int, pace: BodyPace) -> bytes:
     """Return a whole body of at most `most` bytes.
 
     Raises:
-        UsageError: ``STO-E012`` too large, told before a byte is read where the length
+        UsageError: ``STO-E012`` too large, told before a byte is kept where the length
             is announced, or too slow.
         InternalError: ``STO-E034`` it stopped coming.
     """
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or len(announced) > 18 or int(announced) > most:  # noqa: PLR2004 - digits of 64 bits
+    if _announced(request) > most:
+        if "expect" not in request.headers:  # else the client waits for our answer
+            await drain(read_pieces(request, pace))
         raise UsageError("STO-E012", "the request is too large")
     body = bytearray()
     try:
@@ -58,6 +62,30 @@ async def read_body(request: Request, most: int, pace: BodyPace) -> bytes:
     except TimeoutError as error:
         raise UsageError("STO-E012", "the request came too slowly") from error
     return bytes(body)
+
+
+async def drain(pieces: AsyncIterator[bytes]) -> None:
+    """Throw away what still comes of a refused body, up to a bound.
+
+    A connection that is closed while its client still sends is reset, and the answer is
+    lost: the client would not learn that it was refused, and try again.
+    """
+    drained = 0
+    try:
+        async with asyncio.timeout(DRAINED_S):
+            async for piece in pieces:
+                drained += len(piece)
+                if drained > DRAINED_BYTES:
+                    return
+    except (TimeoutError, InternalError):
+        return
+
+
+def _announced(request: Request) -> int:
+    """Return the length that a request says it has; senseless ones are without end."""
+    text = request.headers.get("content-length", "0")
+    usable = text.isascii() and text.isdecimal() and len(text) <= LENGTH_DIGITS
+    return int(text) if usable else 10**LENGTH_DIGITS
 
 
 async def read_pieces(request: Request, pace: BodyPace) -> AsyncIterator[bytes]:

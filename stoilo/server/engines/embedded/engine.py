@@ -17,13 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import distinct, func, select
-
 from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.accounts import LEVELS, Accounts, load_secret
+from stoilo.server.engines.embedded.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.answering import answer, is_unsure
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
@@ -36,29 +33,18 @@ from stoilo.server.engines.embedded.programs import (
     program_files,
     store_programs,
 )
-from stoilo.server.engines.embedded.records import Validity
 from stoilo.server.engines.embedded.roster import Roster
 from stoilo.server.engines.embedded.scheduler import Scheduler
 from stoilo.server.engines.embedded.spotchecks import SpotCheck, ended_checks
 from stoilo.server.engines.embedded.stats import Statistics
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.uploads import UploadDesk
-from stoilo.server.engines.embedded.views import load_view
-from stoilo.server.engines.embedded.wishes import load_offer, would_refuse
-from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
-    CopyView,
-    OutcomeKind,
-    WorkunitFile,
-    WorkunitStatus,
-)
+from stoilo.server.engines.embedded.workunitstatus import read_status
+from stoilo.server.engines.interface import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
-
-    from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.embedded.depot import Download
     from stoilo.server.engines.embedded.verdicts import Answers, Question
@@ -69,6 +55,7 @@ if TYPE_CHECKING:
         Validation,
         WorkunitOutcome,
         WorkunitSpec,
+        WorkunitStatus,
     )
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
@@ -224,11 +211,9 @@ class EmbeddedEngine:
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
+        since = self.now() - self._options.seen_within_s
         with self._database.read() as connection:
-            row = connection.execute(
-                select(schema.workunits).where(schema.workunits.c.name == name)
-            ).first()
-            return None if row is None else self._status(connection, row)
+            return read_status(connection, name, since)
 
     def trust_account(self, email: str, *, trusted: bool = True) -> None:
         """Let an account's hosts check others again (the operator's own), or no longer.
@@ -330,81 +315,3 @@ class EmbeddedEngine:
             self._store.refused(outcome.workunit, self.now())
         else:
             self._store.taken(outcome.workunit, self.now())
-
-    def _status(self, connection: Connection, row: Row) -> WorkunitStatus:  # type: ignore[type-arg]  # a row of `workunits`
-        """Return one workunit's status."""
-        copies = connection.execute(
-            select(schema.copies)
-            .where(schema.copies.c.workunit_id == row.id)
-            .order_by(schema.copies.c.id)
-        ).all()
-        views = tuple(
-            CopyView(
-                name=copy.name,
-                state=CopyState(copy.state),
-                outcome=_shown_outcome(copy),
-                code=copy.code,
-                sent_at=copy.sent_at,
-                received_at=copy.received_at,
-            )
-            for copy in copies
-        )
-        outcome = None if row.outcome is None else OutcomeKind(row.outcome)
-        needed = sum(view.state is CopyState.UNSENT for view in views)
-        attached = self._attached(connection, row.app, row.id)
-        return WorkunitStatus(
-            name=row.name,
-            copies=views,
-            outcome=outcome,
-            users_needed=needed,
-            users_attached=attached,
-            explanation=_explain(
-                outcome,
-                views,
-                load_view(connection, row.id).in_force.min_quorum,
-                attached,
-            ),
-        )
-
-    def _attached(self, connection: Connection, app: str, workunit_id: int) -> int:
-        """Return how many users have a host seen lately that may take a workunit."""
-        levels = LEVELS[LEVELS.index(app) :] if app in LEVELS else ()
-        hosts, users = schema.hosts, schema.users
-        since = self.now() - self._options.seen_within_s
-        count = connection.scalar(
-            select(func.count(distinct(hosts.c.user_id)))
-            .join(users, users.c.id == hosts.c.user_id)
-            .where(
-                hosts.c.seen_at >= since,
-                users.c.max_level.in_(levels),
-                ~would_refuse(app, load_offer(connection, workunit_id)),
-            )
-        )
-        return int(count or 0)
-
-
-def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row of `copies`
-    """Return the outcome as the owner sees it: a false value counts as invalid."""
-    outvoted = copy.validity == Validity.INVALID
-    return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
-
-
-def _explain(
-    outcome: OutcomeKind | None,
-    copies: tuple[CopyView, ...],
-    quorum: int,
-    attached: int,
-) -> str:
-    """Return one sentence about what a workunit waits for."""
-    if outcome is not None:
-        return f"ended: {outcome.value.replace('_', ' ')}"
-    unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
-    working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
-    done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
-    if unsent and attached < quorum:
-        return f"needs {quorum} distinct users, {attached} attached"
-    if unsent:
-        return f"{unsent} copies wait for a host, {working} are on hosts, {done} are in"
-    if working:
-        return f"{working} copies are on hosts, {done} are in"
-    return f"{done} results are being validated"

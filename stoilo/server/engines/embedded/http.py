@@ -28,7 +28,12 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import BOUNDS
-from stoilo.server.engines.embedded.bodies import BodyPace, read_body, read_pieces
+from stoilo.server.engines.embedded.bodies import (
+    BodyPace,
+    drain,
+    read_body,
+    read_pieces,
+)
 from stoilo.server.engines.embedded.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.peopleroutes import people_routes
 from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
@@ -156,7 +161,8 @@ class _Face:
         del request
         scheduler = f"{self._base_url}sched"
         options = self._options
-        page = render_master_page(options.project, scheduler, options.pages)
+        pages = options.pages.removeprefix("/")  # below the project's own path
+        page = render_master_page(options.project, scheduler, pages)
         return Response(page, media_type="text/html; charset=utf-8")
 
     async def config(self, request: Request) -> Response:
@@ -218,19 +224,20 @@ class _Face:
 
     async def upload(self, request: Request) -> Response:
         """POST /upload/TOKEN: a size query or a file."""
+        pieces = read_pieces(request, self._options.bodies)
         try:
-            body = await self._upload(request)
+            body = await self._upload(request, pieces)
         except (UsageError, DeniedError) as error:
             self.refusals.note(request, error.code)
             body = render_upload_reply(-1, why=str(error))
         except (TrustError, InternalError) as error:
             self.refusals.note(request, error.code)
             body = render_upload_reply(1, why=str(error))
+        await drain(pieces)
         return Response(body, media_type=XML)
 
-    async def _upload(self, request: Request) -> bytes:
+    async def _upload(self, request: Request, pieces: AsyncIterator[bytes]) -> bytes:
         """Take one upload request; returns the answer."""
-        pieces = read_pieces(request, self._options.bodies)
         begin = b""
         async for chunk in pieces:
             begin += chunk

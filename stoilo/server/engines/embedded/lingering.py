@@ -37,11 +37,13 @@ def actions_after_end(view: WorkunitView, now: int) -> list[Action]:
     needless = [copy for copy in view.copies if _is_needless(view, copy, now)]
     if needless or not view.delivered:
         return [Drop(copy.name) for copy in needless]
+    expired = [copy for copy in view.copies if is_expired(copy, now)]
+    if expired:
+        return [Expire(copy.name) for copy in expired]
     if now > view.not_after:
         return [Close()]
     return (
-        [Expire(copy.name) for copy in view.copies if is_expired(copy, now)]
-        or [Check(copy.name) for copy in view.copies if copy.unchecked]
+        [Check(copy.name) for copy in view.copies if copy.unchecked]
         or [Compare(copy.name) for copy in view.copies if copy.undecided]
         or ([] if has_stragglers(view) else [Close()])
     )

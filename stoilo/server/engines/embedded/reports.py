@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
@@ -12,7 +13,7 @@ from stoilo.server.engines.embedded.hosttrust import note_failed
 from stoilo.server.engines.embedded.quotas import note_error
 from stoilo.server.engines.embedded.transitioner import can_receive
 from stoilo.server.engines.embedded.views import copy_of, load_view
-from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import ReportedResult, SchedulerRequest
     from stoilo.server.engines.embedded.hosts import Host
 
-__all__ = ["late_copies", "needless_copies", "take_report"]
+__all__ = ["needless_copies", "optional_copies", "take_report"]
 
+log = logging.getLogger(__name__)
+
+STDERR_SHOWN = 400
 ABORTED_VIA_GUI = 203
 """BOINC's exit status of a task that its user has aborted."""
+
+ABORTED_BY_PROJECT = 202
+"""BOINC's exit status of a task that was not begun because nobody needs it."""
 
 
 def take_report(
@@ -42,13 +49,15 @@ def take_report(
     if success and row.upload_digest is not None:
         outcome, code = CopyOutcome.SUCCESS, ""
     else:
-        aborted = report.exit_status == ABORTED_VIA_GUI
+        aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
         outcome = CopyOutcome.ABORTED if aborted else CopyOutcome.CLIENT_ERROR
         code = "STO-E020" if success else "STO-E021"
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
-        note_error(connection, row.name, now)
-        note_failed(connection, [row.name])
+        _tell(host, report)
+        if report.exit_status != ABORTED_BY_PROJECT:
+            note_error(connection, row.name, now)
+            note_failed(connection, [row.name])
     connection.execute(
         update(table)
         .where(table.c.id == row.id)
@@ -63,6 +72,18 @@ def take_report(
         update(schema.workunits)
         .where(schema.workunits.c.id == row.workunit_id)
         .values(transition_at=now)
+    )
+
+
+def _tell(host: Host, report: ReportedResult) -> None:
+    """Log what a host says of a task that failed: hostile text, cut and escaped."""
+    log.info(
+        "%s failed on host %d: state %d, exit status %d, %s",
+        report.name,
+        host.id,
+        report.state,
+        report.exit_status,
+        ascii(report.stderr[-STDERR_SHOWN:]),
     )
 
 
@@ -85,27 +106,28 @@ def needless_copies(
     return tuple(name for name in names if name not in wanted)
 
 
-def late_copies(
+def optional_copies(
     connection: Connection, host: Host, request: SchedulerRequest
 ) -> tuple[str, ...]:
-    """Return which unfinished copies the host need not begin any more.
+    """Return which unfinished copies the host need not begin (as BOINC does).
 
-    They are past their deadline and others are under way; one that runs already may still
-    come in first.
+    Their workunit has its canonical result, or their deadline has passed; one that is
+    running may finish and is still compared.
     """
     names = [other.name for other in request.other_results]
     if not names:
         return ()
-    table = schema.copies
-    rows = connection.execute(
-        select(table).where(
+    table, of, checks = schema.copies, schema.workunits, schema.spot_checks
+    late = table.c.outcome == CopyOutcome.NO_REPLY.value
+    needed = select(checks.c.copy_id)
+    rows = connection.scalars(
+        select(table.c.name)
+        .join(of, of.c.id == table.c.workunit_id)
+        .where(
             table.c.name.in_(names),
             table.c.host_id == host.id,
-            table.c.outcome == CopyOutcome.NO_REPLY.value,
+            (of.c.outcome == OutcomeKind.CANONICAL.value) | late,
+            table.c.id.not_in(needed),
         )
-    ).all()
-    return tuple(
-        row.name
-        for row in rows
-        if can_receive(load_view(connection, row.workunit_id), copy_of(row))
     )
+    return tuple(rows)

@@ -78,9 +78,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         dont_send_work=root.flag("dont_send_work"),
         ncpus=int(max(1, min(MOST_PROCESSORS, _measure(host, "p_ncpus")))),
         results=tuple(_report(item) for item in results),
-        other_results=tuple(
-            OtherResult(check_name(item.string("name"))) for item in unfinished
-        ),
+        other_results=tuple(_unfinished(item) for item in unfinished),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
         own_program=root.flag("stoilo_own_program"),
@@ -158,6 +156,12 @@ def _report(item: Element) -> ReportedResult:
         elapsed_s=_measure(item, "final_elapsed_time"),
         stderr=stderr.text[-STDERR_CHARS:] if stderr else "",
     )
+
+
+def _unfinished(item: Element) -> OtherResult:
+    """Return one unfinished copy."""
+    done = min(1.0, _measure(item, "fraction_done"))
+    return OtherResult(check_name(item.string("name")), done)
 
 
 def _sticky(infos: Sequence[Element]) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ from stoilo.server.engines.embedded.lending import settle_leases
 from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.reception import receive, refuse_banned
 from stoilo.server.engines.embedded.reports import (
-    late_copies,
     needless_copies,
+    optional_copies,
     take_report,
 )
 from stoilo.server.engines.embedded.usages import note_usages
@@ -124,16 +124,15 @@ class Scheduler:
             )
         reply = self._reply(connection, host, request, lost + fresh, base_url, now)
         reply = program.complete(connection, reply, base_url)
+        reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if not program.usable:
-            reply = replace(reply, request_delay=UNUSABLE_DELAY_S)
-        else:
-            again = _next_call(request, reply, self._pace)
-            reply = replace(reply, next_rpc_delay=again)
-            if _is_idle(request, reply) and not request.own_program:
-                said = level_notice(connection, user, request)
-                reply = replace(reply, messages=reply.messages + said)
-        apps = [row.app for row in fresh]
-        return guest.complete(connection, reply, apps, now)
+            return replace(reply, request_delay=UNUSABLE_DELAY_S)
+        if reply.request_delay:  # a client that shall stay away is not called back
+            return reply
+        if _is_idle(request, reply) and not (request.own_program or reply.messages):
+            said = level_notice(connection, user, request)
+            reply = replace(reply, messages=said)
+        return replace(reply, next_rpc_delay=_next_call(request, reply, self._pace))
 
     def _reply(
         self,
@@ -165,6 +164,7 @@ class Scheduler:
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
             aborts=needless_copies(connection, host, request),
+            aborts_unstarted=optional_copies(connection, host, request),
             files=tuple(files.values()),
             delete_files=settle_leases(
                 connection, host.id, request, files.values(), now
@@ -182,7 +182,6 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            aborts_unstarted=late_copies(connection, host, request),
             messages=notices(connection, host),
         )
 

@@ -12,6 +12,7 @@ in a quorum; falsified items below that share are not found here.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = ["CheckVerdict", "SpotCheck", "begin_check", "end_check", "ended_checks"]
+
+
+log = logging.getLogger(__name__)
 
 
 class CheckVerdict(StrEnum):
@@ -99,8 +103,10 @@ def end_check(
         .values(verdict=verdict.value, ended_at=now)
     )
     if changed.rowcount and verdict is CheckVerdict.DIFFERENT:
-        for copy in _blamed(connection, workunit_id):
+        wrong = _blamed(connection, workunit_id)
+        for copy in wrong:
             ban_host(connection, copy, now)
+        log.warning("checked again and wrong, hosts banned: %s", ", ".join(wrong))
 
 
 def _blamed(connection: Connection, workunit_id: int) -> list[str]:

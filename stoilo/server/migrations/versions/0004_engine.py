@@ -1,4 +1,4 @@
-"""What stock BOINC clients run, and the key to check it with.
+"""What stock BOINC clients run, and the key that they check it with.
 
 Revision ID: engine0004
 Revises: engine0003
@@ -14,11 +14,6 @@ revision = "engine0004"
 down_revision = "engine0003"
 branch_labels = None
 depends_on = None
-
-
-def key() -> sa.types.TypeEngine[int]:
-    """Row numbers: SQLite counts by itself only in INTEGER columns."""
-    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def name() -> sa.String:
