@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 import platformdirs
@@ -22,6 +23,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_KEY_BYTES = 4096
 _MAX_SLOTS = 1024
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 data_option = click.option(
     "--data",
@@ -32,7 +34,7 @@ data_option = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Attach this computer to a project.")
 @click.argument("url")
 @click.option("--key", help="Account key, or @FILE: then it is in no process list.")
 @click.option("--email", help="Ask the project for the key; the password is asked for.")
@@ -90,6 +92,8 @@ def attach(  # noqa: PLR0917 - click passes options by name
         max_level=max_level,
         opt_in=str(opt_in_file.resolve()) if opt_in_file else "",
     )
+    if email is not None:
+        _check_private(said.project)
     root_bytes, ca_bytes = _read(root), _read(ca)
     transfer = Transfer(said.project, ca=ca)
     try:
@@ -106,7 +110,7 @@ def attach(  # noqa: PLR0917 - click passes options by name
         click.echo(f"attached to {said.project}; next: stoilo volunteer run")
 
 
-@click.command()
+@click.command(short_help="Detach from a project and forget it.")
 @click.argument("url")
 @click.option(
     "--abort-tasks", is_flag=True, help="Give unfinished tasks back to the project."
@@ -170,6 +174,17 @@ def _account_key(transfer: Transfer, key: str | None, email: str | None) -> str:
     if key.startswith("@"):
         key = _read(Path(key[1:]), _MAX_KEY_BYTES).decode("ascii", "replace")
     return key.strip()
+
+
+def _check_private(project: str) -> None:
+    """Raise ``STO-U003`` where a password would travel for everybody to read."""
+    address = urlsplit(project)
+    if address.scheme != "https" and address.hostname not in _LOOPBACK:
+        raise UsageError(
+            "STO-U003",
+            "an account is looked up over https only, except on this computer",
+            hint="ask the project for its https address, or give --key",
+        )
 
 
 def _password() -> str:

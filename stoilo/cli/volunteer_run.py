@@ -20,7 +20,7 @@ _GRACE_S = 75.0  # a task under a launcher may take 60 s to write its state down
 _MODULE = "stoilo.executor.volunteer"
 
 
-@click.command()
+@click.command(short_help="Help every attached project, or one.")
 @click.argument("url", required=False)
 @data_option
 @click.option("--verbose", is_flag=True, help="Say more on stderr.")

@@ -35,7 +35,7 @@ class Shown(msgspec.Struct, frozen=True):
     allowed: str
 
 
-@click.command()
+@click.command(short_help="Show projects, tasks, credit and trouble.")
 @click.argument("url", required=False)
 @data_option
 @state_option
@@ -143,7 +143,7 @@ def _render_volunteer(one: VolunteerStatus) -> str:
         lines.append(f"  account {one.account}, credit {credit}")
     lines.append(f"  last answer {_when(one.last_contact)}{_next(one)}")
     if one.last_error:
-        lines.append(f"  trouble: {one.last_error}")
+        lines.append(f"  last trouble {_when(one.last_error_at)}: {one.last_error}")
     lines += [f"  {_render_copy(copy)}" for copy in one.copies]
     lines += [f"  project says: {text}" for text in one.messages[-3:]]
     return "\n".join(show_plainly(line) for line in lines)

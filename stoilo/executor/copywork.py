@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +14,15 @@ from stoilo.executor.execute import Executor, Work
 from stoilo.executor.ledger import CopyRecord, Ledger, Phase, touch
 from stoilo.executor.messages import ResultState
 from stoilo.executor.result import Disposition, parse_result_header
-from stoilo.executor.transfer import Transfer, matches
+from stoilo.executor.transfer import Refused, Transfer, matches
 from stoilo.executor.workdir import open_name_bound
 
 __all__ = ["CopyWork", "failed"]
 
+log = logging.getLogger(__name__)
+
 EXIT_LATE = 200  # BOINC: not started by the deadline
+EXIT_UPLOAD = -161
 EXIT_CHILD = 195  # BOINC: the application's child failed
 
 
@@ -71,6 +75,20 @@ class CopyWork:
             raise InternalError(
                 "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
             ) from error
+
+    def deliver(self, copy: CopyRecord) -> None:
+        """Send a finished result, or note that the project will never take it.
+
+        Raises:
+            UnreachableError, TrustError: the project is in trouble; try again later.
+        """
+        try:
+            self._transfer.upload(copy, self._ledger.result_path(copy.result))
+        except Refused as error:
+            log.warning("%s: %s", copy.result, error)
+            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+        else:
+            self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
 
     def _run_in_time(self, copy: CopyRecord) -> None:
         """Fetch, execute, keep."""

@@ -27,7 +27,7 @@ from stoilo.executor.runs import Runs
 from stoilo.executor.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.work import Work
 from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.progress import UNREADABLE_STATE
+from stoilo.sandbox.progress import UNREADABLE_STATE, largest_state
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.run import TaskRequest, read_items, read_outcome, read_refusal
 
@@ -203,7 +203,8 @@ def _run_kept(
         keeper.watch(exchange)
         watch(exchange)
 
-    request = dataclasses.replace(request, tell_ms=TELL_MS)
+    most = largest_state(task.limits.result_bytes)
+    request = dataclasses.replace(request, tell_ms=TELL_MS, most_state=most)
     kept = keeper.begin(KeptRun(task.admission.digest, task.limits))
     if kept is not None:
         rest = dataclasses.replace(request, step=kept.step, state=kept.state)

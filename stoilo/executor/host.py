@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 import msgspec
 
 from stoilo.core.errors import (
+    DeniedError,
     InternalError,
     StoiloError,
     TrustError,
@@ -30,13 +31,12 @@ from stoilo.executor.assignments import (
 )
 from stoilo.executor.calls import Caller
 from stoilo.executor.control import ControlFile
-from stoilo.executor.copywork import EXIT_CHILD, CopyWork, failed
+from stoilo.executor.copywork import CopyWork, failed
 from stoilo.executor.execute import Executor
-from stoilo.executor.hostinfo import describe_host
+from stoilo.executor.hostinfo import HostDescription
 from stoilo.executor.ledger import CopyRecord, HostRecord, Ledger, Phase
 from stoilo.executor.messages import (
     AppVersion,
-    HostInfo,
     ResultState,
     SchedulerReply,
     SchedulerRequest,
@@ -44,20 +44,16 @@ from stoilo.executor.messages import (
 from stoilo.executor.pace import Retries, Settings
 from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.standing import StandingFile
-from stoilo.executor.steering import LaunchFailedError, PutOffError, Steered
-from stoilo.executor.transfer import Refused, Transfer
+from stoilo.executor.steering import PutOffError, Steered
+from stoilo.executor.transfer import Transfer
+from stoilo.executor.trouble import Course, decide
 
 __all__ = ["Volunteer"]
 
 log = logging.getLogger(__name__)
 
-MOST_TRIES = 3
-MOST_PUT_OFFS = 100  # BOINC: so many temporary exits, then the task has failed
-EXIT_DOWNLOAD = -186  # BOINC: ERR_RESULT_DOWNLOAD
-EXIT_UPLOAD = -161
 EXIT_ABORTED = 202  # BOINC: aborted by the project
 LOOK_S = 1.0  # how soon a person's wish is noticed
-NO_PROGRAM_S = 600.0  # no work is asked for after a program was not to be had
 
 
 class Volunteer:
@@ -93,7 +89,7 @@ class Volunteer:
         self._updates = self._control.control.updates
         self._suspended = False
         self._standing = StandingFile(ledger.directory)
-        self._info: HostInfo | None = None
+        self._description = HostDescription(ledger.directory)
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._running: dict[str, Future[None]] = {}
@@ -254,34 +250,19 @@ class Volunteer:
             return
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
-        spoilt = error.code in {"STO-X005", "STO-X042"}  # on the way or here: may pass
-        program = error.code in {"STO-X042", "STO-X043", "STO-X044"}
-        if program:
-            self._no_work_before = time.monotonic() + NO_PROGRAM_S
-        if isinstance(error, PutOffError):
-            self._put_off(copy, error)
-        elif isinstance(error, LaunchFailedError):
-            self._fail(copy, ResultState.COMPUTE_ERROR, error.exit_status, error.code)
-        elif isinstance(error, Refused) or (
-            isinstance(error, TrustError) and not spoilt
-        ):
-            self._fail(copy, ResultState.DOWNLOAD_ERROR, EXIT_DOWNLOAD, error.code)
-        elif isinstance(error, UnreachableError):
-            self._retries.put_off(result)
-        elif copy.tries + 1 >= MOST_TRIES:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
-        else:
-            self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
-            self._retries.put_off(result)
-
-    def _put_off(self, copy: CopyRecord, error: PutOffError) -> None:
-        """Start a copy again when its program wants that, but not for ever."""
-        count = self._put_offs.get(copy.result, 0) + 1
-        self._put_offs[copy.result] = count
-        if count > MOST_PUT_OFFS:
-            self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, error.code)
-        else:
-            self._retries.put_off(copy.result, error.delay_s)
+        put_offs = self._put_offs.get(result, 0)
+        decision = decide(error, tries=copy.tries, put_offs=put_offs)
+        if decision.no_work_s:
+            self._no_work_before = time.monotonic() + decision.no_work_s
+        match decision.course:
+            case Course.FAIL:
+                self._fail(copy, decision.state, decision.exit_status, error.code)
+            case Course.AGAIN:
+                self._ledger.save(msgspec.structs.replace(copy, tries=copy.tries + 1))
+                self._retries.put_off(result)
+            case Course.LATER:
+                self._put_offs[result] = put_offs + isinstance(error, PutOffError)
+                self._retries.put_off(result, decision.delay_s)
 
     def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
         """Note, durably, that a copy is to be reported as failed."""
@@ -317,18 +298,13 @@ class Volunteer:
             if copy.phase is not Phase.FINISHED or not ready or self._stopping:
                 continue
             try:
-                self._transfer.upload(copy, self._ledger.result_path(copy.result))
-            except Refused as error:
-                log.warning("%s: %s", copy.result, error)
-                self._standing.note_trouble(error)
-                self._fail(copy, ResultState.COMPUTE_ERROR, EXIT_UPLOAD, error.code)
+                self._work.deliver(copy)
             except (UnreachableError, TrustError) as error:
                 log.info("%s: %s", copy.result, error)
                 self._standing.note_trouble(error)
                 self._retries.put_off(copy.result)
             else:
                 self._retries.forget(copy.result)
-                self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
                 self._caller.hurry()
 
     # ------------------------------------------------------------------ calls
@@ -344,6 +320,9 @@ class Volunteer:
         except (UnreachableError, TrustError) as error:
             self._standing.note_trouble(error)
             return
+        except DeniedError as error:  # it ends us: `close` writes it down
+            self._standing.note_trouble(error)
+            raise
         self._standing.note_answer()
         for message in reply.messages:
             log.info("project: %s", message)
@@ -353,10 +332,8 @@ class Volunteer:
     def _request(self, host: HostRecord) -> SchedulerRequest:
         """Return the next request."""
         wants = not (self._suspended or self._stopping)
-        if self._info is None:
-            self._info = describe_host(self._ledger.directory)
         known = Known(
-            info=self._info,
+            info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._fractions(),
@@ -381,10 +358,19 @@ class Volunteer:
                 self._executor.cancel(name)
             else:
                 self._abort(name)
+        for name in reply.aborts_unstarted:
+            if not self._has_begun(name):
+                self._abort(name)
         for record in records_of(reply):
             self._ledger.add(record)
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
+
+    def _has_begun(self, result: str) -> bool:
+        """Say whether work was put into a copy already."""
+        copy = self._ledger.find(result)
+        begun = copy is not None and (copy.phase is not Phase.ASSIGNED or copy.tries)
+        return result in self._running or bool(begun)
 
     def _take_programs(self, reply: SchedulerReply) -> None:
         """Remember the project's programs, unless its key is not the known one's heir."""

@@ -10,19 +10,50 @@ from __future__ import annotations
 import os
 import platform
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from stoilo.executor.messages import HostInfo
 
-__all__ = ["describe_host", "parse_meminfo", "parse_os_release", "parse_processor"]
+__all__ = [
+    "HostDescription",
+    "describe_host",
+    "parse_meminfo",
+    "parse_os_release",
+    "parse_processor",
+]
 
+FRESH_S: Final = 600.0
 MAX_BYTES: Final = 256 * 1024
 FIELD_CHARS: Final = 200
 FEATURES_CHARS: Final = 2048
 _FIELD = re.compile(r"^([a-z_ ]{1,32}?)\s*:[ \t]*(.*)$", re.MULTILINE)
 _MEMORY = re.compile(r"^MemTotal:\s*([0-9]{1,15}) kB$", re.MULTILINE)
 _RELEASE = re.compile(r"^([A-Z_]{1,32})=\"?([^\"\n]*)\"?$", re.MULTILINE)
+
+
+class HostDescription:
+    """This computer's description, looked up again now and then: disks fill.
+
+    Args:
+        data: where the volunteer keeps its files.
+        clock: s, monotonic.
+    """
+
+    def __init__(self, data: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data = data
+        self._clock = clock
+        self._known: HostInfo | None = None
+        self._until = 0.0
+
+    def now(self) -> HostInfo:
+        """Return a description that is at most `FRESH_S` old."""
+        if self._known is None or self._clock() >= self._until:
+            self._known = describe_host(self._data)
+            self._until = self._clock() + FRESH_S
+        return self._known
 
 
 def describe_host(data: Path, system: Path = Path("/")) -> HostInfo:

@@ -227,6 +227,7 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
     if session.ending is Ending.ABORT:
         return session.ending.exit_code
     finish(slot, data)
+    session.finish()
     return 0
 
 

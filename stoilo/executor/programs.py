@@ -133,7 +133,8 @@ class Programs:
         self._transfer = transfer
         self._key = key
         self._approval = approval
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what is known: held for moments
+        self._fetching = threading.Lock()  # of the files: one start at a time
         self._versions = {item.app: item for item in _read_index(self._index)}
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -153,7 +154,11 @@ class Programs:
                 return
             replace_file(self._index, msgspec.json.encode(_sorted(known)))
             self._versions = known
-            self._drop_others()
+        if self._fetching.acquire(blocking=False):  # else they go the next time
+            try:
+                self._drop_others()
+            finally:
+                self._fetching.release()
 
     def ready(self, app: str) -> Program:
         """Return the program of `app`, fetched if need be, its signatures checked anew.
@@ -163,7 +168,7 @@ class Programs:
             UnreachableError: STO-X001 it cannot be fetched now.
             InternalError: STO-X008.
         """
-        with self._lock:
+        with self._fetching:
             chosen = self._choose(app)
             launcher = self._fetched(chosen.main, MAX_LAUNCHER_BYTES)
             verifier = self._fetched(chosen.archive, MAX_ARCHIVE_BYTES)
@@ -173,7 +178,8 @@ class Programs:
 
     def _choose(self, app: str) -> _Chosen:
         """Return the files that matter of the version of `app`."""
-        version = self._versions.get(app)
+        with self._lock:
+            version = self._versions.get(app)
         files = version.files if version is not None else ()
         main = next((file for file in files if file.main), None)
         archive = next((f for f in files if f.open_name == VERIFIER_ARCHIVE), None)

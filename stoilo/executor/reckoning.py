@@ -38,10 +38,6 @@ class Child(Protocol):
         """Return how long the run has lasted, s."""
         ...
 
-    def child_pid(self) -> int:
-        """Return the child's pid, 0 for none."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -126,14 +122,21 @@ class Reckoning:
         if saved:
             self._checkpoint_cpu = due.cpu_time
 
+    def finish(self) -> None:
+        """Note that the task is done."""
+        self._told = 1.0
+
     def status(self) -> AppStatus:
-        """Return what the client is told."""
+        """Return what the client is told.
+
+        It finds our processes below this one by itself; named as ``other_pid`` as well, their
+        time and memory would count twice (BOINC, ``lib/procinfo.cpp``).
+        """
         start, end = self._info.fraction_start, self._info.fraction_end
         return AppStatus(
             current_cpu_time=self._count(),
             checkpoint_cpu_time=self._checkpoint_cpu,
             fraction_done=start + (end - start) * self._fraction(),
-            other_pid=self._child.child_pid() if self._child else 0,
         )
 
     def _count(self) -> float:

@@ -62,6 +62,7 @@ def parse_reply(data: bytes, master_url: str) -> SchedulerReply:
         host_id=root.integer("hostid"),
         acks=_names(root, "result_ack"),
         aborts=_names(root, "result_abort"),
+        aborts_unstarted=_names(root, "result_abort_if_not_started"),
         files=tuple(_file(info, master_url) for info in infos if _is_input(info)),
         uploads=tuple(
             _upload(info, master_url) for info in infos if info.find("upload_url")

@@ -72,7 +72,7 @@ class Session:
         self._leave = leave
         self._patience_s = patience_s
         self._file: CheckpointFile | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()  # notified when the standing changes
         self._standing = Standing()
         self._lookout = Lookout(clock(), os.getppid() == info.client_pid)
         self._reckoning = Reckoning(info, clock())
@@ -82,6 +82,7 @@ class Session:
         self._thread = threading.Thread(target=self._serve, name="boinc", daemon=True)
 
     def __enter__(self) -> Self:
+        self._listen()  # what was asked before counts from the beginning
         self._thread.start()
         return self
 
@@ -94,6 +95,8 @@ class Session:
         self._closed.set()
         self._thread.join()
         if self._segment is not None:
+            last = render_status(self._reckoning.status())
+            self._segment.replace(Channel.APP_STATUS, last)  # read when we have ended
             self._segment.close()
 
     @property
@@ -109,6 +112,11 @@ class Session:
         """Keep what the task yields there; before, and without it, nothing is kept."""
         self._file = file
 
+    def finish(self) -> None:
+        """Report the task as done, at the latest when the session ends."""
+        with self._lock:
+            self._reckoning.finish()
+
     # ------------------------------------------------------------- the executor's side
 
     def begin(self, run: KeptRun) -> Checkpoint | None:
@@ -123,8 +131,12 @@ class Session:
         return kept
 
     def watch(self, exchange: Exchange) -> None:
-        """Take the child that is about to start; see `RunKeeper`."""
+        """Take the child that is about to start; see `RunKeeper`.
+
+        Waits while the task is suspended: a short one would end before it can be stopped.
+        """
         with self._lock:
+            self._lock.wait_for(lambda: not self._standing.suspended or self.ending)
             self._exchange = exchange
             self._reckoning.take_child(exchange)
             exchange.hear(self._hear)
@@ -184,6 +196,7 @@ class Session:
             self._save(at_once=True)
         with self._lock:
             self._standing = standing
+            self._lock.notify_all()
             self._pass_on()
 
     def _pass_on(self) -> None:

@@ -96,7 +96,7 @@ class AppStatus:
         current_cpu_time: processor time of the task, earlier starts included, s.
         checkpoint_cpu_time: the same at the last checkpoint, s.
         fraction_done: 0 to 1.
-        other_pid: a process that belongs to the task besides this one, 0: none.
+        other_pid: a process of the task that is not below this one, 0: none.
     """
 
     current_cpu_time: float = 0.0
@@ -120,6 +120,11 @@ class Segment:
     def put(self, channel: Channel, text: bytes) -> bool:
         """Send `text`; False when the last message has not been read yet."""
         return put(self._memory, channel, text)
+
+    def replace(self, channel: Channel, text: bytes) -> None:
+        """Send `text` in place of whatever has not been read yet: a last word."""
+        take(self._memory, channel)
+        put(self._memory, channel, text)
 
     def take(self, channel: Channel) -> bytes | None:
         """Return the message that waits, None when there is none."""

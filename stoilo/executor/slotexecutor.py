@@ -156,7 +156,8 @@ class SlotExecutor:
         with self._lock:
             taken = {str(number) for number in self._taken}
         for slot in self._kept():
-            if slot.name not in taken and copy_in(slot) not in results:
+            gone = copy_in(slot) not in {"", *results}
+            if gone and slot.name not in taken:
                 shutil.rmtree(slot, ignore_errors=True)
 
     def _hold(self, *, suspended: bool) -> None:
@@ -204,6 +205,8 @@ class SlotExecutor:
             self._taken[number] = result
         slot = self._slots / str(number)
         try:
+            if copy_in(slot) != result:
+                shutil.rmtree(slot, ignore_errors=True)
             slot.mkdir(parents=True, exist_ok=True)
             yield slot
         except OSError as error:

@@ -45,7 +45,8 @@ class Standing(msgspec.Struct, frozen=True):
         started: when that process began, clock ticks since boot: pids come again.
         at: when this was written, Unix seconds.
         last_contact: of the project's last answer, Unix seconds; 0 for never.
-        last_error: what went wrong last, "" since the last answer went well.
+        last_error: what went wrong last, "" for nothing yet.
+        last_error_at: when that was, Unix seconds.
         next_call_s: the next call is due in that many s from `at`.
         fractions: how far running copies are, 0 to 1, where that is known.
         running: names of the copies that run now.
@@ -56,6 +57,7 @@ class Standing(msgspec.Struct, frozen=True):
     at: float
     last_contact: float = 0.0
     last_error: str = ""
+    last_error_at: float = 0.0
     next_call_s: float = 0.0
     fractions: dict[str, float] = {}
     running: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ class VolunteerStatus(msgspec.Struct, frozen=True):
     copies: tuple[CopyStanding, ...]
     last_contact: float
     last_error: str
+    last_error_at: float
     next_call_at: float
     account: str
     total_credit: float
@@ -98,17 +101,18 @@ class StandingFile:
         self._path = directory / NAME
         self._written = 0.0
         self._started = _began(os.getpid()) or 0
-        self.last_contact = _former(directory).last_contact
-        self.last_error = ""
+        former = _former(directory)
+        self.last_contact = former.last_contact
+        self.last_error = former.last_error
+        self.last_error_at = former.last_error_at
 
     def note_answer(self) -> None:
         """Note that the project answered."""
         self.last_contact = time.time()
-        self.last_error = ""
 
     def note_trouble(self, words: object) -> None:
         """Note what went wrong."""
-        self.last_error = str(words)[:500]
+        self.last_error, self.last_error_at = str(words)[:500], time.time()
 
     def write(
         self,
@@ -129,6 +133,7 @@ class StandingFile:
                 at=time.time(),
                 last_contact=self.last_contact,
                 last_error=self.last_error,
+                last_error_at=self.last_error_at,
                 next_call_s=max(0.0, next_call_s),
                 fractions=dict(fractions),
                 running=running,
@@ -137,7 +142,16 @@ class StandingFile:
 
     def leave(self) -> None:
         """Note that nothing runs any more."""
-        self._replace(Standing(0, 0, time.time(), self.last_contact, self.last_error))
+        self._replace(
+            Standing(
+                pid=0,
+                started=0,
+                at=time.time(),
+                last_contact=self.last_contact,
+                last_error=self.last_error,
+                last_error_at=self.last_error_at,
+            )
+        )
 
     def _replace(self, standing: Standing) -> None:
         part = self._path.with_name(f"{NAME}.part")
@@ -170,6 +184,7 @@ def read_status(directory: Path) -> VolunteerStatus:
         copies=tuple(sorted(shown, key=lambda copy: copy.deadline)),
         last_contact=standing.last_contact,
         last_error=standing.last_error,
+        last_error_at=standing.last_error_at,
         next_call_at=standing.at + standing.next_call_s if alive else 0.0,
         account=user.name if user else "",
         total_credit=user.total_credit if user else 0.0,

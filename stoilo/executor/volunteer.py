@@ -298,6 +298,8 @@ def run_volunteer(
         volunteer.run()
     finally:
         volunteer.close()
+        for sign in (signal.SIGTERM, signal.SIGINT):  # our exit code is settled
+            signal.signal(sign, signal.SIG_IGN)
 
 
 def _ignore(versions: tuple[AppVersion, ...]) -> None:

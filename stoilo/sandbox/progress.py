@@ -123,20 +123,28 @@ class Teller:
     Args:
         write: takes one frame.
         gap_s: least time between two, s.
+        most_state: larger states are told of without them, bytes.
         clock: s.
     """
 
     def __init__(
-        self, write: Callable[[bytes], None], gap_s: float, clock: Callable[[], float]
+        self,
+        write: Callable[[bytes], None],
+        gap_s: float,
+        most_state: int,
+        clock: Callable[[], float],
     ) -> None:
         self._write = write
         self._gap_s = gap_s
+        self._most_state = most_state
         self._clock = clock
         self._next = clock()
 
     def tell(self, progress: Progress) -> None:
         """Write the frame if it is time for one."""
         now = self._clock()
+        if progress.state is not None and len(progress.state) > self._most_state:
+            progress = msgspec.structs.replace(progress, state=None)
         if now >= self._next:
             self._next = now + self._gap_s
             self._write(render_progress(progress))

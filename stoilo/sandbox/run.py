@@ -18,7 +18,7 @@ import msgspec
 from stoilo.core import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
-from stoilo.core.limits import RunLimits
+from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.nodes import Node
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
@@ -44,7 +44,7 @@ __all__ = [
 
 NO_ENTRY = "STO-S031"
 _TEXT_CHARS = 4000
-_OPTIONAL = frozenset({"tell_ms", "step", "state"})
+_OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
 _HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
 _TOLD_BY_CHILD = frozenset(
     {
@@ -72,6 +72,7 @@ class TaskRequest:
         now: what the clock says, s since 1970 in UTC.
         items: how many calls share the run, 0 for a single one.
         tell_ms: how often at most the run tells of its progress, -1: never.
+        most_state: the largest state that is told, bytes.
         step: after how many yielded states it goes on.
         state: the last of them, encoded (`Progress.state`); empty: from the beginning.
     """
@@ -84,6 +85,7 @@ class TaskRequest:
     now: int = 0
     items: int = 0
     tell_ms: int = -1
+    most_state: int = BOUNDS.value_bytes
     step: int = 0
     state: bytes = b""
 

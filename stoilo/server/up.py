@@ -89,6 +89,7 @@ __all__ = ["UpLine", "assemble", "run_server"]
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
+STATISTICS_S = 3600.0  # they say themselves whether a day is over
 WITNESSED_INTERVAL_S = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""
 
@@ -200,7 +201,11 @@ async def _run(
     await wait_until_started(web, serving)
     ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
-    await _watch(stop, _chores(project, release, revocations, proof, watch), volunteers)
+    chores = (
+        *_chores(project, release, revocations, proof, watch),
+        Chore("the statistics", lambda: _export(engine), STATISTICS_S),
+    )
+    await _watch(stop, chores, volunteers)
     await set_serving(grpc_server, serving=False)
 
 
@@ -347,6 +352,10 @@ def _local_token(home: DataDir, store: Store) -> str:
             else:
                 return old.token
         return auth.issue_token(connection, LOCAL_RESEARCHER, auth.Role.RESEARCHER, now)
+
+
+def _export(engine: EmbeddedEngine) -> None:
+    engine.statistics.export_if_due(engine.now())
 
 
 def _chores(

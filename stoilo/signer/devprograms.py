@@ -84,7 +84,7 @@ def project_root(directory: Path) -> bytes:
     try:
         return (directory / "root.json").read_bytes()
     except OSError as error:
-        raise UsageError("STO-E090", "there is no development root here yet") from error
+        raise _no_root() from error
 
 
 def project_origin(directory: Path) -> str:
@@ -92,7 +92,7 @@ def project_origin(directory: Path) -> str:
     project_root(directory)
     data = newest_file(directory, "targets", PROJECT_FILE)
     if data is None:
-        raise UsageError("STO-E090", "there is no development root here yet")
+        raise _no_root()
     return read_target(data, ProjectFile, PROJECT_FILE).origin
 
 
@@ -177,6 +177,15 @@ def _read_built(archive: Path) -> Built:
             if member.file.path.endswith(_BUILT_PLACE):
                 return parse_built(b"".join(member.chunks))
     raise TrustError("STO-E091", f"{archive.name} does not say its root")
+
+
+def _no_root() -> UsageError:
+    """Return ``STO-E090``."""
+    return UsageError(
+        "STO-E090",
+        "there is no development root here yet",
+        hint="start the server once: stoilo up --data DIR",
+    )
 
 
 def _write_signatures(directory: Path, files: Mapping[str, Path]) -> None:

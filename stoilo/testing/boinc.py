@@ -32,6 +32,7 @@ __all__ = ["BoincClient", "ClientTask", "parse_tasks"]
 _T = TypeVar("_T")
 
 START_S: Final = 60.0
+WAIT_S: Final = 300.0
 STOP_S: Final = 90.0
 """The client gives its tasks a minute to end."""
 
@@ -81,6 +82,10 @@ class ClientTask:
     def state(self) -> str:
         """State of the copy: ``downloading``, ``downloaded``, ``uploading`` and so on."""
         return self.fields.get("state", "")
+
+    def number(self, name: str) -> float:
+        """Return a number that is shown of it, 0 where none is."""
+        return float(self.fields.get(name, "0").split()[0])
 
 
 @dataclass
@@ -222,12 +227,17 @@ class BoincClient:
         except OSError:  # it is just being replaced
             return ""
 
+    def field(self, tag: str) -> str:
+        """Return the text of the first element `tag` of its state, empty without."""
+        found = re.search(f"<{tag}>([^<]*)</{tag}>", self.state())
+        return found[1] if found else ""
+
     def log_tail(self) -> str:
         """Return the end of its log."""
         lines = self.messages().splitlines()[-TAIL_LINES:]
         return "\n".join([f"--- {self.directory.name}: client.log", *lines])
 
-    def wait_for(self, condition: Callable[[], _T], seconds: float = 120.0) -> _T:
+    def wait_for(self, condition: Callable[[], _T], seconds: float = WAIT_S) -> _T:
         """Return the first true answer; raises ``STO-U005`` with the log's end."""
         end = time.monotonic() + seconds
         while not (answer := condition()):
@@ -238,7 +248,7 @@ class BoincClient:
             time.sleep(POLL_S)
         return answer
 
-    def wait_for_message(self, pattern: str, seconds: float = 120.0) -> str:
+    def wait_for_message(self, pattern: str, seconds: float = WAIT_S) -> str:
         """Return the first line of its log that `pattern` is found in."""
         line = re.compile(f"^.*(?:{pattern}).*$", re.MULTILINE)
         found = self.wait_for(lambda: line.search(self.messages()), seconds)

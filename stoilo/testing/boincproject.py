@@ -17,11 +17,12 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.deployment import Deployment, UpLine
-from stoilo.testing.wire import RawClient
+from stoilo.testing.wire import UNFINISHED, RawClient
 
-__all__ = ["ONE_COPY", "SPIN", "TWO_COPIES", "BoincProject"]
+__all__ = ["ONE_COPY", "SPIN", "TWO_COPIES", "BoincProject", "freeze_project"]
 
-BUILD_S = 300.0
+BUILD_S = 900.0
+WAIT_S = 600.0
 ONE_COPY = pb.RedundancyOptions(
     min_quorum=1,
     target_results=1,
@@ -38,6 +39,9 @@ TWO_COPIES = pb.RedundancyOptions(
     max_success=3,
     delay_bound_s=1800,
 )
+LIMITS = pb.RunLimits(cpu_s=600, wall_s=7200)
+"""Generous: clients give tasks only what nobody else wants of the processor."""
+
 SPIN = b"""
 def task(kwargs):
     value = 1
@@ -48,27 +52,37 @@ def task(kwargs):
 """Works for about a second every ten million rounds."""
 
 
+def freeze_project(data: Path, flavors: Sequence[str]) -> None:
+    """Make a project in `data` that has frozen programs; nothing of it runs afterwards.
+
+    That takes most of a minute, so tests do it once and give each `BoincProject` a copy.
+    """
+    words = [word for name in flavors for word in ("--flavor", name)]
+    with Deployment(data):
+        run_boinc_command("programs", "--data", str(data), *words)
+
+
 class BoincProject:
     """`stoilo up` on a development root with launcher, verifier and flavors.
 
-    The programs are frozen once, at the start; that takes most of a minute.
-
     Args:
-        flavors: to be frozen.
+        frozen: data directory of `freeze_project`, which stays as it is.
     """
 
-    def __init__(self, flavors: Sequence[str] = ("pure",)) -> None:
+    def __init__(self, frozen: Path) -> None:
+        self._frozen = frozen
         self._folder = Path(tempfile.mkdtemp(prefix="boinc-"))
         self._folder.chmod(0o755)  # clients run as another user below it
-        self._flavors = tuple(flavors)
         self.deployment = Deployment(self._folder / "project")
         self._researcher: RawClient | None = None
 
     def __enter__(self) -> Self:
-        """Start the server and publish what clients run."""
+        """Start the server on a copy of the frozen project."""
         try:
+            shutil.copytree(
+                self._frozen, self.deployment.data, ignore=shutil.ignore_patterns("run")
+            )
             self.deployment.start()
-            self._publish()
             self._researcher = RawClient(Path(self.line.connection)).__enter__()
         except BaseException:
             self._close()
@@ -121,7 +135,7 @@ class BoincProject:
     def account(self, email: str, level: str) -> str:
         """Return the (weak) key of a volunteer's account."""
         words = ["--data", str(self.deployment.data), "--email", email]
-        return self._run("account", *words, "--max-level", level).strip()
+        return run_boinc_command("account", *words, "--max-level", level).strip()
 
     def submit(
         self,
@@ -136,26 +150,42 @@ class BoincProject:
             task_module=source,
             arguments=encode(arguments if arguments is not None else {"rounds": 1}),
             redundancy=redundancy,
+            limits=LIMITS,
             **fields,
         )
 
-    def _publish(self) -> None:
-        words = [word for name in self._flavors for word in ("--flavor", name)]
-        self._run("programs", "--data", str(self.deployment.data), *words)
+    def wait(self, task: str, client: BoincClient) -> pb.PollTaskResponse:
+        """Return the answer of a task that has succeeded, by the help of `client`.
 
-    def _run(self, *words: str) -> str:
-        """Return what a command of `stoilo boinc` prints; raises ``STO-U005``."""
-        done = subprocess.run(
-            [sys.executable, "-m", "stoilo", "boinc", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILD_S,
-        )
-        if done.returncode != 0:
-            raise InternalError("STO-U005", f"stoilo boinc: {done.stderr[-500:]}")
-        return done.stdout
+        Raises:
+            InternalError: ``STO-U005`` with the client's log when it has not.
+        """
+        client.wait_for(lambda: self._state(task) not in UNFINISHED, WAIT_S)
+        answer = self.researcher.poll(task)
+        if answer.state != "succeeded":
+            raise InternalError("STO-U005", f"{answer}\n{client.log_tail()}")
+        return answer
+
+    def _state(self, task: str) -> str:
+        try:
+            return self.researcher.poll(task).state
+        except InternalError:  # the server is being started again
+            return "running"
 
     def _close(self) -> None:
         self.deployment.stop()
         shutil.rmtree(self._folder)
+
+
+def run_boinc_command(*words: str) -> str:
+    """Return what a command of `stoilo boinc` prints; raises ``STO-U005``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stoilo", "boinc", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_S,
+    )
+    if done.returncode != 0:
+        raise InternalError("STO-U005", f"stoilo boinc: {done.stderr[-500:]}")
+    return done.stdout

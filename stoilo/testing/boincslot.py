@@ -6,6 +6,7 @@ the slot as a process of its own, which may be killed.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -34,7 +35,9 @@ from stoilo.executor.shm import (
 __all__ = [
     "FakeClient",
     "SlotProcess",
+    "descendants",
     "describe_client",
+    "is_jailed",
     "is_running",
     "state_of",
     "wait_for",
@@ -123,10 +126,9 @@ class FakeClient:
         wait_for(lambda: self._segment.put(Channel.CONTROL_REQUEST, text))
 
     def wait_for_status(self, accept: Callable[[AppStatus], bool]) -> AppStatus:
-        """Return the first status from now on that `accept` takes."""
-        seen = len(self._statuses)
-        wait_for(lambda: any(map(accept, self._statuses[seen:])))
-        return next(filter(accept, self._statuses[seen:]))
+        """Return the first status that `accept` takes, told already or to come."""
+        wait_for(lambda: any(map(accept, self._statuses)))
+        return next(filter(accept, self._statuses))
 
     def _play(self) -> None:
         beat = render_heartbeat(Heartbeat(1.4e7))
@@ -185,14 +187,24 @@ class SlotProcess:
         self.process.wait()
         return below
 
+    def child(self) -> int:
+        """Return the pid of the jailed child, once its filter is closed."""
+        wait_for(lambda: any(map(is_jailed, self.descendants())))
+        return next(filter(is_jailed, self.descendants()))
+
     def descendants(self) -> set[int]:
         """Return the pids of everything below it."""
-        parents = {pid: parent for pid in _pids() if (parent := _parent(pid))}
-        below, found = {self.process.pid}, set[int]()
-        while below:
-            below = {pid for pid, parent in parents.items() if parent in below}
-            found |= below
-        return found
+        return descendants(self.process.pid)
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the pids of everything below a process."""
+    parents = {one: parent for one in _pids() if (parent := _parent(one))}
+    below, found = {pid}, set[int]()
+    while below:
+        below = {one for one, parent in parents.items() if parent in below}
+        found |= below
+    return found
 
 
 def state_of(pid: int) -> str:
@@ -202,6 +214,11 @@ def state_of(pid: int) -> str:
     except OSError:
         return "X"
     return text.rpartition(") ")[2][:1]
+
+
+def is_jailed(pid: int) -> bool:
+    """Whether a process runs under more seccomp filters than this one."""
+    return _count_filters(pid) > _count_filters(os.getpid())
 
 
 def is_running(pid: int) -> bool:
@@ -229,3 +246,12 @@ def _parent(pid: int) -> int:
     except OSError:
         return 0
     return int(text.rpartition(") ")[2].split()[1])
+
+
+def _count_filters(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return -1
+    _, _, rest = text.partition("\nSeccomp_filters:")
+    return int(rest.split(None, 1)[0]) if rest else 0

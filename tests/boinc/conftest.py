@@ -1,28 +1,36 @@
-"""Debian's BOINC client against `stoilo up`, with programs frozen once a session."""
+"""Debian's BOINC client against `stoilo up`, with programs frozen once for all."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from stoilo.testing.boincpackage import BOINC
-from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincproject import BoincProject, freeze_project
 
 
 @pytest.fixture(scope="session")
-def project(
-    request: pytest.FixtureRequest, own_temporary_directory: object
-) -> Iterator[BoincProject]:
-    """Return a running project; `numeric` is frozen only where slow tests use it."""
-    del own_temporary_directory
+def frozen(
+    request: pytest.FixtureRequest, own_temporary_directory: Path
+) -> Iterator[Path]:
+    """Return a project's data directory; `numeric` is in it where slow tests run."""
     if not BOINC.exists():
         pytest.skip("needs boinc-client")
     for program, package in (("gcc", "gcc"), ("objcopy", "binutils")):
-        if shutil.which(program, path=f"{os.defpath}:/usr/bin") is None:
+        if shutil.which(program) is None:
             pytest.skip(f"needs {package}")
     slow = any(item.get_closest_marker("slow") for item in request.session.items)
-    with BoincProject(("pure", "numeric") if slow else ("pure",)) as made:
+    folder = own_temporary_directory / "frozen"
+    folder.mkdir()
+    freeze_project(folder / "data", ("pure", "numeric") if slow else ("pure",))
+    yield folder / "data"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def project(frozen: Path) -> Iterator[BoincProject]:
+    with BoincProject(frozen) as made:
         yield made

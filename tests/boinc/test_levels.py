@@ -10,7 +10,7 @@ from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import TWO_COPIES, BoincProject
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NUMERIC = b"""
 import numpy as np
@@ -58,8 +58,7 @@ def test_quorum_of_two_clients_agrees(
     project: BoincProject, modest: BoincClient, open_minded: BoincClient
 ) -> None:
     task = project.submit(arguments={"rounds": 1000}, redundancy=TWO_COPIES)
-    answer = project.researcher.wait(task, 180)
-    assert answer.state == "succeeded", open_minded.log_tail()
+    project.wait(task, open_minded)
     for client in (modest, open_minded):
         client.wait_for(lambda it=client: f"Starting task {task}" in it.messages())
 
@@ -68,8 +67,7 @@ def test_two_levels_run_on_one_client(
     project: BoincProject, open_minded: BoincClient
 ) -> None:
     task = project.submit(NUMERIC, {"rounds": 10})
-    answer = project.researcher.wait(task, 180)
-    assert answer.state == "succeeded", open_minded.log_tail()
+    answer = project.wait(task, open_minded)
     assert decode(answer.value) == 45.0
     flavors = [p for p in (open_minded.home / "flavors").iterdir() if p.is_dir()]
     assert len(flavors) == 2

@@ -12,7 +12,7 @@ from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.meddler import Meddler
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SIGNATURE = re.compile(rb"<file_signature>.*?</file_signature>\n?", re.DOTALL)
 MD5 = re.compile(rb"<md5_cksum>[0-9a-f]{32}</md5_cksum>")
@@ -59,6 +59,6 @@ def test_deceived_client_ends_the_task_before_its_start(
     refused: dict[str, BoincClient], number: str
 ) -> None:
     client = refused[number]
-    client.wait_for(lambda: f"<error_code>{number}" in client.state(), 90)
+    client.wait_for(lambda: f"<error_code>{number}" in client.state())
     assert "forked process" not in client.messages()
     assert not client.home.exists()

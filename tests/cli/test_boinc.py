@@ -1,11 +1,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from stoilo.cli.main import main
+from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.hosttrust import is_trusted_account
+
+EMAIL = "a@example.org"
+FIELDS = {
+    "user_id",
+    "email",
+    "key",
+    "weak_key",
+    "max_level",
+    "name",
+    "url",
+    "account_file",
+}
 
 
 @pytest.fixture
@@ -15,7 +30,30 @@ def data(tmp_path):
 
 
 def account(data, *more):
-    return main(["boinc", "account", "--data", data, "--email", "a@example.org", *more])
+    return main(["boinc", "account", "--data", data, "--email", EMAIL, *more])
+
+
+def shown(capsys, data, command, *more):
+    """Return the JSON object of `stoilo boinc COMMAND`."""
+    code = main(["boinc", command, "--data", data, "--json", *more])
+    return json.loads(capsys.readouterr().out) if code == 0 else code
+
+
+def call(engine, email=EMAIL, number=1, host=None):
+    key = engine.accounts.ensure(email, 1).weak_key
+    host = host or HostInfo(domain_name="anna\x1b[31m", os_name="Linux")
+    request = SchedulerRequest(key, 0, 1, f"{number:032x}", host=host, own_program=True)
+    return engine.scheduler.handle(request, "http://x/", engine.now())
+
+
+@pytest.fixture
+def engine(data):
+    engine = EmbeddedEngine(Path(data) / "engine")
+    yield engine
+    engine.close()
+
+
+# ------------------------------------------------------------------ account
 
 
 def test_account_prints_its_weak_key_alone(data, capsys):
@@ -26,20 +64,39 @@ def test_account_prints_its_weak_key_alone(data, capsys):
     assert len(first.strip()) == 32
 
 
-def test_account_as_json_shows_no_strong_key(data, capsys):
+def test_account_as_json_is_complete_and_shows_no_strong_key(data, capsys):
     assert account(data, "--json", "--max-level", "numeric") == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert set(shown) == {"user_id", "email", "key", "max_level", "name"}
-    assert shown["max_level"] == "numeric"
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == FIELDS
+    assert (found["max_level"], found["url"]) == ("numeric", None)
+    assert found["key"] == found["weak_key"]
+    assert account(data, "--strong") == 0
+    assert capsys.readouterr().out.strip() not in json.dumps(found)
 
 
-def test_key_works_beside_the_running_server(data, tmp_path, capsys):
-    engine = EmbeddedEngine(tmp_path / "engine")
+def test_key_works_beside_the_running_server(data, engine, capsys):
     account(data)
     key = capsys.readouterr().out.strip()
     with engine._database.read() as connection:
         assert engine.accounts.authenticate(connection, key) is not None
-    engine.close()
+
+
+def test_account_file_attaches_a_client_with_the_weak_key(data, tmp_path, capsys):
+    client = tmp_path / "boinc"
+    client.mkdir()
+    more = ("--account-file", str(client), "--url", "http://127.0.0.1:18093")
+    assert account(data, *more, "--json", "--strong") == 0
+    found = json.loads(capsys.readouterr().out)
+    file = client / "account_127.0.0.1_18093.xml"
+    assert found["account_file"] == str(file)
+    assert f"<authenticator>{found['weak_key']}</authenticator>" in file.read_text()
+    assert found["key"] not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_account_file_needs_an_address(data, tmp_path, capsys):
+    assert account(data, "--account-file", str(tmp_path)) == 2
+    assert "STO-E070" in capsys.readouterr().err
 
 
 def test_directory_without_a_server_is_a_usage_error(tmp_path, capsys):
@@ -50,3 +107,94 @@ def test_directory_without_a_server_is_a_usage_error(tmp_path, capsys):
 def test_bad_level_is_a_usage_error(data, capsys):
     assert account(data, "--max-level", "root") == 2
     assert "STO-E015" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ lists, bans
+
+
+def test_accounts_are_listed_without_keys(data, engine, capsys):
+    key = engine.accounts.ensure(EMAIL, 1).weak_key
+    (found,) = shown(capsys, data, "accounts")["accounts"]
+    assert (found["email"], found["hosts"], found["banned"]) == (EMAIL, 0, False)
+    assert main(["boinc", "accounts", "--data", data]) == 0
+    out = capsys.readouterr().out
+    assert EMAIL in out
+    assert key not in out
+
+
+def test_hosts_are_listed_and_cannot_command_the_terminal(data, engine, capsys):
+    call(engine)
+    call(engine, "b@example.org", 2)
+    assert len(shown(capsys, data, "hosts")["hosts"]) == 2
+    (found,) = shown(capsys, data, "hosts", "--email", EMAIL)["hosts"]
+    assert (found["os_name"], found["host_id"]) == ("Linux", 1)
+    assert main(["boinc", "hosts", "--data", data]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("who", [["1"], ["--email", EMAIL]])
+def test_banned_caller_is_told_until_it_is_lifted(data, engine, who):
+    call(engine)
+    ban = ["boinc", "ban", "--data", data, *who]
+    assert main(ban) == 0
+    assert "STO-E065" in call(engine).messages[0]
+    assert call(engine, "b@example.org", 2).messages == ()
+    assert main([*ban, "--lift"]) == 0
+    assert call(engine).messages == ()
+
+
+@pytest.mark.parametrize(
+    "who", [["7"], ["--email", "x@example.org"], [], ["1", "--email", EMAIL]]
+)
+def test_ban_of_nobody_is_a_usage_error(data, who):
+    assert main(["boinc", "ban", "--data", data, *who]) == 2
+
+
+def test_trusted_account_is_known_and_forgotten(data, engine):
+    user = engine.accounts.ensure(EMAIL, 1).user_id
+    for more, trusted in (([], True), (["--no-more"], False)):
+        assert main(["boinc", "trust", EMAIL.upper(), "--data", data, *more]) == 0
+        with engine._database.read() as connection:
+            assert is_trusted_account(connection, user) is trusted
+    assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
+
+
+# ------------------------------------------------------------------ preferences
+
+
+def test_preferences_are_shown_and_changed_one_by_one(data, engine, capsys):
+    engine.accounts.ensure(EMAIL, 1)
+    first = shown(capsys, data, "preferences", EMAIL, "--max-level", "numeric")
+    assert first["levels"] == ["pure", "numeric"]
+    more = ("--require-review", "--topic", "health", "--venue", "home")
+    second = shown(capsys, data, "preferences", EMAIL, *more)
+    assert second == first | {
+        "require_review": True,
+        "topics": ["health"],
+        "venue": "home",
+    }
+    third = shown(
+        capsys, data, "preferences", EMAIL, "--no-require-review", "--any-topic"
+    )
+    assert third == first | {"venue": "home"}
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (["--max-level", "root"], "STO-E060"),
+        (["--level", "root"], "STO-E060"),
+        (["--name", "<x>"], "STO-E064"),
+    ],
+)
+def test_unusable_preferences_change_nothing(data, engine, capsys, more, code):
+    engine.accounts.ensure(EMAIL, 1)
+    before = shown(capsys, data, "preferences", EMAIL)
+    assert main(["boinc", "preferences", EMAIL, "--data", data, *more]) == 2
+    assert code in capsys.readouterr().err
+    assert shown(capsys, data, "preferences", EMAIL) == before
+
+
+def test_preferences_of_nobody_are_a_usage_error(data, capsys):
+    assert main(["boinc", "preferences", EMAIL, "--data", data]) == 2
+    assert "STO-E069" in capsys.readouterr().err

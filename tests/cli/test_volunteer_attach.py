@@ -121,6 +121,14 @@ def test_password_is_piped_and_gives_the_key(run, project, tmp_path, monkeypatch
     assert len((place / "key").read_text().strip()) >= 16
 
 
+def test_password_does_not_travel_in_the_clear(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("secret\n"))
+    words = ("--email", EMAIL, "--trust-project-programs")
+    code, _, err = run("attach", "http://project.example/", *words)
+    assert (code, "https only" in err) == (2, True)
+    assert sys.stdin.read() == "secret\n"  # it was not even asked for
+
+
 def make_account(url, password):
     text = f"{password}bob@example.org".encode()
     hashed = hashlib.md5(text, usedforsecurity=False).hexdigest()
@@ -181,3 +189,27 @@ def test_attached_computer_runs_until_it_is_stopped(run, project, tmp_path, wait
         os.kill(child.pid, signal.SIGTERM)
         assert child.wait() == 0
     assert json.loads(run("status", "--json")[1])["volunteers"][0]["running"] is False
+
+
+def test_each_project_has_a_process_of_its_own(run, project, tmp_path, wait_until):
+    second = EmbeddedEngine(tmp_path / "second")
+    second.start(BodyValidation(), OutcomeRecorder())
+    with ProjectServer(second) as other:
+        run.attach()
+        run("attach", other.url, "--key", "0" * 32, "--trust-project-programs")
+        words = ["volunteer", "run", "--data", str(tmp_path / "data")]
+        child = subprocess.Popen([sys.executable, "-m", "stoilo.cli.main", *words])
+
+        def standings():
+            found = json.loads(run("status", "--json")[1])["volunteers"]
+            return {one["project"]: one for one in found}
+
+        try:  # the one whose key is unknown ends alone
+            wait_until(lambda: standings()[project.url]["last_contact"])
+            wait_until(lambda: "STO-X003" in standings()[other.url]["last_error"])
+            assert not standings()[other.url]["running"]
+            assert standings()[project.url]["running"]
+        finally:
+            child.send_signal(signal.SIGTERM)
+            assert child.wait() == 8
+    second.close()

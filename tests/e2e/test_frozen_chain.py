@@ -20,6 +20,7 @@ from stoilo.executor.execute import installed_release
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.policy import default_policy
 from stoilo.testing.deployment import Deployment
+from stoilo.testing.programs import ProgramSigner
 from stoilo.testing.release import ReleasedProject
 from stoilo.testing.wire import RawClient
 
@@ -93,9 +94,9 @@ def plant_libraries(chain: Chain, folder: Path) -> Path:
 
 
 def start_volunteer(
-    chain: Chain, folder: Path, number: int, launcher: Path
+    chain: Chain, folder: Path, number: int, *means: object
 ) -> subprocess.Popen[bytes]:
-    """Start a volunteer of its own account under `launcher`."""
+    """Start a volunteer of its own account that runs tasks by `means`."""
     line = chain.deployment.line
     assert line is not None
     data = chain.deployment.data
@@ -106,9 +107,17 @@ def start_volunteer(
     state = folder / f"state{number}"
     chain.states.append(state)
     words = ("--project", line.project, "--key", f"@{key}", "--state", state)
-    return subprocess.Popen(
-        [*STOILO, "volunteer", *map(str, words), "--launcher", str(launcher)]
-    )
+    return subprocess.Popen([*STOILO, "volunteer", *map(str, (*words, *means))])
+
+
+def sign_for_boinc(keys: Path, build: Path) -> None:
+    """Write BOINC's signatures of what was built, by a key of this test's."""
+    signer, platform = ProgramSigner(), platform_name()
+    for name in (f"launcher/{platform}", f"verifier/{platform}.tar"):
+        signature = keys / "boinc" / f"{name}.sig"
+        signature.parent.mkdir(parents=True)
+        signature.write_text(signer.sign((build / name).read_bytes()).signature)
+    (keys / "boinc" / "key.pub").write_text(signer.key.text)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +132,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     people.publish(int(time.time()))
     people.parts = build_parts(folder / "build", data / "keys" / "root.json")
     people.publish(int(time.time()))
+    sign_for_boinc(data / "keys", folder / "build")
     with Deployment(data) as deployment:
         assert deployment.line is not None
         with RawClient(Path(deployment.line.connection)) as client:
@@ -131,7 +141,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
             made = Chain(deployment, client, folder / "build", root, [], marker)
             launchers = (made.launcher, plant_libraries(made, folder))
             volunteers = [
-                start_volunteer(made, folder, number, launcher)
+                start_volunteer(made, folder, number, "--launcher", launcher)
                 for number, launcher in enumerate(launchers)
             ]
             try:
@@ -169,6 +179,25 @@ def test_programs_lie_in_the_volunteer_s_own_directory(chain: Chain) -> None:
         flavors = [p for p in (state / "stoilo" / "flavors").iterdir() if p.is_dir()]
         assert len(flavors) == 1
         assert (flavors[0] / "stoilo-runtime").exists()
+
+
+def test_project_sends_the_programs_that_its_release_names(chain: Chain) -> None:
+    """Nothing lies on this volunteer's computer before but the root file."""
+    folder = chain.states[0].parent
+    means = ("--root", chain.root, "--project-programs")
+    process = start_volunteer(chain, folder, 9, *means)
+    state = chain.states.pop()
+    try:
+        deadline = time.monotonic() + 300
+        while not list((state / "stoilo" / "flavors").glob("?" * 64)):
+            assert time.monotonic() < deadline
+            answer = chain.client.wait(chain.client.submit(), seconds=120)
+            assert answer.state == "succeeded"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    sent = {path.read_bytes() for path in (state / "project" / "programs").iterdir()}
+    assert chain.launcher.read_bytes() in sent
 
 
 def test_launcher_answers_in_words(chain: Chain, tmp_path: Path) -> None:

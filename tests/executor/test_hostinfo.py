@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.executor.hostinfo import (
+    HostDescription,
     describe_host,
     parse_meminfo,
     parse_os_release,
@@ -42,6 +43,16 @@ def test_computer_that_tells_nothing_is_described_all_the_same(tmp_path):
     assert (host.vendor, host.memory_bytes, host.os_name) == ("", 0.0, "Linux")
     assert host.disk_free_bytes > 0
     assert host.domain_name == ""  # nobody's business
+
+
+def test_description_is_looked_up_again_after_a_while(tmp_path):
+    now = [0.0]
+    description = HostDescription(tmp_path, clock=lambda: now[0])
+    first = description.now()
+    now[0] = 599.0
+    assert description.now() is first
+    now[0] = 601.0
+    assert description.now() is not first
 
 
 @given(st.text(max_size=300))

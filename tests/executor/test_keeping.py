@@ -116,6 +116,13 @@ def test_task_goes_on_from_what_was_kept(execute):
     assert keeper.heard[0].step == 3
 
 
+def test_state_that_is_too_large_costs_no_answer(execute):
+    source = b"def task(kwargs, state=None):\n    yield bytes(1 << 25)\n    return 5\n"
+    keeper = FakeKeeper()
+    assert value_of(execute(keeper, source)) == 5
+    assert [(one.step, one.state) for one in keeper.heard] == [(1, None)]
+
+
 def test_state_that_the_jail_cannot_read_is_forgotten(execute):
     keeper = FakeKeeper(Checkpoint("", 2, b"rubbish"))
     assert value_of(execute(keeper)) == [0, 1, 2]

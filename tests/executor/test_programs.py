@@ -13,12 +13,30 @@ import pytest
 from stoilo.core.boincsign import md5_hex, render_boinc_public
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.executor.messages import AppVersion, FileInfo, ProgramFile
+from stoilo.core.types import Redundancy
+from stoilo.executor.host import Volunteer
+from stoilo.executor.ledger import Ledger
+from stoilo.executor.messages import AppVersion, FileInfo, ProgramFile, SchedulerReply
+from stoilo.executor.optin import OptIn
+from stoilo.executor.pace import Settings
 from stoilo.executor.programs import ConsentedPrograms, Programs, ReleasedPrograms
+from stoilo.executor.projectfile import ProjectFile
+from stoilo.executor.slotexecutor import SlotExecutor
 from stoilo.executor.transfer import Transfer
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
+from stoilo.testing.engine import (
+    BodyValidation,
+    OutcomeRecorder,
+    ProjectServer,
+    make_spec,
+)
+from stoilo.testing.programs import ProgramSigner
 
 KEY, OTHER = generate_boinc_key(), generate_boinc_key()
+SINGLE = Redundancy(
+    min_quorum=1, target_results=1, max_error=3, max_total=4, max_success=4
+)
 LAUNCHER, VERIFIER = b"launcher", b"verifier's archive"
 
 
@@ -144,3 +162,81 @@ def test_release_out_of_reach_puts_the_program_off(make):
     programs = make(approval=ReleasedPrograms(fetch))
     with pytest.raises(UnreachableError):
         programs.ready("pure")
+
+
+SCRIPT = b"""#!/bin/sh
+name=$(sed -n 's:.*<result_name>\\(.*\\)</result_name>.*:\\1:p' init_data.xml)
+printf '{"format":"stoilo-result/1","result":"%s","workunit":"w_1",' "$name" > result
+printf '"disposition":"ran","frame_bytes":6}\\nanswer' >> result
+printf 0 > boinc_finish_called
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    engine = EmbeddedEngine(tmp_path / "engine")
+    engine.outcomes = OutcomeRecorder()
+    engine.start(BodyValidation(), engine.outcomes)
+    with ProjectServer(engine) as server:
+        server.engine = engine
+        server.key = engine.accounts.ensure("a@example.org", engine.now()).weak_key
+        yield server
+    engine.close()
+
+
+def make_volunteer(project, state):
+    url, ledger = project.url, Ledger(state / "project", project.url)
+    transfer, memory = Transfer(url), ProjectFile(state / "project")
+    programs = Programs(
+        state / "project",
+        transfer,
+        lambda: memory.memory.code_sign_key,
+        ConsentedPrograms(),
+    )
+    return Volunteer(
+        Settings(url, project.key, own_program=False, backoff_s=(0.05, 0.3)),
+        ledger,
+        transfer,
+        SlotExecutor(programs, state, OptIn()),
+        project=memory,
+        on_app_versions=programs.learn,
+    )
+
+
+def test_copy_runs_by_the_program_that_the_project_sent(project, tmp_path, wait_until):
+    signer = ProgramSigner()
+    project.engine.set_programs([signer.program(SCRIPT)], signer.key)
+    project.engine.create_workunits([make_spec("w_1", redundancy=SINGLE)])
+    volunteer = make_volunteer(project, tmp_path / "state")
+    thread = threading.Thread(target=volunteer.run)
+    thread.start()
+    try:
+        wait_until(lambda: project.engine.outcomes.outcomes)
+    finally:
+        volunteer.stop()
+        thread.join()
+        volunteer.close()
+    assert project.engine.outcomes.bodies["w_1"].endswith(b"\nanswer")
+    key = ProjectFile(tmp_path / "state" / "project").memory.code_sign_key
+    assert key == signer.key.text
+    assert list((tmp_path / "state" / "slots").iterdir()) == []
+
+
+def test_programs_under_another_key_than_the_first_are_not_even_noted(
+    project, tmp_path, site
+):
+    """A first contact is believed; from then on only the key of that day is."""
+    thief, signer = ProgramSigner(), ProgramSigner()
+    volunteer = make_volunteer(project, tmp_path / "state")
+    directory = tmp_path / "state" / "project"
+    reply = SchedulerReply(code_sign_key=signer.key.text)
+    volunteer._take_programs(reply)
+    evil = replace(
+        reply, code_sign_key=thief.key.text, app_versions=(version(site, 9),)
+    )
+    volunteer._take_programs(evil)
+    assert not (directory / "programs.json").exists()
+    volunteer._take_programs(replace(evil, code_sign_key=""))  # the negative control
+    assert (directory / "programs.json").exists()
+    assert ProjectFile(directory).memory.code_sign_key == signer.key.text
+    volunteer.close()

@@ -23,7 +23,6 @@ class FakeChild:
     used: float = 0.0
     zygote: float = 0.0
     lasted: float = 0.0
-    pid: int = 77
 
     def cpu_s(self):
         return self.used
@@ -33,9 +32,6 @@ class FakeChild:
 
     def elapsed_s(self):
         return self.lasted
-
-    def child_pid(self):
-        return self.pid
 
 
 def make(kept=None, info=INFO):
@@ -49,7 +45,10 @@ def test_earlier_starts_own_time_zygote_and_child_are_counted():
     reckoning, child = make()
     child.used, child.zygote = 7.0, 0.25
     assert reckoning.status().current_cpu_time == 107.75
-    assert reckoning.status().other_pid == 77
+
+
+def test_child_that_the_client_finds_itself_is_not_named_too():
+    assert make()[0].status().other_pid == 0
 
 
 def test_time_never_falls():
@@ -73,6 +72,13 @@ def test_task_that_tells_is_as_far_as_it_says():
     child.used = 25.0
     reckoning.hear(Progress(1, 0.125))
     assert reckoning.status().fraction_done == 0.125
+
+
+def test_finished_task_is_all_done():
+    reckoning, _ = make()
+    reckoning.hear(Progress(1, 0.25))
+    reckoning.finish()
+    assert reckoning.status().fraction_done == 1.0
 
 
 def test_fraction_lies_between_what_the_client_says():

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -23,10 +24,13 @@ from stoilo.executor.session import Session
 from stoilo.executor.shm import MMAP_FILE, Control, open_segment
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
+from stoilo.sandbox.exchange import Exchange
 from stoilo.testing.boincslot import (
     FakeClient,
     SlotProcess,
+    descendants,
     describe_client,
+    is_jailed,
     is_running,
     state_of,
     wait_for,
@@ -48,6 +52,11 @@ def task(kwargs, state=None):
     return total
 """
 LIMITS = RunLimits(cpu_s=100, wall_s=100)
+INFO = SlotInfo("pure", "w", "w_0")
+
+
+def exchange_of_nothing():
+    return Exchange(b"", LIMITS, 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +101,11 @@ def value_of(data):
     return skeleton.decode(frame["value"])
 
 
-def child_of(client):
-    """Return the pid of the jailed child, once the task reports one."""
-    return client.wait_for_status(lambda status: status.other_pid).other_pid
-
-
 @pytest.fixture
 def spinning(data, gate, built):
     slot = data.slot(files_of(gate), client=describe_client(os.getpid()))
     with FakeClient(slot) as client, SlotProcess(slot, built) as process:
-        yield client, process, child_of(client)
+        yield client, process, process.child()
 
 
 def test_suspended_child_stops_and_goes_on(spinning):
@@ -110,7 +114,7 @@ def test_suspended_child_stops_and_goes_on(spinning):
     wait_for(lambda: state_of(child) == "T")
     client.send(Control.RESUME)
     wait_for(lambda: state_of(child) == "R")
-    told = client.statuses[-1].current_cpu_time
+    told = wait_for(lambda: client.statuses)[-1].current_cpu_time
     client.wait_for_status(lambda status: status.current_cpu_time > told)
 
 
@@ -157,6 +161,15 @@ def test_killed_executor_takes_its_child_along(spinning, suspended):
     wait_for(lambda: not any(map(is_running, below)))
 
 
+@pytest.mark.parametrize("started", [1, 2])
+def test_killed_while_it_prepares_it_leaves_nothing(data, gate, built, started):
+    slot = data.slot(files_of(gate))
+    with SlotProcess(slot, built) as process:
+        wait_for(lambda: len(process.descendants()) >= started)
+        below = process.kill()
+        wait_for(lambda: not any(map(is_running, below)))
+
+
 def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
     starter = (
         "import os, sys\n"
@@ -173,17 +186,27 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
     slot = data.slot(files_of(gate), client="@CLIENT@")
     file = data.directory / "b.json"
     file.write_bytes(render_built(built))
-    with FakeClient(slot) as client:
+    with FakeClient(slot):
         parent = subprocess.Popen(
             [sys.executable, "-c", starter, str(slot), str(file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         pid = int(parent.stdout.readline())
-        child = child_of(client)
+        wait_for(lambda: any(map(is_jailed, descendants(pid))))
+        below = descendants(pid)
         parent.kill()
         parent.communicate()
-        wait_for(lambda: not is_running(pid) and not is_running(child))
+        wait_for(lambda: not any(map(is_running, {pid, *below})))
+
+
+def test_last_status_tells_of_the_whole_task(data, gate, built):
+    slot = data.slot(files_of(gate, WALKS, steps=1, work=10_000_000))
+    with FakeClient(slot) as client:
+        with SlotProcess(slot, built) as process:
+            assert process.wait() == 0
+        last = client.wait_for_status(lambda one: one.fraction_done == 1.0)
+    assert last.current_cpu_time > 0.1
 
 
 def test_task_without_a_client_runs_to_its_end(data, gate, built):
@@ -219,24 +242,37 @@ def test_quit_before_the_task_has_begun_ends_it(data, gate, built):
     assert not (slot / "boinc_finish_called").exists()
 
 
-def test_suspended_before_it_has_begun_the_child_waits(data, gate, built):
+def test_suspended_before_it_has_begun_no_child_starts(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=1, work=1))
     with FakeClient(slot) as client:
         client.send(Control.SUSPEND)
         with SlotProcess(slot, built) as process:
-            wait_for(lambda: "T" in map(state_of, process.descendants()))
+            wait_for(process.descendants)
             assert not (slot / "boinc_finish_called").exists()
             client.send(Control.RESUME)
             assert process.wait() == 0
     assert (slot / "boinc_finish_called").exists()
 
 
+@pytest.mark.parametrize("then", [Control.RESUME, Control.QUIT])
+def test_child_is_taken_only_when_it_may_run(tmp_path, then):
+    with FakeClient(tmp_path) as client:
+        client.send(Control.SUSPEND)
+        segment = open_segment(tmp_path / MMAP_FILE)
+        with Session(INFO, segment) as session, exchange_of_nothing() as exchange:
+            taker = threading.Thread(target=session.watch, args=(exchange,))
+            taker.start()
+            assert taker.is_alive()
+            client.send(then)
+            taker.join()
+            assert exchange.cancelled is (then is Control.QUIT)
+
+
 def test_busy_main_thread_does_not_keep_the_process(tmp_path):
     left = []
-    info = SlotInfo("pure", "w", "w_0")
     with FakeClient(tmp_path) as client:
         segment = open_segment(tmp_path / MMAP_FILE)
-        with Session(info, segment, leave=left.append, patience_s=0.0):
+        with Session(INFO, segment, leave=left.append, patience_s=0.0):
             client.send(Control.ABORT)
             wait_for(lambda: left)
     assert left == [194]

@@ -45,6 +45,15 @@ def test_full_channel_is_not_overwritten_until_it_is_read():
     assert put(memory, Channel.HEARTBEAT, b"two")
 
 
+def test_last_word_replaces_what_was_not_read(tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(bytes(SEGMENT_BYTES))
+    with open_segment(path) as app:
+        app.put(Channel.APP_STATUS, b"first")
+        app.replace(Channel.APP_STATUS, b"last")
+        assert app.take(Channel.APP_STATUS) == b"last"
+
+
 @pytest.mark.parametrize("text", [b"x" * (CHANNEL_BYTES - 1), b"a\0b"])
 def test_message_that_does_not_fit_is_not_written(text):
     memory = bytearray(SEGMENT_BYTES)

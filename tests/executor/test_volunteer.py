@@ -27,6 +27,7 @@ from stoilo.executor.volunteer import choose_opt_in, main
 from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.testing.boincslot import is_running
 from stoilo.testing.engine import (
     BodyValidation,
     EchoExecutor,
@@ -57,20 +58,29 @@ class World:
             f"{user}@example.org", self.engine.now()
         ).weak_key
 
-    def build(self, user, executor=None, *, key=None, clock=time.time, **settings):
+    def build(
+        self,
+        user,
+        executor=None,
+        *,
+        key=None,
+        clock=time.time,
+        ledger=Ledger,
+        **settings,
+    ):
         settings = Settings(
             self.server.url, key or self.key(user), backoff_s=(0.05, 0.3), **settings
         )
         return Volunteer(
             settings,
-            Ledger(self.directory / user, self.server.url),
+            ledger(self.directory / user, self.server.url),
             Transfer(self.server.url, timeout_s=5),
             executor or EchoExecutor(),
             clock=clock,
         )
 
-    def join(self, user, executor=None, **settings):
-        volunteer = self.build(user, executor, **settings)
+    def join(self, user, executor=None, **options):
+        volunteer = self.build(user, executor, **options)
         thread = threading.Thread(target=volunteer.run)
         thread.start()
         self.volunteers.append((volunteer, thread))
@@ -484,6 +494,35 @@ def test_status_is_read_beside_a_running_volunteer(world, wait_until):
     assert read_status(directory).copies[0].running is False
 
 
+class TightLedger(Ledger):
+    """A state directory on a disk that is full for the first `refusals` results."""
+
+    refusals = 5
+
+    def store_result(self, record, data):
+        if self.refusals:
+            self.refusals -= 1
+            raise InternalError("STO-X008", "no room")
+        super().store_result(record, data)
+
+
+def test_full_disk_puts_a_copy_off_and_fails_nobody(world):
+    executor = EchoExecutor()
+    world.join("a", executor, ledger=TightLedger)
+    world.ask("w_1")
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    assert len(executor.done) == TightLedger.refusals + 1
+    assert len(world.engine.status("w_1").copies) == 1
+
+
+@pytest.mark.parametrize("shift", [-3e9, -86_400.0, 60.0])
+def test_clock_that_was_set_stops_nothing(world, shift):
+    executor = EchoExecutor()
+    world.join("a", executor, clock=lambda: time.time() + shift)
+    world.ask("w_1", "w_2")
+    assert world.wait("w_1", "w_2") == [OutcomeKind.CANONICAL] * 2
+
+
 def test_longer_deadline_of_a_known_copy_counts(tmp_path):
     ledger = Ledger(tmp_path, "http://x/")
     copy = CopyRecord("w_1_0", "w_1", "pure", 10, (), "up", "http://x/up", 1000)
@@ -491,3 +530,40 @@ def test_longer_deadline_of_a_known_copy_counts(tmp_path):
     ledger.add(msgspec.structs.replace(copy, deadline=20))
     assert ledger.find("w_1_0").deadline == 20
     ledger.close()
+
+
+# Keeps something in its slot and hangs; where it finds that again it finishes.
+TWICE = """#!/bin/sh
+[ -e kept ] || { echo $$ > kept; exec sleep 600; }
+name=$(sed -n 's:.*<result_name>\\(.*\\)</result_name>.*:\\1:p' init_data.xml)
+printf '{"format":"stoilo-result/1","result":"%s","workunit":"w_1",' "$name" > result
+printf '"disposition":"ran","frame_bytes":5}\\ntwice' >> result
+printf 0 > boinc_finish_called
+"""
+
+
+def test_killed_volunteer_starts_its_task_in_the_same_slot(world, tmp_path, wait_until):
+    launcher = tmp_path / "launcher"
+    launcher.write_text(TWICE)
+    launcher.chmod(0o755)
+    (tmp_path / "stoilo-verifier.tar").write_bytes(b"archive")
+    (tmp_path / "key").write_text(world.key("a"))
+    state = tmp_path / "state"
+    words = ["--project", world.server.url, "--key", f"@{tmp_path / 'key'}"]
+    words += ["--state", str(state), "--launcher", str(launcher)]
+    command = [sys.executable, "-m", "stoilo.executor.volunteer", *words]
+    world.ask("w_1")
+    first = subprocess.Popen(command)
+    kept = state / "slots" / "0" / "kept"
+    wait_until(lambda: kept.exists() and kept.read_text())
+    first.kill()
+    first.wait()
+    wait_until(lambda: not is_running(int(kept.read_text())))
+    second = subprocess.Popen(command)
+    try:
+        assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+    finally:
+        second.terminate()
+        assert second.wait() == 0
+    assert world.outcomes.bodies["w_1"].endswith(b"\ntwice")
+    assert len(world.engine.status("w_1").copies) == 1

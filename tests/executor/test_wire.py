@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.executor.messages import (
+    AppVersion,
     ClientVersion,
     FileInfo,
     FileRef,
     HostInfo,
     OtherResult,
+    ProgramFile,
     ReportedResult,
     ResultInfo,
     SchedulerReply,
@@ -23,6 +25,7 @@ from stoilo.executor.messages import (
 )
 from stoilo.executor.wire import (
     CLIENT_VERSION,
+    PLATFORM,
     check_name,
     find_scheduler,
     parse_reply,
@@ -85,7 +88,16 @@ def test_request_reaches_the_project_as_it_was_meant(request_):
 
 FILE = FileInfo("a" * 64, f"{URL}download/x", 5, "0" * 32, sticky=True)
 UPLOAD = UploadInfo("w_1_0_r1_0", f"{URL}upload/y", 1000)
-WORKUNIT = WorkunitInfo("w_1", "pure", 1e9, 1e14, (FileRef("a" * 64, "arguments"),))
+WORKUNIT = WorkunitInfo(
+    "w_1", "pure", 1e9, 1e14, (FileRef("a" * 64, "arguments"),), 5e8, 1e9
+)
+SIGNED = f"{'ab' * 32}\n.\n"
+LAUNCHER = ProgramFile(
+    FileInfo("l_1", f"{URL}download/l", 5, "1" * 32), SIGNED, executable=True, main=True
+)
+ARCHIVE = ProgramFile(
+    FileInfo("v_1.tar", f"{URL}download/v", 6, "2" * 32), SIGNED, open_name="v.tar"
+)
 RESULT = ResultInfo("w_1_0", "w_1", 1_800_000_000, "w_1_0_r1_0")
 FULL = SchedulerReply(
     host_id=7,
@@ -100,6 +112,14 @@ FULL = SchedulerReply(
     request_delay=2.0,
     messages=("Hello <b> & good-bye",),
     waits=True,
+    down=True,
+    delete_files=("e" * 64,),
+    user=UserInfo(5, "ann <&>", 7, 1.5, 0.5, 1.25, 0.25, "home"),
+    project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
+    global_preferences="<run_on_batteries>1</run_on_batteries>",
+    code_sign_key=f"1024\n{'cd' * 32}\n.\n",
+    code_sign_key_signature=f"{'ab' * 32}\n.\n",
+    app_versions=(AppVersion("pure", 7, PLATFORM, (LAUNCHER, ARCHIVE)),),
 )
 
 

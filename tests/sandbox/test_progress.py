@@ -91,10 +91,18 @@ def test_result_behind_progress_stays():
 
 def test_teller_keeps_the_gap():
     frames, now = [], [0.0]
-    teller = Teller(frames.append, 2.0, lambda: now[0])
+    teller = Teller(frames.append, 2.0, 9, lambda: now[0])
     for step, now[0] in enumerate((0.0, 1.9, 2.0, 3.0, 4.0)):
         teller.tell(Progress(step))
     assert [parse_progress(frame).step for frame in frames] == [0, 2, 4]
+
+
+def test_state_that_is_too_large_is_told_of_without_it():
+    frames = []
+    teller = Teller(frames.append, 0.0, 3, lambda: 0.0)
+    for state in (b"abc", b"abcd"):
+        teller.tell(Progress(1, 0.5, state))
+    assert [parse_progress(one).state for one in frames] == [b"abc", None]
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ With ``items`` > 0 the arguments are a list of that many dicts and the frame is
 ``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
 call is one plain frame.
 
-Optional fields make a run tell of its progress: ``tell_ms`` (how often at most, -1: never),
-and, to go on from what such a run yielded, ``step`` with its ``state`` (`stepwise`).
+Optional fields make a run tell of its progress: ``tell_ms`` (how often at most, -1: never)
+and ``most_state`` (bytes of a state that is told), and, to go on from what such a run
+yielded, ``step`` with its ``state`` (`stepwise`).
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class TaskCall(msgspec.Struct, frozen=True):
     now: int
     items: int
     tell_ms: int = -1
+    most_state: int = BOUNDS.value_bytes
     step: int = 0
     state: bytes = b""
 
@@ -104,7 +106,8 @@ def run_call(
         call = _parse_request(request)
         teller = None
         if tell is not None and call.tell_ms >= 0:
-            teller = Teller(tell, call.tell_ms / 1000, time.monotonic)
+            gap_s = call.tell_ms / 1000
+            teller = Teller(tell, gap_s, call.most_state, time.monotonic)
         with captured_output(printer):
             return _run_all(runtime, call, printer, teller)
     except EndedError as ended:
@@ -132,7 +135,7 @@ def _parse_request(request: bytes) -> TaskCall:
         "now": int,
         "items": int,
     }
-    optional = {"tell_ms": int, "step": int, "state": bytes}
+    optional = {"tell_ms": int, "most_state": int, "step": int, "state": bytes}
     if not isinstance(fields, dict) or set(fields) - set(optional) != set(kinds):
         raise TrustError("STO-G120", "a task request has other fields")
     kinds |= {name: optional[name] for name in fields.keys() & optional.keys()}
@@ -150,6 +153,7 @@ def _parse_request(request: bytes) -> TaskCall:
         len(seed) <= _LARGEST_SEED_CHARS,
         -1 <= values.get("tell_ms", -1) <= _MOST_TELL_MS,
         0 <= values.get("step", 0) <= MOST_STEPS,
+        0 <= values.get("most_state", 0) <= BOUNDS.value_bytes,
     )
     if not all(numbers):
         raise TrustError("STO-G120", "a task request's numbers are out of bounds")

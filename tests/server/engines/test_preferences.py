@@ -208,6 +208,16 @@ def test_client_of_a_user_who_opted_in_to_nothing_gets_nothing_above_pure(bench)
     assert fetch(bench, 1) == ["pure_1_0"]
 
 
+def test_status_counts_only_users_who_chose_the_level(bench):
+    bench.engine.create_workunits([make_spec("w_1"), make_spec("n_1", app="numeric")])
+    for user, levels in enumerate([("numeric",), ("pure",), ()], 1):
+        account = choose(bench, user, levels=levels)
+        bench.request(user, level=None, key=account.weak_key)
+    bench.request(4, level="numeric")
+    attached = [bench.engine.status(name).users_attached for name in ("w_1", "n_1")]
+    assert attached == [3, 2]
+
+
 def test_topics_of_account_and_host_without_a_common_one_leave_nothing(bench):
     topics = ("art", "health")
     bench.engine.create_workunits([replace(make_spec("w_1"), topics=topics)])

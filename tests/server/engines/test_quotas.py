@@ -116,6 +116,14 @@ def test_host_that_reports_garbage_pauses_is_told_and_others_go_on(bench, clock)
     assert bench.request(1, cpu_req_instances=1.0).messages == ()
 
 
+def test_paused_host_is_not_told_to_allow_more(bench):
+    fail_often(bench, 1, quotas.RULES.patience)
+    bench.engine.create_workunits([make_spec("other_1")])
+    reply = bench.request(1, cpu_req_instances=8.0, rpc_seqno=200)
+    (message,) = reply.messages
+    assert "STO-E067" in message
+
+
 def test_pause_is_for_one_app(bench):
     fail_often(bench, 1, quotas.RULES.patience, level="numeric")
     bench.engine.create_workunits([make_spec("other_1")])

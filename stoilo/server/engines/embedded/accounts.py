@@ -13,7 +13,7 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select
@@ -31,7 +31,11 @@ from stoilo.server.engines.embedded.people import (
     load_person,
     save_person,
 )
-from stoilo.server.engines.embedded.preferences import allow_levels, selected_levels
+from stoilo.server.engines.embedded.preferences import (
+    ProjectPreferences,
+    allow_levels,
+    preferences_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,11 +65,12 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a scheduler request comes from, and which apps may be sent."""
+    """Who a scheduler request comes from, which apps may be sent, what was chosen."""
 
     id: int
     apps: tuple[str, ...]
     banned: bool = False
+    chosen: ProjectPreferences = field(default_factory=ProjectPreferences)
 
 
 def load_secret(path: Path) -> bytes:
@@ -214,15 +219,15 @@ class Accounts:
         digest = _hash_key(key)
         users, chosen, people = schema.users, schema.preferences, schema.people
         row = connection.execute(
-            select(users.c.id, users.c.max_level, chosen.c.levels, people.c.banned_at)
+            select(users.c.id, users.c.max_level, chosen, people.c.banned_at)
             .outerjoin(chosen, chosen.c.user_id == users.c.id)
             .outerjoin(people, people.c.user_id == users.c.id)
             .where((users.c.key_hash == digest) | (users.c.weak_key_hash == digest))
         ).first()
         if row is None:
             return None
-        apps = selected_levels(row.max_level, row.levels)
-        return User(row.id, apps, bool(row.banned_at))
+        preferences = preferences_of(row)
+        return User(row.id, preferences.levels, bool(row.banned_at), preferences)
 
     def _insert(
         self,

@@ -2,8 +2,11 @@
 
 A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a copy is worth
 follows from its workunit's estimate alone, which the server has made before anybody has
-the copy: neither the time that a host says it took nor its benchmark has a part in it, so
-no claim can raise it. One estimate cannot be worth more than `MOST_PER_COPY`.
+the copy: neither the time that a host says it took nor its benchmark has a part in it.
+Later workunits of the same source are estimated from what many hosts have said
+(`stoilo.server.estimates`: the median, within the task's limits), so a cheat who wants more
+must be the most of a source's last hosts, and gets at most `MOST_PER_COPY` for a copy, as
+all others do.
 
 Recent average credit is BOINC's: credit a day, forgotten by half in a week.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, exists, insert, select, update
 
@@ -113,15 +116,15 @@ def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]
 
 def user_info(connection: Connection, user_id: int, host_id: int, now: int) -> UserInfo:
     """Return what the client shows of an account and this host."""
-    users, people = schema.users, schema.people
+    users, people, records = schema.users, schema.people, schema.host_records
     row = connection.execute(
-        select(users.c.created_at, people.c.name, people.c.venue)
+        select(users.c.created_at, people.c.name, people.c.venue, *_figures())
         .outerjoin(people, people.c.user_id == users.c.id)
+        .outerjoin(records, records.c.host_id == host_id)
         .where(users.c.id == user_id)
     ).one()
-    person = fade(_load(connection, people, people.c.user_id, user_id), now)
-    records = schema.host_records
-    host = fade(_load(connection, records, records.c.host_id, host_id), now)
+    person = fade(_standing(*row[3:6]), now)
+    host = fade(_standing(*row[6:9]), now)
     return UserInfo(
         id=user_id,
         name=shown_name(user_id, row.name or ""),
@@ -168,6 +171,24 @@ def _add(
             total_credit=after.total, average_credit=after.average, average_at=after.at
         )
     )
+
+
+def _figures() -> list[Column[Any]]:
+    """Return the columns of a person's standing, then of a host's."""
+    return [
+        column
+        for table in (schema.people, schema.host_records)
+        for column in (
+            table.c.total_credit,
+            table.c.average_credit,
+            table.c.average_at,
+        )
+    ]
+
+
+def _standing(total: float | None, average: float | None, at: int | None) -> Standing:
+    """Return a standing, the empty one for NULLs."""
+    return Standing(total or 0.0, average or 0.0, at or 0)
 
 
 def _load(connection: Connection, table: Table, key: Column[int], row: int) -> Standing:

@@ -11,7 +11,9 @@ from sqlalchemy import exists, select, update
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.bounds import fits_host
 from stoilo.server.engines.embedded.hosttrust import (
+    BY_OPERATOR,
     consecutive_valid,
+    find_ban,
     homogeneous_class,
     is_banned,
     is_trusted,
@@ -51,6 +53,7 @@ BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
     "Ask the project's operator [STO-E041]."
 )
+BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E065]."
 SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
 
 
@@ -93,7 +96,10 @@ def lost_copies(
 
 def notices(connection: Connection, host: Host) -> tuple[str, ...]:
     """Return what a host's user is to be told about getting no work."""
-    return (BANNED_NOTICE,) if is_banned(connection, host.id, host.key) else ()
+    ban = find_ban(connection, host.id, host.key)
+    if ban is None:
+        return ()
+    return (BANNED_BY_OPERATOR if ban == BY_OPERATOR else BANNED_NOTICE,)
 
 
 def fresh_copies(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select, update
 
+from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.hosttrust import ban, is_banned
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts import User
@@ -33,7 +35,6 @@ class Host:
     id: int
     key: str
     new: bool
-    banned: bool = False
 
 
 def find_host(
@@ -46,23 +47,32 @@ def find_host(
     lost its id (detached, attached again) counts anew. A client that was told a new id
     makes itself a new CPID, so a known id may change its CPID.
     """
-    table = schema.hosts
-    mine = select(table).where(table.c.user_id == user.id)
-    same = connection.execute(mine.where(table.c.cpid == request.cpid)).first()
-    row = connection.execute(mine.where(table.c.id == request.host_id)).first() or same
+    table, records = schema.hosts, schema.host_records
+    found = connection.execute(
+        select(table, records)
+        .outerjoin(records, records.c.host_id == table.c.id)
+        .where(
+            table.c.user_id == user.id,
+            (table.c.cpid == request.cpid) | (table.c.id == request.host_id),
+        )
+    ).all()
+    same = next((one for one in found if one.cpid == request.cpid), None)
+    row = next((one for one in found if one.id == request.host_id), same)
     if row is None:
         return _new_host(connection, user, request, request.cpid, now)
     if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
         copied = _new_host(connection, user, request, "", now)
-        return copied and _banned_like(connection, copied, row.id)
+        if copied is not None and is_banned(connection, row.id, row.cpid):
+            ban(connection, copied.id, copied.key, now)  # copying is no way out
+        return copied
     cpid = request.cpid if same is None else row.cpid
     connection.execute(
         update(table)
         .where(table.c.id == row.id)
         .values(rpc_seqno=request.rpc_seqno, seen_at=now, cpid=cpid)
     )
-    banned = _record(connection, row.id, request, now)
-    return Host(row.id, cpid, row.id != request.host_id, banned)
+    _follow(connection, row, request, now)
+    return Host(row.id, cpid, row.id != request.host_id)
 
 
 def _new_host(
@@ -89,39 +99,33 @@ def _new_host(
     return Host(key[0], str(found), new=True)
 
 
-def _banned_like(connection: Connection, host: Host, original: int) -> Host:
-    """Return a copied host, banned if the one that it was copied from is."""
-    table = schema.host_records
-    since = connection.scalar(
-        select(table.c.banned_at).where(table.c.host_id == original)
-    )
-    if not since:
-        return host
-    connection.execute(
-        update(table).where(table.c.host_id == host.id).values(banned_at=since)
-    )
-    return replace(host, banned=True)
-
-
 def _record(
     connection: Connection, host_id: int, request: SchedulerRequest, now: int
-) -> bool:
-    """Keep what the host says of itself, bounded; returns whether it is banned."""
-    table = schema.host_records
-    row = connection.execute(select(table).where(table.c.host_id == host_id)).first()
+) -> None:
+    """Begin the record of what a host says of itself, bounded."""
+    values = {"host_id": host_id, "stored_at": now, **_said(request)}
+    connection.execute(insert(schema.host_records).values(values))
+
+
+def _follow(
+    connection: Connection,
+    row: Row,  # type: ignore[type-arg]  # of `hosts` with its record, or NULLs
+    request: SchedulerRequest,
+    now: int,
+) -> None:
+    """Bring a host's record up to date; a silent call forgets nothing."""
+    if row.stored_at is None:
+        _record(connection, row.id, request, now)
+        return
     said = _said(request)
-    if row is None:
-        connection.execute(insert(table).values(host_id=host_id, stored_at=now, **said))
-        return False
     stable = {name for name, value in said.items() if not isinstance(value, float)}
     changed = any(row._mapping[name] != said[name] for name in stable)  # noqa: SLF001
-    if changed or now - row.stored_at >= RECORD_EVERY_S:
+    due = changed or now - row.stored_at >= RECORD_EVERY_S
+    if request.host != HostInfo() and due:
+        table = schema.host_records
         connection.execute(
-            update(table)
-            .where(table.c.host_id == host_id)
-            .values(stored_at=now, **said)
+            update(table).where(table.c.host_id == row.id).values(stored_at=now, **said)
         )
-    return bool(row.banned_at)
 
 
 def _said(request: SchedulerRequest) -> dict[str, str | int | float]:

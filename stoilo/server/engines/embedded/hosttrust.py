@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import HostInfo
 
 __all__ = [
+    "BY_OPERATOR",
+    "ban",
     "ban_host",
     "consecutive_valid",
+    "find_ban",
     "homogeneous_class",
     "is_banned",
     "is_trusted",
@@ -43,12 +46,15 @@ __all__ = [
     "note_valid",
     "trust_account",
     "trusted_accounts",
+    "void_copies",
 ]
 
 TRUSTED_AFTER: Final = 10
 """Valid results in a row before a host may work alone (BOINC's number)."""
 
 BANNED: Final = "STO-E041"
+BY_OPERATOR: Final = 0
+"""In place of a workunit: banned by hand."""
 
 _SYSTEMS: Final = ("android", "linux", "windows", "darwin", "freebsd")
 _PROCESSORS: Final = (  # word in the vendor's name, coarse family, fine family
@@ -218,31 +224,52 @@ def trusted_accounts(connection: Connection) -> list[str]:
 
 def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
     """Say whether a host gets no work."""
+    return find_ban(connection, host_id, host_key) is not None
+
+
+def find_ban(connection: Connection, host_id: int, host_key: str) -> int | None:
+    """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not."""
     table = schema.bans
-    query = select(table.c.host_id).where(
+    query = select(table.c.workunit_id).where(
         or_(table.c.host_id == host_id, table.c.host_key == host_key)
     )
-    return connection.execute(query.limit(1)).first() is not None
+    return connection.scalar(query.limit(1))
 
 
 def ban_host(connection: Connection, copy: str, now: int) -> None:
-    """Ban the host that had `copy`: no record, no work, and nothing of it counts."""
+    """Ban the host that had `copy`, whose result was wrong."""
     table = schema.copies
     row = connection.execute(select(table).where(table.c.name == copy)).one()
-    if not is_banned(connection, row.host_id, ""):
+    ban(connection, row.host_id, row.host_key, now, workunit_id=row.workunit_id)
+
+
+def ban(
+    connection: Connection,
+    host_id: int,
+    host_key: str,
+    now: int,
+    *,
+    workunit_id: int = BY_OPERATOR,
+) -> None:
+    """Ban a host: no record, no work, and nothing of it counts.
+
+    Args:
+        connection: inside a write transaction.
+        host_id: row of the host.
+        host_key: its CPID.
+        now: s.
+        workunit_id: where it was caught.
+    """
+    if not is_banned(connection, host_id, ""):
+        values = {"host_id": host_id, "host_key": host_key, "since": now}
         connection.execute(
-            insert(schema.bans).values(
-                host_id=row.host_id,
-                host_key=row.host_key,
-                workunit_id=row.workunit_id,
-                since=now,
-            )
+            insert(schema.bans).values(workunit_id=workunit_id, **values)
         )
     past = schema.histories
     connection.execute(
-        update(past).where(past.c.host_id == row.host_id).values(consecutive_valid=0)
+        update(past).where(past.c.host_id == host_id).values(consecutive_valid=0)
     )
-    _void_copies(connection, row.host_id, now)
+    void_copies(connection, host_id, now)
 
 
 def lift_ban(connection: Connection, host_id: int) -> bool:
@@ -252,7 +279,7 @@ def lift_ban(connection: Connection, host_id: int) -> bool:
     return bool(gone.rowcount)
 
 
-def _void_copies(connection: Connection, host_id: int, now: int) -> None:
+def void_copies(connection: Connection, host_id: int, now: int) -> None:
     """Let nothing that the host has or has brought decide a workunit any more."""
     table, of = schema.copies, schema.workunits
     open_ones = select(of.c.id).where(of.c.outcome.is_(None))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, exists, insert, or_, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.executor.messages import MOST_TOPICS, TOPIC
@@ -23,7 +23,7 @@ from stoilo.server.engines.embedded.levels import LEVELS, app_id, levels_up_to
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from stoilo.executor.messages import Wishes
 
@@ -32,8 +32,11 @@ __all__ = [
     "ProjectPreferences",
     "allow_levels",
     "check_preferences",
+    "is_selected",
+    "levels_for",
     "load_preferences",
     "narrow_wishes",
+    "preferences_of",
     "project_preferences",
     "save_preferences",
     "selected_levels",
@@ -85,6 +88,21 @@ def check_preferences(chosen: ProjectPreferences) -> ProjectPreferences:
     return replace(chosen, levels=levels, topics=topics)
 
 
+def is_selected(app: str) -> ColumnElement[bool]:
+    """Return the condition that a row of `users` has not left out an app."""
+    table, users = schema.preferences, schema.users
+    own = exists().where(table.c.user_id == users.c.id)
+    named = table.c.levels.contains(f",{app},", autoescape=True)
+    if app == LEVELS[0]:
+        named = or_(named, table.c.levels == "")
+    return or_(~own, own.where(named))
+
+
+def levels_for(max_level: str) -> tuple[str, ...]:
+    """Return all levels up to and with one; raises ``STO-E060`` for an unknown one."""
+    return levels_up_to(check_preferences(ProjectPreferences((max_level,))).max_level)
+
+
 def selected_levels(max_level: str, selection: str | None) -> tuple[str, ...]:
     """Return which levels may be sent: the stored selection within the account's level.
 
@@ -107,6 +125,11 @@ def load_preferences(connection: Connection, user_id: int) -> ProjectPreferences
         .outerjoin(table, table.c.user_id == users.c.id)
         .where(users.c.id == user_id)
     ).one()
+    return preferences_of(row)
+
+
+def preferences_of(row: Row) -> ProjectPreferences:  # type: ignore[type-arg]  # see below
+    """Return what a row says: a user's level and preferences, NULL if none were chosen."""
     levels = selected_levels(row.max_level, row.levels)
     if row.levels is None:
         return ProjectPreferences(levels)

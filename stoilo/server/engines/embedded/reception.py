@@ -14,7 +14,6 @@ from stoilo.server.engines.embedded.credit import user_info
 from stoilo.server.engines.embedded.dispatch import SECONDS_PER_COPY
 from stoilo.server.engines.embedded.globalprefs import exchange_global_preferences
 from stoilo.server.engines.embedded.preferences import (
-    load_preferences,
     narrow_wishes,
     project_preferences,
 )
@@ -43,13 +42,15 @@ class Guest:
     """One caller, with what is left to it after its own choices and its standing.
 
     Attributes:
-        user: with the levels that may be sent now.
+        account: with the levels that its owner allows.
+        user: the same with those of them that may be sent now.
         host: that calls.
         request: with the wishes of host and account, and no more asked than is allowed.
         chosen: preferences of the account.
         allowance: of the host, None when it asks for no work.
     """
 
+    account: User
     user: User
     host: Host
     request: SchedulerRequest
@@ -76,16 +77,17 @@ class Guest:
         if self.allowance is not None:
             messages += self.allowance.messages
             delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        sent = self.request.global_preferences
+        shared = ""
+        if not self.request.own_program:  # ours keeps none
+            sent = self.request.global_preferences
+            shared = exchange_global_preferences(connection, self.user.id, sent, now)
         return replace(
             reply,
             messages=messages,
             request_delay=delay,
             user=user_info(connection, self.user.id, self.host.id, now),
             project_preferences=project_preferences(self.chosen),
-            global_preferences=exchange_global_preferences(
-                connection, self.user.id, sent, now
-            ),
+            global_preferences=shared,
         )
 
 
@@ -93,11 +95,11 @@ def receive(
     connection: Connection, user: User, host: Host, request: SchedulerRequest, now: int
 ) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
-    chosen = load_preferences(connection, user.id)
+    chosen = user.chosen
     request = replace(request, wishes=narrow_wishes(request.wishes, chosen))
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
-        return Guest(user, host, request, chosen, None)
+        return Guest(user, user, host, request, chosen, None)
     allowance = allowed_today(connection, host.id, user.apps, request.ncpus, now)
     most = float(allowance.copies)
     request = replace(
@@ -105,20 +107,18 @@ def receive(
         cpu_req_instances=min(request.cpu_req_instances, most),
         cpu_req_secs=min(request.cpu_req_secs, most * SECONDS_PER_COPY),
     )
-    return Guest(replace(user, apps=allowance.apps), host, request, chosen, allowance)
+    now_open = replace(user, apps=allowance.apps)
+    return Guest(user, now_open, host, request, chosen, allowance)
 
 
-def refuse_banned(
-    user: User, host: Host, request: SchedulerRequest
-) -> SchedulerReply | None:
-    """Return the answer to a banned caller, None to any other.
+def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:
+    """Return the answer to a host of a banned account, None to any other.
 
     Its results are acknowledged, so that it forgets them, and not looked at.
     """
-    if not (user.banned or host.banned):
+    if not user.banned:
         return None
-    who = "account" if user.banned else "computer"
-    text = f"The project's operators have banned this {who} [STO-E065]."
+    text = "The project's operators have banned this account [STO-E065]."
     return SchedulerReply(
         messages=(text,),
         request_delay=BANNED_DELAY_S,

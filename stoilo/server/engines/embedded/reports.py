@@ -55,8 +55,9 @@ def take_report(
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
         _tell(host, report)
-        if report.exit_status != ABORTED_BY_PROJECT:
+        if not aborted:
             note_error(connection, row.name, now)
+        if report.exit_status != ABORTED_BY_PROJECT:
             note_failed(connection, [row.name])
     connection.execute(
         update(table)

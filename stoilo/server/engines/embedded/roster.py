@@ -8,13 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select, update
+from sqlalchemy import exists, func, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.credit import Standing, fade
 from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.hosttrust import (
+    ban,
+    lift_ban,
+    trust_account,
+    void_copies,
+)
 from stoilo.server.engines.embedded.people import (
     Person,
     ensure_person,
@@ -26,7 +32,6 @@ from stoilo.server.engines.embedded.preferences import (
     load_preferences,
     save_preferences,
 )
-from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,8 +102,12 @@ class Roster:
     def list_hosts(self, now: int, *, email: str = "") -> tuple[KnownHost, ...]:
         """Return the hosts of one account, or every one, oldest first."""
         hosts, users, records = schema.hosts, schema.users, schema.host_records
+        bans = schema.bans
+        banned = exists().where(
+            (bans.c.host_id == hosts.c.id) | (bans.c.host_key == hosts.c.cpid)
+        )
         query = (
-            select(hosts, users.c.email, records)
+            select(hosts, users.c.email, records, banned.label("banned"))
             .join(users, users.c.id == hosts.c.user_id)
             .outerjoin(records, records.c.host_id == hosts.c.id)
             .order_by(hosts.c.id)
@@ -129,21 +138,19 @@ class Roster:
             save_person(connection, user_id, person)
 
     def ban_host(self, host_id: int, now: int, *, lift: bool = False) -> None:
-        """Give a host no work and look at none of its results, or do so again.
+        """Give a host no work and count none of its results, or do so again.
 
         What it has in progress goes to others. Raises ``STO-E069``.
         """
-        table = schema.host_records
+        hosts = schema.hosts
         with self._database.write() as connection:
-            changed = connection.execute(
-                update(table)
-                .where(table.c.host_id == host_id)
-                .values(banned_at=0 if lift else now)
-            )
-            if not changed.rowcount:
+            cpid = connection.scalar(select(hosts.c.cpid).where(hosts.c.id == host_id))
+            if cpid is None:
                 raise UsageError("STO-E069", f"there is no computer {host_id}")
-            if not lift:
-                _take_back(connection, [host_id], now)
+            if lift:
+                lift_ban(connection, host_id)
+            else:
+                ban(connection, host_id, cpid, now)
 
     def ban_account(self, email: str, now: int, *, lift: bool = False) -> None:
         """Ban an account with every host that it has or will have, or lift that."""
@@ -157,8 +164,14 @@ class Roster:
                 .values(banned_at=0 if lift else now)
             )
             mine = select(hosts.c.id).where(hosts.c.user_id == user_id)
-            if not lift:
-                _take_back(connection, list(connection.scalars(mine)), now)
+            for host_id in () if lift else connection.scalars(mine).all():
+                void_copies(connection, host_id, now)
+
+    def trust(self, email: str, now: int, *, trusted: bool = True) -> None:
+        """Let an account's hosts check others again, or no longer; ``STO-E040``."""
+        address = email.strip().lower()
+        with self._database.write() as connection:
+            trust_account(connection, address, now, trusted=trusted)
 
     def close(self) -> None:
         """Close the database."""
@@ -192,28 +205,6 @@ def _user_of(connection: Connection, email: str) -> int:
     return int(found)
 
 
-def _take_back(connection: Connection, host_ids: list[int], now: int) -> None:
-    """End what hosts have in progress, so that others get it at once."""
-    copies, table = schema.copies, schema.workunits
-    theirs = (
-        copies.c.host_id.in_(host_ids),
-        copies.c.state == CopyState.IN_PROGRESS.value,
-    )
-    touched = list(connection.scalars(select(copies.c.workunit_id).where(*theirs)))
-    connection.execute(
-        update(copies)
-        .where(*theirs)
-        .values(
-            state=CopyState.OVER.value,
-            outcome=CopyOutcome.NOT_NEEDED.value,
-            code="STO-E065",
-        )
-    )
-    connection.execute(
-        update(table).where(table.c.id.in_(touched)).values(transition_at=now)
-    )
-
-
 def _account(row: Row, now: int) -> KnownAccount:  # type: ignore[type-arg]  # users and people
     """Return one account."""
     standing = _faded(row, now)
@@ -243,7 +234,7 @@ def _host(row: Row, now: int) -> KnownHost:  # type: ignore[type-arg]  # hosts a
         model=row.model or "",
         ncpus=row.ncpus or 1,
         memory_bytes=row.memory_bytes or 0.0,
-        banned=bool(row.banned_at),
+        banned=bool(row.banned),
         created_at=row.created_at,
         seen_at=row.seen_at,
         total_credit=standing.total,

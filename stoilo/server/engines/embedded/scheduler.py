@@ -97,7 +97,7 @@ class Scheduler:
                     messages=("This account has too many hosts [STO-E017].",),
                     request_delay=BAD_KEY_DELAY_S,
                 )
-            refusal = refuse_banned(user, host, request)
+            refusal = refuse_banned(user, request)
             if refusal is not None:
                 return refusal
             guest = receive(connection, user, host, request, now)
@@ -130,7 +130,7 @@ class Scheduler:
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if _is_idle(request, reply) and not (request.own_program or reply.messages):
-            said = level_notice(connection, user, request)
+            said = level_notice(connection, guest.account, request)
             reply = replace(reply, messages=said)
         return replace(reply, next_rpc_delay=_next_call(request, reply, self._pace))
 

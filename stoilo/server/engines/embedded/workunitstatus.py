@@ -8,6 +8,7 @@ from sqlalchemy import distinct, func, select
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.accounts import LEVELS
+from stoilo.server.engines.embedded.preferences import is_selected
 from stoilo.server.engines.embedded.records import Validity
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.embedded.wishes import load_offer, would_refuse
@@ -83,6 +84,7 @@ def _count_attached(
         .where(
             hosts.c.seen_at >= since,
             users.c.max_level.in_(levels),
+            is_selected(app),
             ~would_refuse(app, load_offer(connection, workunit_id)),
         )
     )

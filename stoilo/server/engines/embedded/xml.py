@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from stoilo.core.errors import TrustError
 from stoilo.executor.wire import check_name
 from stoilo.executor.xmltext import XmlBounds, escape, parse_xml
+from stoilo.server.engines.embedded.passwords import MIN_CHARS
 from stoilo.server.engines.embedded.replies import leaf, render_reply
 from stoilo.server.engines.embedded.requests import natural, parse_request
 
@@ -29,7 +30,6 @@ __all__ = [
     "render_upload_reply",
 ]
 
-MIN_PASSWORD_CHARS = 6
 UPLOAD_HEAD_BYTES = 16 * 1024
 UPLOAD_BOUNDS = XmlBounds(document_bytes=UPLOAD_HEAD_BYTES + 64, elements=64, depth=6)
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -131,7 +131,7 @@ def render_config(config: ProjectConfig) -> bytes:
         ("name", config.name),
         ("master_url", config.master_url),
         ("web_rpc_url_base", config.master_url),
-        ("min_passwd_length", MIN_PASSWORD_CHARS),
+        ("min_passwd_length", MIN_CHARS),
         ("sched_stopped", 0),
         ("web_stopped", 0),
     ]

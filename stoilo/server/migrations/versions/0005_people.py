@@ -30,11 +30,6 @@ def small(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.Integer(), nullable=False)
 
 
-def real(name: str) -> sa.Column[float]:
-    """Return a column of fractions."""
-    return sa.Column(name, sa.Float(), nullable=False)
-
-
 def precise(name: str) -> sa.Column[float]:
     """Return a column of fractions that sums do not wear down."""
     return sa.Column(name, sa.Double(), nullable=False)
@@ -111,11 +106,10 @@ def _hosts() -> None:
         text("platform", 64),
         text("client", 32),
         small("ncpus"),
-        real("fpops"),
-        real("memory_bytes"),
-        real("disk_free_bytes"),
+        precise("fpops"),
+        precise("memory_bytes"),
+        precise("disk_free_bytes"),
         whole("stored_at"),
-        whole("banned_at"),
         precise("total_credit"),
         precise("average_credit"),
         whole("average_at"),

@@ -1,0 +1,106 @@
+"""`stoilo boinc account` and `accounts`: keys of volunteers, files that attach clients."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from stoilo.cli.boinc_data import (
+    DATA,
+    JSON,
+    echo_table,
+    now,
+    open_project,
+    project_url,
+)
+from stoilo.core.errors import UsageError
+
+__all__ = ["account", "accounts"]
+
+
+@click.command()
+@DATA
+@click.option("--email", required=True, help="Address of the volunteer.")
+@click.option("--max-level", help="Highest level whose tasks may be sent (pure).")
+@click.option(
+    "--account-file",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Write account_*.xml into this data directory of a BOINC client.",
+)
+@click.option("--url", help="The project's address for its volunteers.")
+@click.option(
+    "--strong", is_flag=True, help="Print the key that opens the preferences page."
+)
+@JSON
+def account(
+    data: Path,
+    email: str,
+    max_level: str | None,
+    folder: Path | None,
+    url: str | None,
+    strong: bool,
+    as_json: bool,
+) -> None:
+    """Make or find a volunteer's account and print its (weak) key.
+
+    The weak key fetches and reports work and opens nothing else; it is the one that a
+    BOINC client gets. What a volunteer's computer runs is decided there, by its own
+    opt-in; the level here only filters what is sent to it.
+    """
+    from stoilo.server.engines.embedded.accountfile import (  # noqa: PLC0415
+        write_account,
+    )
+
+    with open_project(data) as roster:
+        made = roster.accounts.ensure(email, now(), max_level=max_level)
+    url = url or project_url(data)
+    file = None
+    if folder is not None:
+        if url is None:
+            raise UsageError(
+                "STO-E070",
+                "the project's address is not known yet",
+                hint="name it with --url, or start the server once",
+            )
+        file = write_account(folder, url, made.weak_key)
+    key = made.key if strong else made.weak_key
+    if not as_json:
+        click.echo(key)
+        return
+    shown = dataclasses.asdict(made) | {
+        "key": key,
+        "url": url,
+        "account_file": None if file is None else str(file),
+    }
+    click.echo(json.dumps(shown))
+
+
+@click.command()
+@DATA
+@JSON
+def accounts(data: Path, as_json: bool) -> None:
+    """List the accounts of the project, without keys."""
+    with open_project(data) as roster:
+        known = roster.list_accounts(now())
+    if as_json:
+        listed = [dataclasses.asdict(one) for one in known]
+        click.echo(json.dumps({"accounts": listed}))
+        return
+    head = ("number", "e-mail", "level", "hosts", "credit", "a day", "")
+    rows = [
+        (
+            one.user_id,
+            one.email,
+            one.max_level,
+            one.hosts,
+            f"{one.total_credit:.2f}",
+            f"{one.average_credit:.2f}",
+            "banned" if one.banned else "",
+        )
+        for one in known
+    ]
+    echo_table([head, *rows])

@@ -1,0 +1,78 @@
+"""`stoilo boinc hosts`, `ban` and `trust`: the computers of a project's volunteers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from stoilo.cli.boinc_data import DATA, JSON, echo_table, now, open_project
+from stoilo.core.errors import UsageError
+
+__all__ = ["ban", "hosts", "trust"]
+
+
+@click.command()
+@DATA
+@click.option("--email", default="", help="Only the computers of this account.")
+@JSON
+def hosts(data: Path, email: str, as_json: bool) -> None:
+    """List the computers of the project, as they describe themselves."""
+    with open_project(data) as roster:
+        known = roster.list_hosts(now(), email=email)
+    if as_json:
+        listed = [dataclasses.asdict(one) for one in known]
+        click.echo(json.dumps({"hosts": listed}))
+        return
+    head = ("number", "e-mail", "name", "system", "cpus", "credit", "last call", "")
+    rows = [
+        (
+            one.host_id,
+            one.email,
+            one.domain_name,
+            one.os_name or one.platform,
+            one.ncpus,
+            f"{one.total_credit:.2f}",
+            f"{max(0, now() - one.seen_at)} s ago",
+            "banned" if one.banned else "",
+        )
+        for one in known
+    ]
+    echo_table([head, *rows])
+
+
+@click.command()
+@click.argument("host", type=click.IntRange(min=1), required=False)
+@DATA
+@click.option("--email", help="Ban this account with all its computers.")
+@click.option("--lift", is_flag=True, help="Take a ban back.")
+def ban(host: int | None, *, data: Path, email: str | None, lift: bool) -> None:
+    """Give a computer no work and look at none of its results.
+
+    HOST is a number that `stoilo boinc hosts` shows. Somebody who starts a client anew
+    has a new computer: ban the account with --email then.
+    """
+    if (host is None) == (email is None):
+        raise UsageError("STO-U003", "name either one computer or --email")
+    with open_project(data) as roster:
+        if host is not None:
+            roster.ban_host(host, now(), lift=lift)
+        elif email is not None:
+            roster.ban_account(email, now(), lift=lift)
+    click.echo("The ban is lifted." if lift else "Banned.")
+
+
+@click.command()
+@click.argument("email")
+@DATA
+@click.option("--no-more", is_flag=True, help="Trust it no longer.")
+def trust(email: str, *, data: Path, no_more: bool) -> None:
+    """Let the computers of an account check results of others again.
+
+    For the operator's own computers: what they find wrong bans the other one.
+    """
+    with open_project(data) as roster:
+        roster.trust(email, now(), trusted=not no_more)
+    click.echo("Not trusted any more." if no_more else "Trusted.")

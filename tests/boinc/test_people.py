@@ -1,0 +1,111 @@
+"""Accounts, preferences and credit as Debian's unmodified client sees them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoilo.server.engines.embedded.accounts import Account
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
+from stoilo.server.engines.embedded.globalprefs import exchange_global_preferences
+from stoilo.server.engines.embedded.people import Person
+from stoilo.server.engines.embedded.preferences import ProjectPreferences
+from stoilo.testing.boinc import BoincClient
+from stoilo.testing.boincpackage import BOINC
+from stoilo.testing.engine import ProjectServer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not BOINC.exists(), reason="needs boinc-client"),
+]
+EMAIL, PASSWORD = "real@example.org", "a long pass phrase"
+
+
+class People:
+    """A project without programs: a client attaches, calls and gets no work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine = EmbeddedEngine(folder / "engine")
+        self.server = ProjectServer(self.engine)
+
+    def account(self, email: str = EMAIL) -> Account:
+        return self.engine.accounts.ensure(email, int(time.time()))
+
+    def choose(self, **fields: object) -> None:
+        chosen = ProjectPreferences(**fields)  # type: ignore[arg-type]  # as given
+        person = Person("Ada", "home")
+        now = int(time.time())
+        self.engine.roster.choose(self.account().user_id, chosen, person, now)
+
+    def shared_preferences(self) -> str:
+        user, now = self.account().user_id, int(time.time())
+        with self.engine._database.write() as connection:
+            return exchange_global_preferences(connection, user, "", now)
+
+    def client(self, name: str) -> BoincClient:
+        key = self.account().weak_key
+        return BoincClient(self.folder / name, self.server.url, key)
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Iterator[People]:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)  # the client runs as another user
+    made = People(tmp_path)
+    with made.server:
+        yield made
+    made.engine.close()
+
+
+def account_file(client: BoincClient) -> str:
+    return next(client.directory.glob("account_*.xml")).read_text()
+
+
+def test_client_keeps_the_preferences_and_shows_whose_it_is(people: People) -> None:
+    people.choose(levels=("pure", "numeric"), require_review=True)
+    with people.client("one") as client:
+        client.wait_for(lambda: "<max_level>numeric<" in account_file(client))
+        assert "<require_review>1</require_review>" in account_file(client)
+        client.wait_for(lambda: "<user_name>Ada</user_name>" in client.state())
+        assert "<host_venue>home</host_venue>" in client.state()
+        people.choose(levels=())
+        client.tell_project("update")
+        client.wait_for(lambda: "<max_level>pure<" in account_file(client))
+
+
+def test_preferences_of_one_computer_reach_the_other(people: People) -> None:
+    with people.client("one") as one, people.client("two") as two:
+        for client in (one, two):
+            client.wait_for_message("Scheduler request completed")
+        text = (
+            f"<global_preferences><source_project>{people.server.url}"
+            f"</source_project><mod_time>{int(time.time())}</mod_time>"
+            "<max_ncpus_pct>37</max_ncpus_pct></global_preferences>\n"
+        )
+        one.stop()
+        one.write("global_prefs.xml", text)
+        one.start()
+        one.tell_project("update")
+        one.wait_for(people.shared_preferences)
+        two.tell_project("update")
+        path = two.directory / "global_prefs.xml"
+        two.wait_for(lambda: path.exists() and "37.0" in path.read_text())
+
+
+def test_account_is_made_and_found_by_the_clients_own_calls(people: People) -> None:
+    with people.client("one") as client:
+        url = people.server.url
+        made = client.command(
+            "--create_account", url, "new@example.org", PASSWORD, "Eve"
+        )
+        found = client.command("--lookup_account", url, "new@example.org", PASSWORD)
+    keys = [re.search("account key: ([0-9a-f]{32})", text) for text in (made, found)]
+    account = people.account("new@example.org")
+    assert [key and key[1] for key in keys] == [account.weak_key] * 2
+    assert account.name == "Eve"

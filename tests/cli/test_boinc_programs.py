@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stoilo.cli.main import main
+from stoilo.signer.devprograms import project_root
+from stoilo.signer.devroot import create_development_root
+from stoilo.testing.gate import INSTALLED, NOW
+from stoilo.testing.slots import built_for
+from stoilo.testing.stage import make_verifier, write_build
+
+ORIGIN = "project.example/log"
+
+
+@pytest.fixture
+def data(tmp_path):
+    keys = tmp_path / "data" / "keys"
+    create_development_root(keys, ORIGIN, NOW, installed=INSTALLED)
+    built = built_for(project_root(keys), origin=ORIGIN)
+    write_build(tmp_path / "build", make_verifier(tmp_path / "verifier", built))
+    return tmp_path / "data"
+
+
+def programs(data, *more):
+    return main(["boinc", "programs", "--data", str(data), *map(str, more)])
+
+
+def test_build_is_published_and_signed(data, tmp_path, capsys):
+    assert programs(data, "--from", tmp_path / "build", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert set(shown["signed"]) <= set(shown["targets"])
+    for name in shown["signed"]:
+        assert (data / "keys" / "boinc" / f"{name}.sig").exists()
+
+
+def test_directory_without_a_root_is_told_to_start_the_server(tmp_path, capsys):
+    assert programs(tmp_path / "none") == 2
+    said = capsys.readouterr().err
+    assert "STO-E090" in said
+    assert "stoilo up" in said
+
+
+def test_released_project_is_told_of_the_ceremony(tmp_path, capsys):
+    state = tmp_path / "keys" / "state"
+    state.mkdir(parents=True)
+    (state / "requested.json").write_text("{}")
+    assert programs(tmp_path) == 2
+    said = capsys.readouterr().err
+    assert "STO-K091" in said
+    assert "release request" in said
+
+
+def test_flavors_of_a_finished_build_cannot_be_chosen(data, tmp_path, capsys):
+    words = ("--from", tmp_path / "build", "--flavor", "pure")
+    assert programs(data, *words) == 2
+    assert "STO-U003" in capsys.readouterr().err
