@@ -165,12 +165,12 @@ def test_opt_in_examples_are_read(page):
     assert parse_opt_in(text.encode()).max_level == "numeric"
 
 
-def test_settings_examples_are_read(tmp_path):
-    configs = []
+def test_settings_example_is_read(tmp_path):
+    origins = []
     for text in blocks(ROOT / "docs" / "howto" / "run-a-server.md", "toml"):
         (tmp_path / "stoilo.toml").write_text(text, encoding="utf-8")
-        configs.append(load_config(tmp_path, {}, {})[0])
-    assert configs[0].origin == "lab.example/project"
+        origins.append(load_config(tmp_path, {}, {})[0].origin)
+    assert "lab.example/project" in origins
 
 
 def test_values_page_names_every_form():
