@@ -231,7 +231,8 @@ def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
 def find_ban(connection: Connection, host_id: int, host_key: str) -> int | None:
     """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not."""
     named = {"host": host_id, "host_key": host_key}
-    return connection.scalar(_ban_query(), named)
+    row = connection.execute(_ban_query(), named).first()
+    return None if row is None else row.workunit_id
 
 
 @cache
