@@ -236,7 +236,7 @@ def find_ban(connection: Connection, host_id: int, host_key: str) -> int | None:
 
 
 @cache
-def _ban_query() -> Select[tuple[int]]:
+def _ban_query() -> Select[int]:
     """Return the query for a ban of :host or :host_key; made once, asked at every call."""
     table = schema.bans
     return (
