@@ -23,6 +23,7 @@ __all__ = [
 
 
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,36 @@ def _check_signature(node: ast.stmt, lines: Lines, name: str) -> list[Finding]:
     keywords = [default for default in arguments.kw_defaults if default is None]
     takes_one = bool(positional) or arguments.vararg is not None
     if takes_one and required <= 1 and not keywords:
-        return []
+        return _check_steps(node, lines, name)
     message = f"{name!r} cannot be called with one argument, the dict of the task"
     hint = f"write it as `def {name[:60]}(kwargs):`"
     return [make_finding("STO-P032", lines.place(node), message, hint)]
+
+
+def _check_steps(node: ast.FunctionDef, lines: Lines, name: str) -> list[Finding]:
+    """Return a finding when a def that yields states could not be given one back."""
+    arguments = node.args
+    named = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+    if "state" in named or arguments.kwarg is not None or not _yields(node):
+        return []
+    message = f"{name!r} yields, but takes no `state` to go on from"
+    hint = (
+        f"write it as `def {name[:60]}(kwargs, state=None):`, or return a list of what "
+        "it yields"
+    )
+    return [make_finding("STO-P032", lines.place(node), message, hint)]
+
+
+def _yields(node: ast.FunctionDef) -> bool:
+    """Whether calling the function makes a generator."""
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(one, _SCOPES):
+            waiting += ast.iter_child_nodes(one)
+    return False
 
 
 def _is_main_test(test: ast.expr) -> bool:

@@ -158,7 +158,7 @@ def bounds_of(demand: Demand) -> Bounds:
 
     Disk: BOINC counts the slot and the result, and sends a task only where all of it
     fits; inputs and runtime lie outside of the slot, and are counted because they must
-    fit too. The result is there twice while it is written.
+    fit too. The result is there twice while it is written, beside checkpoints of half its size.
     """
     limits = demand.limits
     longest = max(limits.cpu_s, limits.wall_s) * demand.runs + START_S
@@ -166,5 +166,5 @@ def bounds_of(demand: Demand) -> Bounds:
     return Bounds(
         fpops=longest * FASTEST_FLOPS,
         memory_bytes=limits.memory_bytes + RUNTIME_MEMORY_BYTES,
-        disk_bytes=SLOT_BYTES + 2 * result + demand.input_bytes + demand.unpacked_bytes,
+        disk_bytes=SLOT_BYTES + 3 * result + demand.input_bytes + demand.unpacked_bytes,
     )

@@ -219,12 +219,13 @@ standing = Table(
 )
 
 # What runs of a source or a level took (`measurements`); the subject is a digest.
-SAMPLE_BYTES = 255
+SAMPLE_BYTES = 1024
+Samples = LargeBinary(SAMPLE_BYTES).with_variant(mysql.BLOB(), "mysql", "mariadb")
 measurement = Table(
     "measurement",
     METADATA,
     Column("subject", String(64), primary_key=True),
-    Column("samples", LargeBinary(SAMPLE_BYTES), nullable=False),  # FLOP, msgpack
+    Column("samples", Samples, nullable=False),  # FLOP, msgpack
     Column("updated_at", BigInteger, nullable=False),
     Index("measurement_age", "updated_at"),
 )

@@ -83,6 +83,7 @@ def web_server(config: ServerConfig, app: object) -> WebServer:
         access_log=False,
         lifespan="off",
         http=TimedProtocol,
+        proxy_headers=False,  # who calls is who connects, also from this machine
         timeout_graceful_shutdown=int(GRACE_S),
         ssl_certfile=config.http_certificate or None,
         ssl_keyfile=config.http_key or None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
@@ -77,12 +76,7 @@ class WorkunitWriter:
             common = [revocations, archives[spec.flavor]]
             files = self._files(attempt, spec, contents, source_sticky=again)
             files += [file for file in common if file is not None]
-            made.append(
-                replace(
-                    _spec(attempt, spec, tuple(files), samples),
-                    replication=self._replication(spec.level),
-                )
-            )
+            made.append(self._spec(attempt, spec, tuple(files), samples))
         return made
 
     def _files(
@@ -111,34 +105,35 @@ class WorkunitWriter:
             *blobs,
         ]
 
-
-def _spec(
-    attempt: AttemptRow,
-    spec: TaskSpec,
-    files: tuple[WorkunitFile, ...],
-    samples: Samples,
-) -> WorkunitSpec:
-    """Return one workunit: its files, its redundancy, what it may cost."""
-    unpacked = sum(file.unpacked_bytes for file in files)
-    demand = demand_of(spec, sum(map(_size, files)), unpacked)
-    bounds = bounds_of(demand)
-    return WorkunitSpec(
-        name=attempt.workunit,
-        app=spec.level,
-        files=files,
-        redundancy=spec.redundancy,
-        not_after=attempt.not_after or 0,
-        result_max_bytes=largest_result(
-            spec.limits.result_bytes, spec.limits.output_bytes
-        ),
-        fpops_est=samples.estimate(spec, demand),
-        fpops_bound=bounds.fpops,
-        reviewed=bool(reviews_in(attempt.statement or b"")),
-        public_source=spec.publish_source,
-        topics=spec.topics,
-        memory_bound=bounds.memory_bytes,
-        disk_bound=bounds.disk_bytes,
-    )
+    def _spec(
+        self,
+        attempt: AttemptRow,
+        spec: TaskSpec,
+        files: tuple[WorkunitFile, ...],
+        samples: Samples,
+    ) -> WorkunitSpec:
+        """Return one workunit: its files, its redundancy, what it may cost."""
+        unpacked = sum(file.unpacked_bytes for file in files)
+        demand = demand_of(spec, sum(map(_size, files)), unpacked)
+        bounds = bounds_of(demand)
+        return WorkunitSpec(
+            name=attempt.workunit,
+            app=spec.level,
+            files=files,
+            redundancy=spec.redundancy,
+            not_after=attempt.not_after or 0,
+            result_max_bytes=largest_result(
+                spec.limits.result_bytes, spec.limits.output_bytes
+            ),
+            fpops_est=samples.estimate(spec, demand),
+            fpops_bound=bounds.fpops,
+            reviewed=bool(reviews_in(attempt.statement or b"")),
+            public_source=spec.publish_source,
+            topics=spec.topics,
+            memory_bound=bounds.memory_bytes,
+            disk_bound=bounds.disk_bytes,
+            replication=self._replication(spec.level),
+        )
 
 
 def _size(file: WorkunitFile) -> int:

@@ -55,7 +55,7 @@ PREFERENCES: Final = """<global_preferences>
 <suspend_cpu_usage>0</suspend_cpu_usage><cpu_usage_limit>100</cpu_usage_limit>
 <max_ncpus_pct>100</max_ncpus_pct><leave_apps_in_memory>1</leave_apps_in_memory>
 <work_buf_min_days>0.0001</work_buf_min_days>
-<work_buf_additional_days>0</work_buf_additional_days><disk_interval>5</disk_interval>
+<work_buf_additional_days>0</work_buf_additional_days><disk_interval>1</disk_interval>
 <ram_max_used_busy_pct>90</ram_max_used_busy_pct>
 </global_preferences>
 """

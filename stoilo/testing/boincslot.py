@@ -31,11 +31,11 @@ from stoilo.executor.shm import (
     render_control,
     render_heartbeat,
 )
+from stoilo.testing.descendants import descendants
 
 __all__ = [
     "FakeClient",
     "SlotProcess",
-    "descendants",
     "describe_client",
     "is_jailed",
     "is_running",
@@ -194,17 +194,7 @@ class SlotProcess:
 
     def descendants(self) -> set[int]:
         """Return the pids of everything below it."""
-        return descendants(self.process.pid)
-
-
-def descendants(pid: int) -> set[int]:
-    """Return the pids of everything below a process."""
-    parents = {one: parent for one in _pids() if (parent := _parent(one))}
-    below, found = {pid}, set[int]()
-    while below:
-        below = {one for one, parent in parents.items() if parent in below}
-        found |= below
-    return found
+        return set(descendants(self.process.pid))
 
 
 def state_of(pid: int) -> str:
@@ -234,18 +224,6 @@ def wait_for(condition: Callable[[], _T]) -> _T:
             raise TimeoutError
         time.sleep(0.02)
     return answer
-
-
-def _pids() -> list[int]:
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-
-
-def _parent(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(text.rpartition(") ")[2].split()[1])
 
 
 def _count_filters(pid: int) -> int:

@@ -205,6 +205,7 @@ class ProjectServer:
             ws="none",
             access_log=False,
             http=protocol,
+            proxy_headers=False,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

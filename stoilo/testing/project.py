@@ -26,6 +26,7 @@ from stoilo.server.engines.embedded.bodies import BodyPace
 from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.http import HttpOptions
+from stoilo.server.engines.embedded.rates import CallLimits
 from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
 from stoilo.server.headtime import TimedProtocol
 from stoilo.testing.engine import BodyValidation, ProjectServer
@@ -122,6 +123,10 @@ class ProjectProcess:
             process.stdout.close()
 
 
+MANY = CallLimits(scheduler_calls_of_address=10**9, scheduler_calls_of_account=10**9)
+"""A thousand simulated hosts have one address."""
+
+
 class HastyProtocol(TimedProtocol):
     """Gives up heads sooner, so that a test need not wait."""
 
@@ -134,7 +139,9 @@ def serve(directory: Path) -> None:
     engine = EmbeddedEngine(
         directory / ENGINE, options=EngineOptions(idle_s=0.05, pace=pace)
     )
-    options = HttpOptions(bodies=BodyPace(pause_s=2.0), account_calls_per_minute=30)
+    options = HttpOptions(
+        bodies=BodyPace(pause_s=2.0), account_calls_per_minute=30, calls=MANY
+    )
     with ProjectServer(engine, options=options, protocol=HastyProtocol) as server:
         engine.start(BodyValidation(), OutcomeFile(directory / OUTCOMES))
         sys.stdout.write(f"{server.url}\n")

@@ -281,12 +281,13 @@ class MemoryEngine:
         valid: tuple[ReceivedResult, ...] = (),
         code: str = "",
         message: str = "",
+        quorum: int = 0,
     ) -> None:
         """Tell the assimilator how a workunit ended."""
         assert self._assimilator is not None  # noqa: S101 - a stand-in for tests
         self.ended[name] = kind
         self._assimilator.assimilate(
-            WorkunitOutcome(name, kind, canonical, valid, code, message)
+            WorkunitOutcome(name, kind, canonical, valid, code, message, quorum)
         )
 
     def receive(self, name: str, number: int, data: bytes) -> ReceivedResult:

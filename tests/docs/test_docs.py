@@ -166,10 +166,11 @@ def test_opt_in_examples_are_read(page):
 
 
 def test_settings_example_is_read(tmp_path):
-    (text,) = blocks(ROOT / "docs" / "howto" / "run-a-server.md", "toml")
-    (tmp_path / "stoilo.toml").write_text(text, encoding="utf-8")
-    config, _ = load_config(tmp_path, {}, {})
-    assert config.origin == "lab.example/project"
+    origins = []
+    for text in blocks(ROOT / "docs" / "howto" / "run-a-server.md", "toml"):
+        (tmp_path / "stoilo.toml").write_text(text, encoding="utf-8")
+        origins.append(load_config(tmp_path, {}, {})[0].origin)
+    assert "lab.example/project" in origins
 
 
 def test_values_page_names_every_form():

@@ -28,13 +28,13 @@ from stoilo.sandbox.exchange import Exchange
 from stoilo.testing.boincslot import (
     FakeClient,
     SlotProcess,
-    descendants,
     describe_client,
     is_jailed,
     is_running,
     state_of,
     wait_for,
 )
+from stoilo.testing.descendants import descendants
 from stoilo.testing.gate import GateBench
 from stoilo.testing.slots import BoincData, built_for
 

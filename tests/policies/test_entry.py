@@ -95,3 +95,25 @@ def test_missing_validator_functions_are_named() -> None:
     assert [found.code for found in find_missing(tree, ("valid", "same"))] == [
         "STO-P035"
     ]
+
+
+@pytest.mark.parametrize(
+    "body", ["yield 1", "x = yield", "yield from d", "return (yield)"]
+)
+def test_entry_that_yields_and_takes_no_state_is_reported(body: str) -> None:
+    assert problems(f"def f(d):\n    {body}") == ["STO-P032"]
+    for arguments in ("d, state=None", "d, *, state=None", "d, **more"):
+        assert problems(f"def f({arguments}):\n    {body}") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def g():\n        yield 1\n    return list(g())",
+        "return [x for x in d]",
+        "g = lambda: (yield)\n    return 1",
+        "class C:\n        def g(self):\n            yield 1",
+    ],
+)
+def test_yield_of_another_function_is_not_the_entrys(body: str) -> None:
+    assert problems(f"def f(d):\n    {body}") == []

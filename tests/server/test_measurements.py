@@ -40,8 +40,8 @@ ELSEWHERE = msgspec.structs.replace(OTHER, level="numeric")
 
 
 @pytest.fixture
-def store(tmp_path):
-    return Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}")
+def store(url):
+    return Store.open(url)
 
 
 def taken(tmp_path, cpu_s, flops=1e9):

@@ -48,7 +48,7 @@ def differences(url: str, branch: Branch) -> list[object]:
 def statements(text: str) -> set[frozenset[str]]:
     """Return each statement as the set of its lines: order does not matter."""
     lines = [line for line in text.splitlines() if not line.startswith("--")]
-    plain = "\n".join(lines).replace("IF NOT EXISTS ", "").replace("`", "")
+    plain = re.sub(r"IF (NOT )?EXISTS |`", "", "\n".join(lines))
     gone = re.findall(r"ALTER TABLE (\w+) DROP COLUMN (\w+)", plain)
     dropped = re.findall(r"DROP INDEX (\w+)", plain)
     return {

@@ -236,6 +236,20 @@ def test_map_task_keeps_agreeing_items(bench: Bench) -> None:
     assert states == ["succeeded", "succeeded", "system_error"]
 
 
+@pytest.mark.parametrize(("quorum", "stand"), [(1, True), (0, False)])
+def test_map_items_of_one_result_stand_where_one_was_enough(
+    bench: Bench, quorum: int, *, stand: bool
+) -> None:
+    name, statement = issue(bench, arguments=encode([{}, {}]), map_items=2)
+    frame = {"items": [{"status": "ok", "value": encode(v)} for v in (1, 2)]}
+    result = bench.engine.receive(name, 0, make_result(f"{name}_0", statement, frame))
+    bench.engine.end(
+        name, OutcomeKind.CANONICAL, canonical=result, valid=(result,), quorum=quorum
+    )
+    states = [item.state for item in bench.poll(name).items]
+    assert (states == ["succeeded", "succeeded"]) is stand
+
+
 def test_map_result_that_mostly_differs_is_not_the_same(bench: Bench) -> None:
     name, statement = issue(bench, arguments=encode([{}, {}, {}]), map_items=3)
 

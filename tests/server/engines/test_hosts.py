@@ -11,8 +11,8 @@ INFO = HostInfo("anna-pc", "Intel", "i7", "", 1e9, 8e9, 1e11, "Linux", "6.1")
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 
@@ -67,8 +67,9 @@ def test_same_cpid_is_the_same_host_and_another_users_is_not(bench):
 def test_copied_state_of_a_banned_host_is_banned(bench, clock):
     call(bench, rpc_seqno=9)
     call(bench, 2)
-    bench.engine.roster.ban_host(1, clock())
-    reply = call(bench, host_id=1, rpc_seqno=3)
+    first = known(bench)[0].host_id
+    bench.engine.roster.ban_host(first, clock())
+    reply = call(bench, host_id=first, rpc_seqno=3)
     assert "STO-E065" in reply.messages[0]
     assert [host.banned for host in known(bench)] == [True, False, True]
 
@@ -77,7 +78,7 @@ def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, c
     bench.engine.create_workunits([make_spec("w_1")])
     (copy,) = bench.fetch(1)
     bench.upload(copy, b"x")
-    bench.engine.roster.ban_host(1, clock())
+    bench.engine.roster.ban_host(known(bench)[0].host_id, clock())
     bench.report(1, copy)
     bench.settle()
     assert bench.engine.status("w_1").copies[0].outcome == "invalid"

@@ -7,7 +7,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded.leases import KEEP_S
-from stoilo.server.engines.embedded.lending import NAMES_READ
+from stoilo.server.engines.embedded.lending import LOST_AFTER_S, NAMES_READ
 from stoilo.server.engines.embedded.requests import parse_request
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.testing.engine import make_spec
@@ -18,8 +18,8 @@ ONCE = Redundancy(min_quorum=1, target_results=1, max_error=1, max_total=3)
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 
@@ -133,6 +133,14 @@ def test_host_that_asks_for_nothing_costs_no_row(bench):
 def test_only_a_bounded_number_of_names_is_read(bench):
     many = tuple(f"{number:064x}" for number in range(NAMES_READ + 5))
     assert len(ask(bench, *many).delete_files) == NAMES_READ
+
+
+def test_host_that_comes_back_after_its_leases_were_forgotten_deletes(bench):
+    give(bench)
+    end(bench)
+    bench.pass_time(KEEP_S + LOST_AFTER_S + 1)
+    bench.restart()
+    assert ask(bench, NAME).delete_files == (NAME,)
 
 
 def test_restart_forgets_no_lease(bench):

@@ -59,8 +59,8 @@ def test_order_loses_and_repeats_nobody_and_never_breaks_priority(candidates):
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 

@@ -41,8 +41,8 @@ OPT_INS = st.builds(
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 

@@ -90,10 +90,15 @@ def test_issued_copies_count_for_their_day_alone():
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
+
+
+def host_of(bench):
+    (host,) = bench.engine.roster.list_hosts(bench.clock())
+    return host.host_id
 
 
 def fail_often(bench, user, times, level="pure"):
@@ -156,16 +161,17 @@ def test_outvoted_invalid_and_late_copies_count(bench, clock):
     clock.now += 10**8
     bench.settle()
     with bench.engine._database.read() as connection:
-        ((_, quota),) = quotas._load(connection, 1)
+        ((_, quota),) = quotas._load(connection, host_of(bench))
     assert quota.errors_in_row == 10
 
 
 def test_day_of_a_host_ends_with_its_quota_and_says_so(bench):
     bench.request(1)
+    host = host_of(bench)
     rules = QuotaRules(per_cpu=2)
     with bench.engine._database.write() as connection:
-        quotas.note_copies(connection, 1, ["pure"] * 2, NOW, rules)
-        allowance = quotas.allowed_today(connection, 1, ("pure",), 1, NOW, rules)
+        quotas.note_copies(connection, host, ["pure"] * 2, NOW, rules)
+        allowance = quotas.allowed_today(connection, host, ("pure",), 1, NOW, rules)
     assert (allowance.apps, allowance.copies) == ((), 0)
     assert "STO-E066" in allowance.messages[0]
     assert 0 < allowance.delay_s <= DAY

@@ -75,6 +75,14 @@ def test_copies_go_to_the_class_of_the_first_host(bench):
     assert bench.fetch(3, host=AMD)
 
 
+def test_status_names_the_class_that_copies_wait_for(bench):
+    make(bench, COARSE)
+    assert bench.fetch(1, host=INTEL)
+    bench.request(2, host=ARM)
+    explained = bench.engine.status("w_1").explanation
+    assert "1 copies wait for a host of class linux x86" in explained
+
+
 def test_fine_class_tells_makers_apart(bench):
     make(bench, FINE)
     assert bench.fetch(1, host=INTEL)

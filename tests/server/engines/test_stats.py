@@ -18,8 +18,8 @@ INFO = HostInfo(domain_name="annas-laptop", model="CPU <1>", os_name="Linux")
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 

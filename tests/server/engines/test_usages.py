@@ -11,8 +11,8 @@ ONCE = Redundancy(min_quorum=1, target_results=1, max_error=1, max_total=3)
 
 
 @pytest.fixture
-def bench(tmp_path, clock):
-    made = EmbeddedBench(tmp_path / "engine", clock)
+def bench(tmp_path, clock, engine_url):
+    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
     yield made
     made.engine.close()
 

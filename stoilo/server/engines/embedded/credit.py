@@ -116,11 +116,13 @@ def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]
 
 def user_info(connection: Connection, user_id: int, host_id: int, now: int) -> UserInfo:
     """Return what the client shows of an account and this host."""
-    users, people, records = schema.users, schema.people, schema.host_records
+    users, people = schema.users, schema.people
+    hosts, records = schema.hosts, schema.host_records
     row = connection.execute(
         select(users.c.created_at, people.c.name, people.c.venue, *_figures())
         .outerjoin(people, people.c.user_id == users.c.id)
-        .outerjoin(records, records.c.host_id == host_id)
+        .outerjoin(hosts, (hosts.c.user_id == users.c.id) & (hosts.c.id == host_id))
+        .outerjoin(records, records.c.host_id == hosts.c.id)
         .where(users.c.id == user_id)
     ).one()
     person = fade(_standing(*row[3:6]), now)

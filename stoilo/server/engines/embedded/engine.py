@@ -26,6 +26,7 @@ from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.depot import Depot
 from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.hosttrust import lift_ban, trust_account
+from stoilo.server.engines.embedded.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.programs import (
     check_programs,
     offered_platforms,
@@ -142,6 +143,8 @@ class EmbeddedEngine:
         self._pool: ThreadPoolExecutor | None = None
         with self._database.read() as connection:
             self._depot.sweep(connection)
+        with self._database.write() as connection:
+            forget_lost_hosts(connection, self.now())
         self.uploads.sweep()
 
     def now(self) -> int:

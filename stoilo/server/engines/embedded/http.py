@@ -183,6 +183,7 @@ class _Face:
         parsed = await run_in_threadpool(parse_request, body)
         address = request.client.host if request.client else ""
         if not self._rates.allow_scheduler_call(address, parsed.authenticator):
+            self.refusals.note(request, "STO-E068")
             refusal = render_reply(too_many_calls(), self._options.project)
             return Response(refusal, media_type=XML)
         seen = self._engine.changes

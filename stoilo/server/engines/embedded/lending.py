@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
     from stoilo.executor.messages import FileInfo, SchedulerRequest
 
-__all__ = ["NAMES_READ", "held_files", "settle_leases"]
+__all__ = ["NAMES_READ", "forget_lost_hosts", "held_files", "settle_leases"]
 
 NAMES_READ: Final = 1000
 """Sticky files of one request that are looked at."""
 
 RENEWED_EVERY_S: Final = 600
+LOST_AFTER_S: Final = 30 * 86_400
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -86,6 +87,16 @@ def _ended(
     if not ended:
         return ()
     return files_to_delete(_leases(rows, _in_use(connection, host_id)), cap, now)
+
+
+def forget_lost_hosts(connection: Connection, now: int) -> None:
+    """Forget leases that ended long ago: their hosts do not call any more.
+
+    One that calls after all is told to delete what it names.
+    """
+    table = schema.leases
+    old = table.c.needed_until < now - LOST_AFTER_S
+    connection.execute(delete(table).where(old))
 
 
 def _load(connection: Connection, host_id: int) -> list[Row]:  # type: ignore[type-arg]  # a lease, and whether its file is still known

@@ -145,9 +145,16 @@ copies = Table(
     Column("upload_token", String(64), nullable=False, unique=True),
     Column("upload_size", BigInteger),
     Column("upload_digest", String(64)),
-    Index("engine_result_dispatch", "state", "priority", "id"),
     Index("engine_result_workunit", "workunit_id", "user_id"),
     Index("engine_result_host", "host_id", "state"),
+)
+# In the order in which copies are handed out: the first that fit are found without
+# reading and sorting every other one that waits.
+Index(
+    "engine_result_offer",
+    copies.c.state,
+    copies.c.priority.desc(),
+    copies.c.id,
 )
 
 # Rows only where something differs from the ordinary: most tasks and hosts have none.
@@ -299,8 +306,8 @@ usages = Table(
     "engine_usage",
     metadata,
     Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
-    Column("cpu_s", Float, nullable=False),
-    Column("flops", Float, nullable=False),
+    Column("cpu_s", Real, nullable=False),
+    Column("flops", Real, nullable=False),
 )
 
 # Sticky files that were sent to a host, until it has deleted them.

@@ -39,6 +39,9 @@ POLICY: Final = (
 )
 """Content security policy of the pages: our style, our forms, nothing else."""
 
+_LOGIN: Final = """<form method="post" action="preferences" autocomplete="off">
+<input type="hidden" name="step" value="login">
+"""
 _LEVELS: Final = {
     "pure": "Plain Python: numbers, text, dates. One processor, little memory.",
     "numeric": "Also arrays (numpy): more memory, several processors.",
@@ -55,17 +58,14 @@ def render_login(project: str, problem: str = "") -> str:
         f"""{_note(problem, "bad")}
 <p>Choose what this project may send to your computers. Log in with your account key, or
 with the address and password of an account that you made in the BOINC manager.</p>
-<form method="post" action="preferences" autocomplete="off">
-<input type="hidden" name="step" value="login">
-<fieldset><legend>With a key</legend>
+{_LOGIN}<fieldset><legend>With a key</legend>
 <label>Account key <input type="password" name="key" maxlength="64"></label>
-<small>Not the weak key that a client has: that one only fetches work.</small></fieldset>
-<fieldset><legend>Or with a password</legend>
+<small>Not the weak key that a client has: that one only fetches work.</small>
+<button>Log in</button></fieldset></form>
+{_LOGIN}<fieldset><legend>Or with a password</legend>
 <label>E-mail <input type="email" name="email" maxlength="254"></label>
 <label>Password <input type="password" name="password" maxlength="256"></label>
-</fieldset>
-<button>Log in</button>
-</form>""",
+<button>Log in</button></fieldset></form>""",
     )
 
 

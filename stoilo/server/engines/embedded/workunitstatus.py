@@ -23,6 +23,8 @@ from stoilo.server.engines.interface import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
+    from stoilo.server.engines.embedded.records import WorkunitView
+
 __all__ = ["read_status"]
 
 
@@ -42,14 +44,13 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
     views = _copies(connection, row.id)
     outcome = None if row.outcome is None else OutcomeKind(row.outcome)
     attached = _count_attached(connection, row.app, row.id, since)
-    quorum = load_view(connection, row.id).in_force.min_quorum
     return WorkunitStatus(
         name=row.name,
         copies=views,
         outcome=outcome,
         users_needed=sum(view.state is CopyState.UNSENT for view in views),
         users_attached=attached,
-        explanation=_explain(outcome, views, quorum, attached),
+        explanation=_explain(load_view(connection, row.id), views, attached),
     )
 
 
@@ -97,22 +98,20 @@ def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row
     return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
 
 
-def _explain(
-    outcome: OutcomeKind | None,
-    copies: tuple[CopyView, ...],
-    quorum: int,
-    attached: int,
-) -> str:
+def _explain(view: WorkunitView, copies: tuple[CopyView, ...], attached: int) -> str:
     """Return one sentence about what a workunit waits for."""
-    if outcome is not None:
-        return f"ended: {outcome.value.replace('_', ' ')}"
+    if view.outcome is not None:
+        return f"ended: {view.outcome.value.replace('_', ' ')}"
+    quorum = view.in_force.min_quorum
+    alike = f" of class {view.host_class}" if view.host_class else ""
     unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
     working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
     done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
     if unsent and attached < quorum:
         return f"needs {quorum} distinct users, {attached} attached"
     if unsent:
-        return f"{unsent} copies wait for a host, {working} are on hosts, {done} are in"
+        waiting = f"{unsent} copies wait for a host{alike}"
+        return f"{waiting}, {working} are on hosts, {done} are in"
     if working:
         return f"{working} copies are on hosts, {done} are in"
     return f"{done} results are being validated"

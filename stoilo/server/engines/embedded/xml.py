@@ -121,7 +121,8 @@ def render_master_page(project: str, scheduler: str, pages: str = "") -> bytes:
     return (
         f"<!DOCTYPE html>\n<html><head><title>{escape(project)}</title>\n"
         f'<link rel="boinc_scheduler" href="{escape(scheduler)}">\n'
-        f"</head><body><p>{escape(project)}: a stoilo project.</p>{log}</body></html>\n"
+        f"</head><body><p>{escape(project)}: a stoilo project.</p>{log}\n"
+        '<p><a href="preferences">Preferences of volunteers</a></p></body></html>\n'
     ).encode()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "engine0006"
 down_revision = "engine0005"
@@ -18,6 +19,11 @@ depends_on = None
 def key() -> sa.types.TypeEngine[int]:
     """Row numbers: SQLite counts by itself only in INTEGER columns."""
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def real() -> sa.types.TypeEngine[float]:
+    """Floating point of 53 bits."""
+    return sa.Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
 
 
 def upgrade() -> None:
@@ -34,8 +40,8 @@ def upgrade() -> None:
     op.create_table(
         "engine_usage",
         sa.Column("copy_id", key(), nullable=False),
-        sa.Column("cpu_s", sa.Float(), nullable=False),
-        sa.Column("flops", sa.Float(), nullable=False),
+        sa.Column("cpu_s", real(), nullable=False),
+        sa.Column("flops", real(), nullable=False),
         sa.ForeignKeyConstraint(["copy_id"], ["engine_result.id"]),
         sa.PrimaryKeyConstraint("copy_id"),
         if_not_exists=True,
