@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
@@ -17,9 +17,44 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
 __all__ = ["copy_of", "load_view"]
+
+
+def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
+    """Return the query for a workunit, how its copies are spread, what is left of it."""
+    table, spread = schema.workunits, schema.replications
+    ended, box = schema.lingering, schema.outbox
+    return (
+        select(
+            table,
+            spread.c.homogeneous,
+            spread.c.host_class,
+            spread.c.alone,
+            ended.c.workunit_id.label("lingering"),
+            box.c.workunit_id.label("undelivered"),
+        )
+        .outerjoin(spread, spread.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(box, box.c.workunit_id == table.c.id)
+        .where(table.c.id == bindparam("row"))
+    )
+
+
+def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for a workunit's copies, oldest first."""
+    table, checks = schema.copies, schema.spot_checks
+    return (
+        select(table, checks.c.copy_id.label("recheck"))
+        .outerjoin(checks, checks.c.copy_id == table.c.id)
+        .where(table.c.workunit_id == bindparam("row"))
+        .order_by(table.c.id)
+    )
+
+
+# Built once: every step of every workunit asks them.
+_WORKUNIT, _COPIES = _workunit_query(), _copies_query()
 
 
 def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
@@ -38,14 +73,9 @@ def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-ar
 
 def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     """Return a workunit as the rules see it."""
-    row = _workunit_row(connection, workunit_id)
-    table, checks = schema.copies, schema.spot_checks
-    copies = connection.execute(
-        select(table, checks.c.copy_id.label("recheck"))
-        .outerjoin(checks, checks.c.copy_id == table.c.id)
-        .where(table.c.workunit_id == workunit_id)
-        .order_by(table.c.id)
-    ).all()
+    which = {"row": workunit_id}
+    row = connection.execute(_WORKUNIT, which).one()
+    copies = connection.execute(_COPIES, which).all()
     return WorkunitView(
         redundancy=Redundancy(
             min_quorum=row.min_quorum,
@@ -67,23 +97,3 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
         host_class=row.host_class or "",
         alone=bool(row.alone),
     )
-
-
-def _workunit_row(connection: Connection, workunit_id: int) -> Row:  # type: ignore[type-arg]  # columns of some tables
-    """Return a workunit's row with how its copies are spread and what is left of it."""
-    table, spread = schema.workunits, schema.replications
-    ended, box = schema.lingering, schema.outbox
-    return connection.execute(
-        select(
-            table,
-            spread.c.homogeneous,
-            spread.c.host_class,
-            spread.c.alone,
-            ended.c.workunit_id.label("lingering"),
-            box.c.workunit_id.label("undelivered"),
-        )
-        .outerjoin(spread, spread.c.workunit_id == table.c.id)
-        .outerjoin(ended, ended.c.workunit_id == table.c.id)
-        .outerjoin(box, box.c.workunit_id == table.c.id)
-        .where(table.c.id == workunit_id)
-    ).one()
