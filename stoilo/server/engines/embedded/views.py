@@ -23,6 +23,41 @@ if TYPE_CHECKING:
 __all__ = ["copy_of", "load_view"]
 
 
+def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
+    """Return the query for a workunit, how its copies are spread, what is left of it."""
+    table, spread = schema.workunits, schema.replications
+    ended, box = schema.lingering, schema.outbox
+    return (
+        select(
+            table,
+            spread.c.homogeneous,
+            spread.c.host_class,
+            spread.c.alone,
+            ended.c.workunit_id.label("lingering"),
+            box.c.workunit_id.label("undelivered"),
+        )
+        .outerjoin(spread, spread.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(box, box.c.workunit_id == table.c.id)
+        .where(table.c.id == bindparam("row"))
+    )
+
+
+def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for a workunit's copies, oldest first."""
+    table, checks = schema.copies, schema.spot_checks
+    return (
+        select(table, checks.c.copy_id.label("recheck"))
+        .outerjoin(checks, checks.c.copy_id == table.c.id)
+        .where(table.c.workunit_id == bindparam("row"))
+        .order_by(table.c.id)
+    )
+
+
+# Built once: every step of every workunit asks them.
+_WORKUNIT, _COPIES = _workunit_query(), _copies_query()
+
+
 def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
     """Return one row of `schema.copies` as the rules see it."""
     return Copy(
