@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select
@@ -74,9 +73,9 @@ def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-ar
 
 def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     """Return a workunit as the rules see it."""
-    wanted = {"workunit": workunit_id}
-    row = connection.execute(_workunit_query(), wanted).one()
-    copies = connection.execute(_copies_query(), wanted).all()
+    which = {"row": workunit_id}
+    row = connection.execute(_WORKUNIT, which).one()
+    copies = connection.execute(_COPIES, which).all()
     return WorkunitView(
         redundancy=Redundancy(
             min_quorum=row.min_quorum,
@@ -97,39 +96,4 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
         homogeneous=Homogeneity(row.homogeneous or ""),
         host_class=row.host_class or "",
         alone=bool(row.alone),
-    )
-
-
-# Made once: every call and every step reads views, and to put a query together costs
-# more than to run it.
-@cache
-def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for the copies of :workunit, and which of them are rechecks."""
-    table, checks = schema.copies, schema.spot_checks
-    return (
-        select(table, checks.c.copy_id.label("recheck"))
-        .outerjoin(checks, checks.c.copy_id == table.c.id)
-        .where(table.c.workunit_id == bindparam("workunit"))
-        .order_by(table.c.id)
-    )
-
-
-@cache
-def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
-    """Return the query for :workunit, how its copies are spread, what is left of it."""
-    table, spread = schema.workunits, schema.replications
-    ended, box = schema.lingering, schema.outbox
-    return (
-        select(
-            table,
-            spread.c.homogeneous,
-            spread.c.host_class,
-            spread.c.alone,
-            ended.c.workunit_id.label("lingering"),
-            box.c.workunit_id.label("undelivered"),
-        )
-        .outerjoin(spread, spread.c.workunit_id == table.c.id)
-        .outerjoin(ended, ended.c.workunit_id == table.c.id)
-        .outerjoin(box, box.c.workunit_id == table.c.id)
-        .where(table.c.id == bindparam("workunit"))
     )
