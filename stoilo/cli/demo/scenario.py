@@ -195,7 +195,7 @@ class Scenario:
             func=self.parts.research.count_hits,
             kwargs={"seed": 1, "n": 10},
             compare_valid_func=self.parts.research.never_agree,
-            redundancy_options=CreateOptions(min_quorum=2, max_total_results=3),
+            redundancy_options=CreateOptions(min_quorum=2, max_total_results=2),
         ).submit()
         self.task_ids.append(task.task_id)
         error = await task.result(timeout=WAIT_S)
