@@ -45,7 +45,7 @@ format: setup ## rewrite the code in the project's format
 	@$(VENV)/ruff check --fix .
 
 bench: setup ## measure ours and the peers' side by side
-	@./scripts/system.sh bubblewrap:bwrap
+	@./scripts/system.sh bubblewrap:bwrap $(COMPILER) $(FREEZER) $(BOINC)
 	@./scripts/peers.sh
 	@$(VENV)/python -m bench
 

@@ -20,7 +20,7 @@ from bench.rows import Row
 SUITES = (
     *("jail", "guards", "whole_pure", "whole_numpy", "whole_torch"),
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
-    *("validate", "submit", "scheduler", "threads", "frozen"),
+    *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

@@ -25,13 +25,14 @@ SMALL = {
     "verify_admission": {"leaves": 64},
     "validate": {"runs": 1},
     "scheduler": {"hosts": 4, "rounds": 1},
+    "calls": {"plain": 2, "mapped": 20, "real": False},
     "threads": {"runs": 1},
     "frozen": {"runs": 1, "flavors": ("pure",)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
 
 
-LONG = {"frozen", "submit", "threads", "whole_torch"}
+LONG = {"calls", "frozen", "submit", "threads", "whole_torch"}
 
 
 def is_well_formed(row: Row) -> bool:
