@@ -32,7 +32,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     apt-get update -qq >/dev/null || true # what is known may be enough
     case "$missing" in *boinc-client*) keep_daemons_off ;; esac
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends $missing >/dev/null && exit 0
     echo "system: apt-get could not install$missing" >&2
 fi
 
