@@ -1,4 +1,4 @@
-"""`stoilo boinc hosts`, `ban` and `trust`: the computers of a project's volunteers."""
+"""`stoilo boinc hosts`, `ban`, `trust` and `checks`: the computers of volunteers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from stoilo.cli.boinc_data import DATA, JSON, echo_table, now, open_project
 from stoilo.core.errors import UsageError
 
-__all__ = ["ban", "hosts", "trust"]
+__all__ = ["ban", "checks", "hosts", "trust"]
 
 
 @click.command()
@@ -65,14 +65,48 @@ def ban(host: int | None, *, data: Path, email: str | None, lift: bool) -> None:
 
 
 @click.command()
-@click.argument("email")
+@click.argument("email", required=False)
 @DATA
 @click.option("--no-more", is_flag=True, help="Trust it no longer.")
-def trust(email: str, *, data: Path, no_more: bool) -> None:
+@JSON
+def trust(email: str | None, *, data: Path, no_more: bool, as_json: bool) -> None:
     """Let the computers of an account check results of others again.
 
-    For the operator's own computers: what they find wrong bans the other one.
+    For the operator's own computers: what they find wrong bans the other one. Without
+    EMAIL, list the accounts that are trusted.
     """
+    if email is None and no_more:
+        raise UsageError("STO-U003", "name the account that is not trusted any more")
     with open_project(data) as roster:
-        roster.trust(email, now(), trusted=not no_more)
-    click.echo("Not trusted any more." if no_more else "Trusted.")
+        if email is not None:
+            roster.trust(email, now(), trusted=not no_more)
+        known = roster.trusted()
+    if as_json:
+        click.echo(json.dumps({"trusted": known}))
+    elif email is None:
+        echo_table([("e-mail",), *((one,) for one in known)])
+    else:
+        click.echo("Not trusted any more." if no_more else "Trusted.")
+
+
+@click.command()
+@DATA
+@click.option("--days", type=click.IntRange(1), default=30, show_default=True)
+@JSON
+def checks(data: Path, days: int, as_json: bool) -> None:
+    """List the spot checks that have ended: what trusted computers found."""
+    with open_project(data) as roster:
+        ended = roster.spot_checks(now() - days * 86_400)
+    if as_json:
+        click.echo(json.dumps({"checks": [dataclasses.asdict(one) for one in ended]}))
+        return
+    rows = [
+        (
+            one.workunit,
+            one.verdict.value,
+            f"{max(0, now() - one.ended_at)} s ago",
+            " ".join(map(str, one.banned)),
+        )
+        for one in ended
+    ]
+    echo_table([("workunit", "verdict", "ended", "banned computers"), *rows])

@@ -30,6 +30,7 @@ from stoilo.executor.slotexecutor import VERIFIER_ARCHIVE, Program
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.wire import PLATFORM
 from stoilo.flavors.launcher import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
+from stoilo.flavors.tree import platform_name
 
 __all__ = ["Approval", "ConsentedPrograms", "Programs", "ReleasedPrograms"]
 
@@ -37,7 +38,6 @@ NAME: Final = "programs.json"
 FOLDER: Final = "programs"
 MAX_BYTES: Final = 1024 * 1024
 APPROVED_S: Final = 24 * 3600.0
-TREE_PLATFORM: Final = "x86_64-linux"
 _CHUNK: Final = 1024 * 1024
 
 
@@ -67,7 +67,7 @@ class ReleasedPrograms:
     Args:
         fetch: returns the project's release, verified up to that root; asked again after
             a day, and for digests that it did not name.
-        platform: as in tree manifests.
+        platform: as in tree manifests; empty: this computer's.
         clock: s, monotonic.
     """
 
@@ -75,11 +75,11 @@ class ReleasedPrograms:
         self,
         fetch: Callable[[], TrustedRelease],
         *,
-        platform: str = TREE_PLATFORM,
+        platform: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch = fetch
-        self._platform = platform
+        self._platform = platform or platform_name()
         self._clock = clock
         self._agreed: dict[tuple[str, str], float] = {}
 

@@ -9,6 +9,8 @@ stay with the project, numbers are finite, counts are bounded (`replies`).
 
 from __future__ import annotations
 
+from platform import machine
+
 from stoilo.executor.addresses import check_name, find_scheduler, same_origin
 from stoilo.executor.messages import (
     ClientVersion,
@@ -23,6 +25,7 @@ from stoilo.executor.replies import REPLY_BOUNDS, parse_reply
 from stoilo.executor.xmltext import XmlBounds, escape, parse_xml
 
 __all__ = [
+    "BOINC_PLATFORMS",
     "CLIENT_VERSION",
     "PLATFORM",
     "REPLY_BOUNDS",
@@ -39,7 +42,15 @@ __all__ = [
 CLIENT_VERSION = ClientVersion(7, 20, 5)
 """The protocol level that we speak."""
 
-PLATFORM = "x86_64-pc-linux-gnu"
+BOINC_PLATFORMS = {
+    "x86_64-linux": "x86_64-pc-linux-gnu",
+    "aarch64-linux": "aarch64-unknown-linux-gnu",
+}
+"""Our name of a platform → BOINC's."""
+
+PLATFORM = BOINC_PLATFORMS.get(f"{machine()}-linux", machine())
+"""Of this computer; where no program exists for it, a project has none to send."""
+
 UPLOAD_REPLY_BOUNDS = XmlBounds(document_bytes=64 * 1024, elements=64)
 STDERR_CHARS = 4096
 

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import get_type_hints
 
@@ -86,6 +87,8 @@ class ServerConfig:
         http: address of the volunteers' interface.
         project_url: master URL as volunteers reach it, with final slash, when a proxy
             stands before this server; empty: what `http` is bound to.
+        trusted_proxy: address of that proxy, whose ``X-Forwarded-For`` says who calls;
+            empty: who calls is who connects.
         http_certificate: PEM file; needed unless `http` is a loopback address.
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
@@ -107,6 +110,7 @@ class ServerConfig:
     grpc: str = "127.0.0.1:57010"
     http: str = "127.0.0.1:57080"
     project_url: str = ""
+    trusted_proxy: str = ""
     http_certificate: str = ""
     http_key: str = ""
     tls_names: str = ""
@@ -161,6 +165,7 @@ def load_config(
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     _check_project_url(config.project_url)
+    _check_proxy(config.trusted_proxy)
     return config, Origin(origins)
 
 
@@ -172,6 +177,19 @@ def _check_project_url(url: str) -> None:
             f"{url[:80]!r} is no project's URL",
             hint="like https://boinc.example.org/project/ , with the final slash",
         )
+
+
+def _check_proxy(address: str) -> None:
+    """Raise ``STO-R091`` for what is no single address: nobody else may say who calls."""
+    try:
+        if address:
+            ip_address(address)
+    except ValueError as error:
+        raise UsageError(
+            "STO-R091",
+            f"trusted_proxy {address[:80]!r} is no address",
+            hint="like 127.0.0.1: from where the proxy connects",
+        ) from error
 
 
 def _kinds() -> dict[str, type]:

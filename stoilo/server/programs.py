@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.releaseparts import part_target
+from stoilo.executor.wire import BOINC_PLATFORMS
 from stoilo.server.engines.interface import (
     AppProgram,
     CodeSignKey,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from stoilo.executor.release import PartFile, TrustedRelease
 
 __all__ = [
-    "BOINC_PLATFORMS",
     "ReleasedPrograms",
     "TakesPrograms",
     "offer_programs",
@@ -52,12 +52,6 @@ __all__ = [
 ]
 
 LOGGER = logging.getLogger(__name__)
-BOINC_PLATFORMS: Final = {
-    "x86_64-linux": "x86_64-pc-linux-gnu",
-    "aarch64-linux": "aarch64-unknown-linux-gnu",
-}
-"""Our name of a platform → BOINC's."""
-
 MAX_FORMER_KEYS: Final = 16
 MAX_TEXT_BYTES: Final = 4096
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}

@@ -83,7 +83,8 @@ def web_server(config: ServerConfig, app: object) -> WebServer:
         access_log=False,
         lifespan="off",
         http=TimedProtocol,
-        proxy_headers=False,  # who calls is who connects, also from this machine
+        proxy_headers=bool(config.trusted_proxy),  # else who calls is who connects
+        forwarded_allow_ips=config.trusted_proxy,
         timeout_graceful_shutdown=int(GRACE_S),
         ssl_certfile=config.http_certificate or None,
         ssl_keyfile=config.http_key or None,

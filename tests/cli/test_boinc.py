@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert, select
 
 from stoilo.cli.main import main
 from stoilo.executor.messages import HostInfo, SchedulerRequest
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.hosttrust import is_trusted_account
+from stoilo.testing.engine import make_spec
 
 EMAIL = "a@example.org"
 FIELDS = {
@@ -157,6 +161,35 @@ def test_trusted_account_is_known_and_forgotten(data, engine):
         with engine._database.read() as connection:
             assert is_trusted_account(connection, user) is trusted
     assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
+
+
+def test_trusted_accounts_are_listed(data, engine, capsys):
+    for name in (EMAIL, "b@example.org"):
+        engine.accounts.ensure(name, 1)
+        assert main(["boinc", "trust", name, "--data", data]) == 0
+    capsys.readouterr()
+    assert shown(capsys, data, "trust") == {"trusted": sorted([EMAIL, "b@example.org"])}
+    assert main(["boinc", "trust", "--no-more", "--data", data]) == 2
+
+
+def add_check(engine, workunit, verdict, ended_at):
+    engine.create_workunits([make_spec(workunit)])
+    table = schema.copies
+    with engine._database.write() as connection:
+        query = select(table.c.id, table.c.workunit_id)
+        copy = connection.execute(query.where(table.c.name == f"{workunit}_0")).one()
+        row = {"copy_id": copy.id, "workunit_id": copy.workunit_id}
+        row |= {"verdict": verdict, "made_at": 1, "ended_at": ended_at}
+        connection.execute(insert(schema.spot_checks).values(row))
+
+
+def test_ended_spot_checks_are_listed(data, engine, capsys):
+    assert shown(capsys, data, "checks") == {"checks": []}
+    add_check(engine, "w_1", "different", int(time.time()))
+    (found,) = shown(capsys, data, "checks")["checks"]
+    assert (found["workunit"], found["verdict"]) == ("w_1", "different")
+    add_check(engine, "w_2", "same", 1)
+    assert len(shown(capsys, data, "checks")["checks"]) == 1  # the other is long ago
 
 
 # ------------------------------------------------------------------ preferences

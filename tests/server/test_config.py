@@ -100,3 +100,9 @@ def test_project_url_that_no_client_attaches_to_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match="STO-R091"):
         load_config(tmp_path, {"project_url": url}, {})
+
+
+@pytest.mark.parametrize("address", ["*", "lab.example", "10.0.0.0/8", "127.0.0.1,::1"])
+def test_only_one_address_may_say_who_calls(tmp_path: Path, address: str) -> None:
+    with pytest.raises(UsageError, match="STO-R091"):
+        load_config(tmp_path, {"trusted_proxy": address}, {})

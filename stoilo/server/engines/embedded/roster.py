@@ -19,6 +19,7 @@ from stoilo.server.engines.embedded.hosttrust import (
     ban,
     lift_ban,
     trust_account,
+    trusted_accounts,
     void_copies,
 )
 from stoilo.server.engines.embedded.people import (
@@ -32,6 +33,7 @@ from stoilo.server.engines.embedded.preferences import (
     load_preferences,
     save_preferences,
 )
+from stoilo.server.engines.embedded.spotchecks import SpotCheck, ended_checks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,6 +174,16 @@ class Roster:
         address = email.strip().lower()
         with self._database.write() as connection:
             trust_account(connection, address, now, trusted=trusted)
+
+    def trusted(self) -> list[str]:
+        """Return the addresses of the accounts whose hosts check others again."""
+        with self._database.read() as connection:
+            return trusted_accounts(connection)
+
+    def spot_checks(self, since: int = 0) -> list[SpotCheck]:
+        """Return the spot checks that ended at `since`, s, or later, oldest first."""
+        with self._database.read() as connection:
+            return ended_checks(connection, since)
 
     def close(self) -> None:
         """Close the database."""
