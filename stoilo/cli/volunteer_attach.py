@@ -92,7 +92,7 @@ def attach(  # noqa: PLR0917 - click passes options by name
         max_level=max_level,
         opt_in=str(opt_in_file.resolve()) if opt_in_file else "",
     )
-    if email is not None:
+    if email is not None or trust_project_programs:
         _check_private(said.project)
     root_bytes, ca_bytes = _read(root), _read(ca)
     transfer = Transfer(said.project, ca=ca)
@@ -177,13 +177,14 @@ def _account_key(transfer: Transfer, key: str | None, email: str | None) -> str:
 
 
 def _check_private(project: str) -> None:
-    """Raise ``STO-U003`` where a password would travel for everybody to read."""
+    """Raise ``STO-U003`` where a password, or a program to be started, travels in clear."""
     address = urlsplit(project)
     if address.scheme != "https" and address.hostname not in _LOOPBACK:
         raise UsageError(
             "STO-U003",
-            "an account is looked up over https only, except on this computer",
-            hint="ask the project for its https address, or give --key",
+            "accounts are looked up, and programs trusted, over https only, except on "
+            "this computer",
+            hint="ask the project for its https address; or give --key, and --root",
         )
 
 

@@ -169,4 +169,4 @@ def _when(seconds: float) -> str:
     """Return a time for a person."""
     if not seconds:
         return "never"
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(seconds, 2**40)))
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(0, min(seconds, 2**40))))

@@ -22,6 +22,7 @@ from stoilo.core.errors import (
     TrustError,
     UnreachableError,
 )
+from stoilo.core.plaintext import show_plainly
 from stoilo.executor.assignments import (
     Known,
     identity_after,
@@ -325,7 +326,7 @@ class Volunteer:
             raise
         self._standing.note_answer()
         for message in reply.messages:
-            log.info("project: %s", message)
+            log.info("project: %s", show_plainly(" ".join(message.split())))
         self._take_reply(request, reply)
         self._caller.plan(reply, idle=not self._ledger.copies())
 

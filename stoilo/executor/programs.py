@@ -25,6 +25,7 @@ from stoilo.core.boincsign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.ledger import FileRecord, replace_file
 from stoilo.executor.messages import AppVersion, ProgramFile
+from stoilo.executor.optin import LEVEL_ORDER
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.slotexecutor import VERIFIER_ARCHIVE, Program
 from stoilo.executor.transfer import Transfer
@@ -146,6 +147,8 @@ class Programs:
         with self._lock:
             known = dict(self._versions)
             for item in versions:
+                if item.app not in LEVEL_ORDER:
+                    continue  # no task of it could run here
                 before = known.get(item.app)
                 ours = item.platform in {"", PLATFORM}
                 if ours and (before is None or item.version_num >= before.version_num):

@@ -85,8 +85,12 @@ class ProjectFile:
 
     def _keep(self, memory: ProjectMemory) -> None:
         """Write down `memory` unless it is what is there."""
+        data = msgspec.json.encode(memory)
+        if len(data) > MAX_BYTES:  # the key is worth more than their words
+            memory = ProjectMemory(code_sign_key=memory.code_sign_key)
+            data = msgspec.json.encode(memory)
         if memory != self.memory:
-            replace_file(self._path, msgspec.json.encode(memory))
+            replace_file(self._path, data)
             self.memory = memory
 
 

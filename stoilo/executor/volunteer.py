@@ -28,6 +28,7 @@ from pathlib import Path
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.plaintext import show_plainly
 from stoilo.executor.attachments import Means, choose_means
 from stoilo.executor.execute import Executor, VerifiedExecutor, installed_release
 from stoilo.executor.host import Volunteer
@@ -320,7 +321,7 @@ def main(
     try:
         run_volunteer(given, wrap)
     except StoiloError as error:
-        sys.stderr.write(f"volunteer: {error}\n")
+        sys.stderr.write(f"volunteer: {show_plainly(str(error))}\n")
         return error.exit_code
     return 0
 

@@ -163,6 +163,13 @@ def test_trusted_account_is_known_and_forgotten(data, engine):
     assert main(["boinc", "trust", "x@example.org", "--data", data]) == 2
 
 
+def test_account_that_somebody_made_over_the_web_is_not_trusted(data, engine, capsys):
+    engine.accounts.create(EMAIL, "a" * 32, 1)
+    assert main(["boinc", "trust", EMAIL, "--data", data]) == 2
+    assert "STO-E040" in capsys.readouterr().err
+    assert shown(capsys, data, "trust") == {"trusted": []}
+
+
 def test_trusted_accounts_are_listed(data, engine, capsys):
     for name in (EMAIL, "b@example.org"):
         engine.accounts.ensure(name, 1)

@@ -129,6 +129,12 @@ def test_password_does_not_travel_in_the_clear(run, monkeypatch):
     assert sys.stdin.read() == "secret\n"  # it was not even asked for
 
 
+def test_programs_are_not_trusted_in_the_clear(run):
+    words = ("--key", "k", "--trust-project-programs")
+    code, _, err = run("attach", "http://project.example/", *words)
+    assert (code, "https only" in err) == (2, True)
+
+
 def make_account(url, password):
     text = f"{password}bob@example.org".encode()
     hashed = hashlib.md5(text, usedforsecurity=False).hexdigest()

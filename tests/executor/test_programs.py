@@ -240,3 +240,10 @@ def test_programs_under_another_key_than_the_first_are_not_even_noted(
     assert (directory / "programs.json").exists()
     assert ProjectFile(directory).memory.code_sign_key == signer.key.text
     volunteer.close()
+
+
+def test_programs_of_what_is_no_level_are_not_kept(make, site, tmp_path):
+    others = [replace(version(site), app=f"app{n}") for n in range(64)]
+    made = make(version(site), *others)
+    assert made.ready("pure")
+    assert b"app1" not in (tmp_path / "programs.json").read_bytes()

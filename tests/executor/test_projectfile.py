@@ -63,3 +63,12 @@ def test_damaged_file_is_named(tmp_path):
     (tmp_path / "project.json").write_bytes(b"{")
     with pytest.raises(InternalError, match=r"project\.json.*STO-X008"):
         read_memory(tmp_path)
+
+
+def test_words_without_end_cost_only_themselves(tmp_path):
+    file = ProjectFile(tmp_path)
+    file.learn(SchedulerReply(code_sign_key=OLD_TEXT))
+    file.learn(
+        SchedulerReply(project_preferences="\u2603" * 60_000, messages=("m" * 90_000,))
+    )
+    assert read_memory(tmp_path).code_sign_key == OLD_TEXT

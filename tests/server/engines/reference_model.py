@@ -115,7 +115,7 @@ class Project:
         return waiting[0] if waiting else None
 
     def is_banned(self, host):
-        return any(host == one or host.key == one.key for one in self.banned)
+        return host in self.banned
 
     def _trusts(self, host):
         record = self.records.get(host, 0)

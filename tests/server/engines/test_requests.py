@@ -251,3 +251,20 @@ def test_any_bytes_end_in_a_request_or_our_error(junk, place):
         parse_request(data[:place] + junk + data[place:])
     except TrustError as error:
         assert error.code == "STO-X030"
+
+
+def test_copy_that_is_named_twice_is_reported_once():
+    data = real().decode()
+    begin = data.index("<result>")
+    end = data.index("</result>") + len("</result>")
+    twice = data[:end] + data[begin:end] + data[end:]
+    assert parse_request(twice.encode()) == parse_request(data.encode())
+
+
+def test_output_that_grows_when_it_is_escaped_is_no_reason_to_refuse():
+    data = real("STDERR", "<" * 60_000).decode()
+    begin = data.index("<result>")
+    end = data.index("</result>") + len("</result>")
+    copies = [data[begin:end].replace("w_1_0", f"w_{n}_0") for n in range(20)]
+    whole = data[:begin] + "".join(copies) + data[end:]
+    assert len(parse_request(whole.encode()).results) == 20

@@ -91,7 +91,7 @@ def lost_copies(
 
 def notices(connection: Connection, host: Host) -> tuple[str, ...]:
     """Return what a host's user is to be told about getting no work."""
-    ban = find_ban(connection, host.id, host.key)
+    ban = find_ban(connection, host.id)
     if ban is None:
         return ()
     return (BANNED_BY_OPERATOR if ban == BY_OPERATOR else BANNED_NOTICE,)
@@ -111,7 +111,7 @@ def fresh_copies(
     A trusted account's hosts get what is to be checked again first.
     """
     room = _room(connection, host, request, pace)
-    if room <= 0 or is_banned(connection, host.id, host.key):
+    if room <= 0 or is_banned(connection, host.id):
         return []
     caller = _caller(connection, user, host, request)
     given: list[int] = []

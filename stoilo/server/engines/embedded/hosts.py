@@ -62,7 +62,7 @@ def find_host(
         return _new_host(connection, user, request, request.cpid, now)
     if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
         copied = _new_host(connection, user, request, "", now)
-        if copied is not None and is_banned(connection, row.id, row.cpid):
+        if copied is not None and is_banned(connection, row.id):
             ban(connection, copied.id, copied.key, now)  # copying is no way out
         return copied
     cpid = request.cpid if same is None else row.cpid

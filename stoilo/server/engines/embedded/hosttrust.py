@@ -18,7 +18,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
@@ -192,10 +192,19 @@ def trust_account(
     """Let an account's hosts check others again (the operator's own), or no longer.
 
     Raises:
-        UsageError: ``STO-E040`` when there is no such account.
+        UsageError: ``STO-E040`` when there is no such account, or one made over the web:
+            anybody may have taken that address.
     """
     users, table = schema.users, schema.trusted_users
-    user_id = connection.scalar(select(users.c.id).where(users.c.email == email))
+    found = select(users.c.id, users.c.password_hash).where(users.c.email == email)
+    row = connection.execute(found).first()
+    if trusted and row is not None and row.password_hash:
+        raise UsageError(
+            "STO-E040",
+            f"the account of {email[:100]!r} was made over the web: nobody knows by whom",
+            hint="trust one that you made with `stoilo boinc account`",
+        )
+    user_id = None if row is None else row.id
     if user_id is None:
         raise UsageError(
             "STO-E040",
@@ -223,32 +232,26 @@ def trusted_accounts(connection: Connection) -> list[str]:
     return list(connection.scalars(query.order_by(users.c.email)))
 
 
-def is_banned(connection: Connection, host_id: int, host_key: str) -> bool:
+def is_banned(connection: Connection, host_id: int) -> bool:
     """Say whether a host gets no work."""
-    return find_ban(connection, host_id, host_key) is not None
+    return find_ban(connection, host_id) is not None
 
 
-def find_ban(connection: Connection, host_id: int, host_key: str) -> int | None:
-    """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not."""
-    named = {"host": host_id, "host_key": host_key}
-    row = connection.execute(_ban_query(), named).first()
+def find_ban(connection: Connection, host_id: int) -> int | None:
+    """Return the workunit for which a host is banned, `BY_OPERATOR`, None if it is not.
+
+    A ban is one of this account's host. Its CPID would not do: every project that it helps
+    knows that, and could have it banned here by cheating under it.
+    """
+    row = connection.execute(_ban_query(), {"host": host_id}).first()
     return None if row is None else row.workunit_id
 
 
 @cache
 def _ban_query() -> Select[int]:
-    """Return the query for a ban of :host or :host_key; made once, asked at every call."""
+    """Return the query for a ban of :host; made once, asked at every call."""
     table = schema.bans
-    return (
-        select(table.c.workunit_id)
-        .where(
-            or_(
-                table.c.host_id == bindparam("host"),
-                table.c.host_key == bindparam("host_key"),
-            )
-        )
-        .limit(1)
-    )
+    return select(table.c.workunit_id).where(table.c.host_id == bindparam("host"))
 
 
 def ban_host(connection: Connection, copy: str, now: int) -> None:
@@ -275,7 +278,7 @@ def ban(
         now: s.
         workunit_id: where it was caught.
     """
-    if not is_banned(connection, host_id, ""):
+    if not is_banned(connection, host_id):
         values = {"host_id": host_id, "host_key": host_key, "since": now}
         connection.execute(
             insert(schema.bans).values(workunit_id=workunit_id, **values)

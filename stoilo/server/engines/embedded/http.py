@@ -192,6 +192,8 @@ class _Face:
         limit = time.monotonic() + hold
         while hold and _is_empty(reply) and time.monotonic() < limit:
             await asyncio.sleep(HOLD_STEP_S)
+            if await request.is_disconnected():  # it may have called again meanwhile
+                break
             if self._engine.changes != seen:
                 seen = self._engine.changes
                 reply = await self._answer(parsed)

@@ -27,7 +27,7 @@ from stoilo.executor.wire import check_name
 from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["natural", "parse_request"]
 
@@ -35,6 +35,8 @@ REQUEST_BOUNDS = XmlBounds(document_bytes=BOUNDS.scheduler_request_bytes)
 PREFERENCES_BOUNDS = XmlBounds(document_bytes=16 * 1024, elements=1024)
 RESULTS_PER_REQUEST = 1000
 STDERR_CHARS = 64 * 1024
+STDERR_KEPT = 2048
+"""Of what a program wrote, its end: escaped it must not make a request too large."""
 KEY_CHARS = 4096
 MOST_PLATFORMS = 16
 FILE_PRESENT = 1  # BOINC's status; others are on their way or failed
@@ -77,7 +79,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         cpu_req_instances=max(0.0, root.number("cpu_req_instances")),
         dont_send_work=root.flag("dont_send_work"),
         ncpus=int(max(1, min(MOST_PROCESSORS, _measure(host, "p_ncpus")))),
-        results=tuple(_report(item) for item in results),
+        results=_distinct(_report(item) for item in results),
         other_results=tuple(_unfinished(item) for item in unfinished),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
@@ -89,6 +91,11 @@ def parse_request(data: bytes) -> SchedulerRequest:
         global_preferences=_preferences(data, root),
         sticky_files=_sticky(root.every("file_info")),
     )
+
+
+def _distinct(reports: Iterable[ReportedResult]) -> tuple[ReportedResult, ...]:
+    """Return reports without those of a copy that was reported already."""
+    return tuple({one.name: one for one in reversed([*reports])}.values())[::-1]
 
 
 def natural(element: Element, tag: str) -> int:
@@ -237,5 +244,5 @@ def _plain(text: bytes) -> bytes:
     stop = text.rfind(_CDATA[1])
     if start < 0 or stop < start:
         return text
-    inside = text[start + len(_CDATA[0]) : stop][-STDERR_CHARS:]
+    inside = text[start + len(_CDATA[0]) : stop][-STDERR_KEPT:]
     return escape(inside.decode("utf-8", "replace")).encode()

@@ -105,9 +105,7 @@ class Roster:
         """Return the hosts of one account, or every one, oldest first."""
         hosts, users, records = schema.hosts, schema.users, schema.host_records
         bans = schema.bans
-        banned = exists().where(
-            (bans.c.host_id == hosts.c.id) | (bans.c.host_key == hosts.c.cpid)
-        )
+        banned = exists().where(bans.c.host_id == hosts.c.id)
         query = (
             select(hosts, users.c.email, records, banned.label("banned"))
             .join(users, users.c.id == hosts.c.user_id)
