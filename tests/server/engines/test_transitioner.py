@@ -171,6 +171,14 @@ def test_admission_over_waits_for_hosts_then_ends():
     assert next_actions(over, NOW) == [Finish(OutcomeKind.ADMISSION_ENDED)]
 
 
+def test_validator_that_never_answers_holds_a_workunit_no_longer_than_a_day():
+    waiting = view(done("a", Validity.INIT), not_after=NOW)
+    day = 86_400
+    assert next_actions(waiting, NOW + day) == [Check("a")]
+    ended = [Finish(OutcomeKind.ADMISSION_ENDED)]
+    assert next_actions(waiting, NOW + day + 1) == ended
+
+
 @pytest.mark.parametrize("outcome", list(CopyOutcome))
 def test_user_or_host_that_ever_had_a_copy_gets_no_other(outcome):
     had = view(failed("a", outcome, user=7), Copy("b"))

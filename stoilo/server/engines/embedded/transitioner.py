@@ -27,7 +27,7 @@ What differs is meant as a kindness or is stricter, never silently:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.embedded.actions import (
     Check,
@@ -62,6 +62,9 @@ __all__ = [
     "next_transition",
     "refusal_cap",
 ]
+
+ANSWER_GRACE_S: Final = 86_400
+"""How long after the admission a result waits for a validator that does not answer, s."""
 
 ERROR_OUTCOMES = frozenset({CopyOutcome.CLIENT_ERROR, CopyOutcome.INVALID})
 MAY_RETURN = frozenset({CopyOutcome.NONE, CopyOutcome.NO_REPLY, CopyOutcome.SUCCESS})
@@ -143,17 +146,26 @@ def next_actions(view: WorkunitView, now: int) -> list[Action]:
     """Return what is to be done now, in order; empty when there is only waiting.
 
     After doing them the caller asks again until the list is empty. Checks and
-    judgements come before limits: a quorum that is there wins over an error beside it.
+    judgements come before limits: a quorum that is there wins over an error beside it. A
+    validator that gives no answer is not asked for ever: every workunit ends.
     """
     if view.outcome is not None:
         return actions_after_end(view, now)
     counts = _count(view.copies)
     return (
         _expiries(view, now)
-        or _checks(view, counts)
+        or _ask_or_give_up(view, counts, now)
         or _releases(view)
         or _limits(view, counts, now)
     )
+
+
+def _ask_or_give_up(view: WorkunitView, counts: _Counts, now: int) -> list[Action]:
+    """Return what the validator has to look at, or the end where it was asked too long."""
+    checks = _checks(view, counts)
+    if checks and now > view.not_after + ANSWER_GRACE_S:
+        return [Finish(OutcomeKind.ADMISSION_ENDED)]
+    return checks
 
 
 def next_transition(view: WorkunitView, now: int) -> int:
