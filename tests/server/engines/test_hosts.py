@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.types import Redundancy
 from stoilo.executor.messages import ClientVersion, HostInfo
 from stoilo.server.engines.embedded import hosts
 from stoilo.testing.engine import make_spec
 
+SLOW = Redundancy(delay_bound_s=10**7)
 INFO = HostInfo("anna-pc", "Intel", "i7", "", 1e9, 8e9, 1e11, "Linux", "6.1")
 
 
@@ -90,3 +92,23 @@ def test_account_has_a_number_of_hosts(bench, monkeypatch):
     replies = [call(bench, cpid=f"{n:032x}", rpc_seqno=1) for n in range(3)]
     assert [reply.messages != () for reply in replies] == [False, False, True]
     assert "STO-E017" in replies[2].messages[0]
+
+
+def test_hosts_that_are_gone_make_room_for_others(bench, clock, monkeypatch):
+    monkeypatch.setattr(hosts, "MAX_HOSTS", 2)
+    bench.engine.create_workunits([make_spec("w_1", redundancy=SLOW)])
+    assert bench.fetch(1)  # keeps its copy
+    call(bench, cpid="a" * 32)
+    assert "STO-E017" in call(bench, cpid="b" * 32).messages[0]
+    clock.now += hosts.IN_USE_S + 1
+    assert call(bench, cpid="b" * 32).messages == ()
+    assert "STO-E017" in call(bench, cpid="c" * 32).messages[0]
+
+
+def test_banned_host_stays_away_for_a_day(bench, clock):
+    call(bench)
+    bench.engine.roster.ban_host(known(bench)[0].host_id, clock())
+    reply = call(bench, cpu_req_instances=1.0)
+    assert (reply.request_delay, reply.next_rpc_delay) == (86_400.0, 0.0)
+    assert bench.request(1, own_program=False).request_delay == 86_400.0
+    assert call(bench, 2).request_delay == 0.0

@@ -215,6 +215,15 @@ def test_unknown_key_is_told_and_gets_nothing(world):
     assert reply.results == ()
 
 
+def test_unknown_key_waits_for_no_writer(world):
+    body = request_xml(world, key="2" * 32)
+    with world.engine._database.write():
+        answer = world.pool.request(
+            "POST", f"{world.server.url}sched", body=body, timeout=30
+        )
+    assert parse_reply(answer.data, world.server.url).bad_key
+
+
 def test_reply_is_what_our_volunteer_reads(world):
     extra = "<cpu_req_instances>1</cpu_req_instances>"
     world.engine.create_workunits([make_spec("shape_1")])

@@ -5,6 +5,8 @@ from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.types import Redundancy
+from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded import quotas
 from stoilo.server.engines.embedded.quotas import (
     Quota,
@@ -149,6 +151,57 @@ def test_refusals_and_validators_faults_are_not_the_hosts(bench, body):
     for copy in bench.fetch(1, room=12):
         bench.finish(1, copy, body)
     bench.settle()
+    assert bench.request(1, cpu_req_instances=1.0).messages == ()
+
+
+@pytest.mark.parametrize("exit_status", [202, 203])
+def test_host_that_aborts_whatever_it_gets_pauses(bench, exit_status):
+    names = [f"w{n}_1" for n in range(12)]
+    bench.engine.create_workunits([make_spec(name) for name in names])
+    for copy in bench.fetch(1, room=12):
+        bench.report(1, copy, ResultState.ABORTED, exit_status)
+    reply = bench.request(1, cpu_req_instances=1.0)
+    assert "STO-E067" in reply.messages[0]
+    assert reply.results == ()
+
+
+def test_copies_that_nobody_needs_may_be_aborted_without_end(bench):
+    single = Redundancy(min_quorum=1, target_results=2)
+    specs = [make_spec(f"w{n}_1", redundancy=single) for n in range(12)]
+    bench.engine.create_workunits(specs)
+    copies = bench.fetch(1, room=12)
+    for copy in bench.fetch(2, room=12):
+        bench.finish(2, copy, b"x")
+    bench.settle()
+    for copy in copies:
+        bench.report(1, copy, ResultState.ABORTED, 202)
+    assert bench.request(1, cpu_req_instances=1.0).messages == ()
+
+
+def refuse(bench, rounds, prefix="r"):
+    """Let host 1 refuse eight copies at a time."""
+    for number in range(rounds):
+        names = [f"{prefix}x{number}x{n}_1" for n in range(8)]
+        bench.engine.create_workunits([make_spec(name) for name in names])
+        for copy in bench.fetch(1, room=8):
+            bench.finish(1, copy, b"optin")
+        bench.settle()
+
+
+def test_host_that_refuses_whatever_it_gets_pauses(bench):
+    refuse(bench, 3)
+    reply = bench.request(1, cpu_req_instances=1.0)
+    assert "STO-E067" in reply.messages[0]
+    assert reply.results == ()
+    assert bench.fetch(2)
+
+
+def test_host_that_does_other_things_too_may_refuse(bench):
+    for number in range(3):
+        refuse(bench, 1, f"r{number}")
+        bench.engine.create_workunits([make_spec(f"other{number}_1")])
+        for copy in bench.fetch(1, room=1):
+            bench.finish(1, copy, b"x")
     assert bench.request(1, cpu_req_instances=1.0).messages == ()
 
 

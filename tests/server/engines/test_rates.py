@@ -9,6 +9,8 @@ LIMITS = CallLimits(
     new_accounts=3,
     scheduler_calls_of_address=4,
     scheduler_calls_of_account=2,
+    unknown_keys_of_address=3,
+    unknown_keys=5,
 )
 
 
@@ -64,6 +66,17 @@ def test_this_machine_is_limited_by_account_alone(rates):
     assert calls == [True] * 9
     calls = [rates.allow_scheduler_call("::1", "key0") for _ in range(2)]
     assert calls == [True, False]
+
+
+def test_unknown_keys_share_one_bucket_and_take_no_accounts_place(rates):
+    def guess(address, number):
+        return rates.allow_scheduler_call(address, f"key{number}", known=False)
+
+    assert [guess("192.0.2.1", n) for n in range(4)] == [True] * 3 + [False]
+    others = [guess(f"198.51.100.{n}", n) for n in range(3)]
+    assert others == [True, True, False]
+    assert not rates._accounts._buckets
+    assert rates.allow_scheduler_call("192.0.2.7", "an account's")
 
 
 def test_table_is_bounded(now):

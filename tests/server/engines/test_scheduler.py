@@ -10,8 +10,10 @@ from stoilo.executor.messages import (
     ReportedResult,
     ResultState,
     SchedulerRequest,
+    Wishes,
 )
-from stoilo.server.engines.embedded import hosts, schema
+from stoilo.server.engines.embedded import dispatch, hosts, schema
+from stoilo.server.engines.embedded.requests import RESULTS_PER_REQUEST
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 from stoilo.testing.engine import make_spec
 from stoilo.testing.programs import LINUX, ProgramSigner
@@ -350,3 +352,28 @@ def test_copy_of_an_open_workunit_is_to_be_begun(bench):
     (copy,) = bench.fetch(1)
     reply = bench.request(1, other_results=(OtherResult(copy),))
     assert (reply.aborts, reply.aborts_unstarted) == ((), ())
+
+
+def test_copy_that_the_project_still_wants_is_not_called_off_by_its_host(bench):
+    make(bench)
+    bench.set_record(1, 7)
+    (copy,) = bench.fetch(1)
+    bench.report(1, copy, ResultState.ABORTED, 202)
+    assert bench.record(1) == 0
+
+
+@pytest.mark.parametrize("change", [{"level": "pure"}, {"wishes": Wishes("pure")}])
+def test_copy_that_is_no_longer_allowed_is_not_sent_again(bench, change):
+    make(bench, app="numeric")
+    kept = {"level": "numeric", "cpu_req_instances": 1.0}
+    (copy,) = bench.request(1, **kept).results
+    assert bench.request(1, **kept).results == (copy,)
+    assert bench.request(1, **{**kept, **change}).results == ()
+
+
+def test_host_of_any_size_can_name_all_that_it_holds(bench, monkeypatch):
+    assert dispatch.MOST_HELD <= RESULTS_PER_REQUEST // 2
+    monkeypatch.setattr(dispatch, "MOST_HELD", 10)
+    make(bench, count=20)
+    got = [bench.fetch(1, room=8, ncpus=4096) for _ in range(3)]
+    assert [len(names) for names in got] == [8, 2, 0]

@@ -55,6 +55,10 @@ BANNED_NOTICE = (
     "Ask the project's operator [STO-E041]."
 )
 BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E065]."
+MOST_HELD = 500
+"""Copies of one host, whatever it says of its processors: a call names all of them, and
+one that names more than `requests.RESULTS_PER_REQUEST` is refused."""
+
 SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
 
 
@@ -79,13 +83,21 @@ class Pace:
 
 
 def lost_copies(
-    connection: Connection, host: Host, request: SchedulerRequest, pace: Pace
+    connection: Connection,
+    account: User,
+    host: Host,
+    request: SchedulerRequest,
+    pace: Pace,
 ) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
-    """Return copies that the host should have and does not mention."""
+    """Return copies that the host should have and does not mention.
+
+    What the account or the host has meanwhile ruled out is not sent again.
+    """
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
     rows = connection.execute(_held_query(), {"host": host.id}).all()
-    lost = [row for row in rows if row.name not in named]
+    apps = allowed_apps(account.apps, request.wishes)
+    lost = [row for row in rows if row.name not in named and row.app in apps]
     return lost[: pace.copies_per_rpc]
 
 
@@ -179,7 +191,7 @@ def _room(
     if request.dont_send_work or not wants_work:
         return 0
     held = connection.scalar(_count_query(), {"host": host.id}) or 0
-    most = pace.copies_per_cpu * request.ncpus - held
+    most = min(pace.copies_per_cpu * request.ncpus, MOST_HELD) - held
     wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
     asked = math.ceil(min(wanted, 1e6))
     return max(0, min(asked, most, pace.copies_per_rpc))

@@ -6,11 +6,12 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import exists, func, insert, select, update
 
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.hosttrust import ban, is_banned
+from stoilo.server.engines.interface import CopyState
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["MAX_HOSTS", "Host", "find_host"]
 
 MAX_HOSTS = 500
-"""Hosts of one account; each is a row that nobody but its caller asked for."""
+"""Hosts of one account in use; each is a row that nobody but its caller asked for."""
+
+IN_USE_S = 30 * 86_400
+"""A host that has not called for so long and holds no copy is not counted."""
 
 TEXT_CHARS = 128
 RECORD_EVERY_S = 3600
@@ -80,7 +84,14 @@ def _new_host(
 ) -> Host | None:
     """Insert a host, unless the account has its number; without a CPID it is a copy."""
     table = schema.hosts
-    query = select(func.count()).where(table.c.user_id == user.id)
+    copies = schema.copies
+    holds = exists().where(
+        copies.c.host_id == table.c.id,
+        copies.c.state == CopyState.IN_PROGRESS.value,
+    )
+    query = select(func.count()).where(
+        table.c.user_id == user.id, (table.c.seen_at >= now - IN_USE_S) | holds
+    )
     if (connection.scalar(query) or 0) >= MAX_HOSTS:
         return None
     made = connection.execute(

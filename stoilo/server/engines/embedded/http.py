@@ -39,6 +39,7 @@ from stoilo.server.engines.embedded.peopleroutes import people_routes
 from stoilo.server.engines.embedded.rates import CallLimits, CallRates, RateLimit
 from stoilo.server.engines.embedded.reception import too_many_calls
 from stoilo.server.engines.embedded.refusals import RefusalLog
+from stoilo.server.engines.embedded.scheduler import unknown_key
 from stoilo.server.engines.embedded.xml import (
     UPLOAD_HEAD_BYTES,
     ProjectConfig,
@@ -182,10 +183,16 @@ class _Face:
         body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
         address = request.client.host if request.client else ""
-        if not self._rates.allow_scheduler_call(address, parsed.authenticator):
+        key, knows = parsed.authenticator, self._engine.scheduler.knows
+        known = await run_in_threadpool(knows, key)
+        if not self._rates.allow_scheduler_call(address, key, known=known):
             self.refusals.note(request, "STO-E068")
             refusal = render_reply(too_many_calls(), self._options.project)
             return Response(refusal, media_type=XML)
+        if not known:  # answered without the write lock
+            self.refusals.note_reply(request, unknown_key())
+            stranger = render_reply(unknown_key(), self._options.project)
+            return Response(stranger, media_type=XML)
         seen = self._engine.changes
         reply = await self._answer(parsed)
         hold = min(parsed.wait_s, self._options.hold_s)

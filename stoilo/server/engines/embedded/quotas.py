@@ -6,8 +6,9 @@ lets a broken host waste half a day's quota, so a second rule is ours: after som
 results in a row the host pauses, each time twice as long, until one is valid. The rules
 are pure; their numbers and the rows that hold them are at the end.
 
-Bad is: reported as failed, refused by the validator, outvoted, never returned. What a
-volunteer's opt-in refused, and what the project itself called off, is not.
+Bad is: reported as failed or aborted, refused by the validator, outvoted, never returned.
+What the project itself called off is not. What a volunteer's opt-in refused is only when
+the host does nothing else: its word alone must not use up one workunit after the other.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import and_, delete, insert, select
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.records import Validity
+from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +38,7 @@ __all__ = [
     "allowed_today",
     "note_copies",
     "note_error",
+    "note_refusal",
     "note_success",
     "room_in",
 ]
@@ -51,6 +55,8 @@ class QuotaRules:
             about one task a second on two processors; no honest host comes near.
         most_cpus: processors that count, whatever a host says it has.
         patience: bad results in a row before the first pause.
+        refusals: copies that a host may refuse without a usable result between them;
+            each further one is bad.
         first_pause_s: length of that pause, s; each further bad result doubles it.
         longest_pause_s: longest pause, s.
     """
@@ -58,6 +64,7 @@ class QuotaRules:
     per_cpu: int = 100_000
     most_cpus: int = 64
     patience: int = 10
+    refusals: int = 12
     first_pause_s: int = 60
     longest_pause_s: int = 3600
 
@@ -188,6 +195,34 @@ def note_error(
     if place is not None:
         quota = dict(_load(connection, place[0])).get(place[1], Quota(rules.per_cpu))
         _store(connection, *place, after_error(quota, now, rules))
+
+
+def note_refusal(
+    connection: Connection, copy: str, now: int, rules: QuotaRules = RULES
+) -> None:
+    """Count a copy just refused by opt-in, if its host has long brought nothing else."""
+    place = _place(connection, copy)
+    if place is None:
+        return
+    copies, table = schema.copies, schema.workunits
+    unchecked = and_(
+        copies.c.outcome == CopyOutcome.SUCCESS.value,
+        copies.c.validity == Validity.INIT.value,
+    )
+    latest = connection.scalars(
+        select(copies.c.outcome)
+        .join(table, table.c.id == copies.c.workunit_id)
+        .where(
+            copies.c.host_id == place[0],
+            copies.c.state == CopyState.OVER.value,
+            table.c.app == place[1],
+            ~unchecked,
+        )
+        .order_by(copies.c.id.desc())
+        .limit(rules.refusals + 1)
+    ).all()
+    if len(latest) > rules.refusals and CopyOutcome.SUCCESS.value not in latest:
+        note_error(connection, copy, now, rules)
 
 
 def note_success(

@@ -50,12 +50,16 @@ class CallLimits:
         new_accounts: making accounts, all addresses together.
         scheduler_calls_of_address: a household or institute behind one address.
         scheduler_calls_of_account: all hosts of one account together.
+        unknown_keys_of_address: scheduler calls with a key that is no account's.
+        unknown_keys: the same, all addresses together.
     """
 
     account_calls: int = 10
     new_accounts: int = 60
     scheduler_calls_of_address: int = 12_000
     scheduler_calls_of_account: int = 6_000
+    unknown_keys_of_address: int = 600
+    unknown_keys: int = 6_000
 
 
 class CallRates:
@@ -70,6 +74,8 @@ class CallRates:
         self._new_accounts = RateLimit(limits.new_accounts, clock=clock)
         self._addresses = RateLimit(limits.scheduler_calls_of_address, clock=clock)
         self._accounts = RateLimit(limits.scheduler_calls_of_account, clock=clock)
+        self._strangers = RateLimit(limits.unknown_keys_of_address, clock=clock)
+        self._unknown_keys = RateLimit(limits.unknown_keys, clock=clock)
 
     def allow_account_call(self, address: str) -> bool:
         """Say whether `address` may try a password or key now."""
@@ -79,11 +85,21 @@ class CallRates:
         """Say whether anybody may make an account now."""
         return self._new_accounts.allow("")
 
-    def allow_scheduler_call(self, address: str, key: str) -> bool:
-        """Say whether a host may call the scheduler now; `key` may be no key at all."""
+    def allow_scheduler_call(
+        self, address: str, key: str, *, known: bool = True
+    ) -> bool:
+        """Say whether a host may call the scheduler now.
+
+        Keys that are not `known` share one bucket: whoever makes them up gets no more
+        for it, and takes no account's place in the table.
+        """
         network = _network(address)
-        if not network.startswith("loopback") and not self._addresses.allow(network):
+        local = network.startswith("loopback")
+        if not local and not self._addresses.allow(network):
             return False
+        if not known:
+            of_address = local or self._strangers.allow(network)
+            return of_address and self._unknown_keys.allow("")
         name = hashlib.sha256(key.encode()).hexdigest()  # no key stays in memory
         return self._accounts.allow(name)
 

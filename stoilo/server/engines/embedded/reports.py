@@ -16,6 +16,8 @@ from stoilo.server.engines.embedded.views import copy_of, load_view
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from stoilo.executor.messages import ReportedResult, SchedulerRequest
@@ -55,9 +57,8 @@ def take_report(
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
         _tell(host, report)
-        if not aborted:
+        if not _called_off(connection, host, report):
             note_error(connection, row.name, now)
-        if report.exit_status != ABORTED_BY_PROJECT:
             note_failed(connection, [row.name])
     connection.execute(
         update(table)
@@ -74,6 +75,12 @@ def take_report(
         .where(schema.workunits.c.id == row.workunit_id)
         .values(transition_at=now)
     )
+
+
+def _called_off(connection: Connection, host: Host, report: ReportedResult) -> bool:
+    """Say whether the project let the host drop this copy, as its exit status says."""
+    said = report.exit_status == ABORTED_BY_PROJECT
+    return said and bool(_optional(connection, host, [report.name]))
 
 
 def _tell(host: Host, report: ReportedResult) -> None:
@@ -116,8 +123,13 @@ def optional_copies(
     running may finish and is still compared.
     """
     names = [other.name for other in request.other_results]
-    if not names:
-        return ()
+    return _optional(connection, host, names) if names else ()
+
+
+def _optional(
+    connection: Connection, host: Host, names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return which of these copies the host need not begin."""
     table, of, checks = schema.copies, schema.workunits, schema.spot_checks
     late = table.c.outcome == CopyOutcome.NO_REPLY.value
     needed = select(checks.c.copy_id)

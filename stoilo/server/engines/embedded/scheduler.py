@@ -30,7 +30,11 @@ from stoilo.server.engines.embedded.inputs import file_refs
 from stoilo.server.engines.embedded.lending import settle_leases
 from stoilo.server.engines.embedded.notices import level_notice
 from stoilo.server.engines.embedded.pacing import is_idle, next_call
-from stoilo.server.engines.embedded.reception import receive, refuse_banned
+from stoilo.server.engines.embedded.reception import (
+    BANNED_DELAY_S,
+    receive,
+    refuse_banned,
+)
 from stoilo.server.engines.embedded.reports import (
     needless_copies,
     optional_copies,
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.hosts import Host
     from stoilo.server.engines.embedded.reception import Guest
 
-__all__ = ["Scheduler"]
+__all__ = ["Scheduler", "unknown_key"]
 
 BAD_KEY_DELAY_S = 3600.0
 UNUSABLE_DELAY_S = 600.0
@@ -76,6 +80,11 @@ class Scheduler:
         self._on_report = on_report
         self._draw = draw
 
+    def knows(self, key: str) -> bool:
+        """Say whether an (untrusted) key is an account's; waits for no writer."""
+        with self._database.read() as connection:
+            return self._accounts.authenticate(connection, key) is not None
+
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
     ) -> SchedulerReply:
@@ -87,11 +96,7 @@ class Scheduler:
         with self._database.write() as connection:
             user = self._accounts.authenticate(connection, request.authenticator)
             if user is None:
-                return SchedulerReply(
-                    messages=("Unknown account key. Attach again with a valid one.",),
-                    request_delay=BAD_KEY_DELAY_S,
-                    bad_key=True,
-                )
+                return unknown_key()
             host = find_host(connection, user, request, now)
             if host is None:
                 return SchedulerReply(
@@ -119,7 +124,8 @@ class Scheduler:
         program = choose_program(connection, request)
         lost, fresh = [], []
         if program.usable:
-            lost = lost_copies(connection, host, request, self._pace)
+            account = guest.account
+            lost = lost_copies(connection, account, host, request, self._pace)
             fresh = fresh_copies(
                 connection, user, host, request, now, self._pace, self._draw
             )
@@ -127,7 +133,8 @@ class Scheduler:
         reply = program.complete(connection, reply, base_url)
         reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if not program.usable:
-            return replace(reply, request_delay=UNUSABLE_DELAY_S)
+            delay = max(reply.request_delay, UNUSABLE_DELAY_S)
+            return replace(reply, request_delay=delay)
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if is_idle(request, reply) and not (request.own_program or reply.messages):
@@ -162,6 +169,7 @@ class Scheduler:
                     needs.memory_bytes,
                     needs.disk_bytes,
                 )
+        ban = notices(connection, host)
         return SchedulerReply(
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(result.name for result in request.results)),
@@ -184,5 +192,15 @@ class Scheduler:
                 ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
                 for row in rows
             ),
-            messages=notices(connection, host),
+            messages=ban,
+            request_delay=BANNED_DELAY_S if ban else 0.0,
         )
+
+
+def unknown_key() -> SchedulerReply:
+    """Return the answer to one whose key is no account's."""
+    return SchedulerReply(
+        messages=("Unknown account key. Attach again with a valid one.",),
+        request_delay=BAD_KEY_DELAY_S,
+        bad_key=True,
+    )

@@ -16,7 +16,11 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.credit import grant
 from stoilo.server.engines.embedded.hosttrust import note_failed, note_valid
 from stoilo.server.engines.embedded.quorum import Judgement
-from stoilo.server.engines.embedded.quotas import note_error, note_success
+from stoilo.server.engines.embedded.quotas import (
+    note_error,
+    note_refusal,
+    note_success,
+)
 from stoilo.server.engines.embedded.records import Copy, Validity
 from stoilo.server.engines.embedded.spotchecks import CheckVerdict, end_check
 from stoilo.server.engines.embedded.steps import begin_lingering, end_workunit
@@ -145,6 +149,8 @@ def _write_check(
         .where(schema.copies.c.name == copy)
         .values(outcome=outcome.value, validity=validity.value, code=check.code[:16])
     )
+    if outcome is CopyOutcome.REFUSED:
+        note_refusal(connection, copy, now)
 
 
 def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
