@@ -19,7 +19,7 @@ from pathlib import Path
 import stoilo
 from bench.rows import Row
 from stoilo.core.types import Redundancy
-from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincproject import BoincProject, freeze_project
 from stoilo.testing.deployment import Deployment
 
 REACH = 500
@@ -37,8 +37,11 @@ def add(call: dict[str, int]) -> int:
 def volunteer(*, real: bool) -> Iterator[tuple[str, Path]]:
     """Yield who computes, and the connection file of a project that has it."""
     if real and shutil.which("boinc"):
-        with BoincProject() as project, project.client():
-            yield "one real BOINC client", Path(project.line.connection)
+        with tempfile.TemporaryDirectory(prefix="frozen-") as folder:
+            frozen = Path(folder) / "data"
+            freeze_project(frozen, ("pure",))
+            with BoincProject(frozen) as project, project.client():
+                yield "one real BOINC client", Path(project.line.connection)
         return
     with (
         tempfile.TemporaryDirectory() as folder,

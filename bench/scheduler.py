@@ -1,12 +1,13 @@
 """Scheduler RPCs of 1,000 simulated hosts against a route that does nothing.
 
 A project serves in a process of its own, durable as in production. Every host is one
-account and one computer; a call is what a BOINC client posts when a task ends: it reports
+account and one computer; a call is what a stock client posts when a task ends: it reports
 that copy and asks for another, over a connection of its own, with some calls under way at
-once. Between the calls the hosts upload their results, which is not timed. The peer is the
-same web stack in a process of its own, which reads the same posts and answers as many
-bytes: what is left is the price of the scheduler. A stock BOINC server, which starts a
-program for each call, is not here to be measured.
+once. The project has a program for it, so that a reply names launcher and verifier, which
+nobody fetches. Between the calls the hosts upload their results, which is not timed. The
+peer is the same web stack in a process of its own, which reads the same posts and answers
+as many bytes: what is left is the price of the scheduler. A stock BOINC server, which
+starts a program for each call, is not here to be measured.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.rows import Row
+from bench.stock_request import render_stock_request
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.testing.engine import make_spec
-from stoilo.testing.project import ProjectProcess
+from stoilo.testing.programs import ProgramSigner
+from stoilo.testing.project import ENGINE, ProjectProcess
 
 AT_ONCE = 32
 SINGLE = Redundancy(
@@ -52,6 +56,8 @@ config = uvicorn.Config(app, log_level="error", lifespan="off", access_log=False
 uvicorn.Server(config).run(sockets=[listener])
 """
 _NAME = re.compile(rb"<result><name>([^<]+)<")
+_HOST_ID = re.compile(rb"<hostid>([0-9]+)<")
+_CODE_SIGN_KEY = re.compile(rb"<code_sign_key>\s*([^<]+)</code_sign_key>")
 _UPLOAD = re.compile(
     rb"<file_info><name>([^<]+)</name><max_nbytes>[^<]+</max_nbytes>"
     rb"<upload_url>http://[^/]+([^<]+)<"
@@ -60,40 +66,39 @@ _UPLOAD = re.compile(
 
 @dataclass
 class Host:
-    """One simulated computer, and the copy that it holds."""
+    """One simulated computer, what it was told at first contact, and its copy."""
 
     key: str
     cpid: str
     seqno: int = 0
+    host_id: int = 0
+    code_sign_key: str = ""
     copy: str = ""
     upload: tuple[str, str] = ("", "")
 
     def request(self) -> bytes:
         """Return the next call: report what is held, ask for another."""
         self.seqno += 1
-        report = ""
-        if self.copy:
-            report = (
-                f"<result><name>{self.copy}</name><exit_status>0</exit_status>"
-                "<state>5</state><final_cpu_time>1</final_cpu_time></result>"
-            )
-        return (
-            f"<scheduler_request><authenticator>{self.key}</authenticator>"
-            f"<hostid>0</hostid><rpc_seqno>{self.seqno}</rpc_seqno>"
-            "<core_client_major_version>7</core_client_major_version>"
-            "<cpu_req_secs>1</cpu_req_secs><cpu_req_instances>1</cpu_req_instances>"
-            "<platform_name>x86_64-pc-linux-gnu</platform_name><stoilo_own_program/>"
-            f"<host_info><host_cpid>{self.cpid}</host_cpid><p_ncpus>4</p_ncpus>"
-            f"</host_info>{report}</scheduler_request>"
-        ).encode()
+        return render_stock_request(
+            key=self.key,
+            host_id=self.host_id,
+            seqno=self.seqno,
+            cpid=self.cpid,
+            code_sign_key=self.code_sign_key,
+            copy=self.copy,
+        )
 
     def take(self, reply: bytes) -> None:
-        """Note the copy that came with a reply."""
+        """Note the copy that came with a reply, and what is told once."""
         name, upload = _NAME.search(reply), _UPLOAD.search(reply)
         assert name is not None, reply
         assert upload is not None, reply
         self.copy = name[1].decode()
         self.upload = (upload[1].decode(), upload[2].decode())
+        if known := _HOST_ID.search(reply):
+            self.host_id = int(known[1])
+        if key := _CODE_SIGN_KEY.search(reply):
+            self.code_sign_key = key[1].decode()
 
     def result(self) -> bytes:
         """Return the upload of the copy that is held."""
@@ -187,12 +192,20 @@ async def peer_rounds(port: int, hosts: Sequence[Host], rounds: int) -> list[Cal
     return [await everybody(hosts, call) for _ in range(rounds)]
 
 
+def give_program(project: ProjectProcess) -> None:
+    """Let the project have a program for stock clients, before it starts."""
+    engine, signer = EmbeddedEngine(project.directory / ENGINE), ProgramSigner()
+    engine.set_programs([signer.program()], signer.key)
+    engine.close()
+
+
 def measure_project(hosts: int, rounds: int) -> tuple[list[Calls], int]:
     """Return our rounds."""
     with tempfile.TemporaryDirectory() as folder:
         project = ProjectProcess(Path(folder))
         names = [f"w{number}_1" for number in range(hosts * (rounds + 1))]
         project.create([make_spec(name, redundancy=SINGLE) for name in names])
+        give_program(project)
         keys = project.keys(hosts)
         computers = [Host(key, f"{at:032x}") for at, key in enumerate(keys)]
         with project:
@@ -201,7 +214,9 @@ def measure_project(hosts: int, rounds: int) -> tuple[list[Calls], int]:
 
 def measure_peer(hosts: int, rounds: int, size: int) -> list[Calls]:
     """Return the peer's rounds, whose answers have `size` bytes."""
-    computers = [Host("k" * 32, f"{at:032x}", copy="w1_1_0") for at in range(hosts)]
+    computers = [
+        Host("k" * 32, f"{at:032x}", 0, at, "k" * 300, "w1_1_0") for at in range(hosts)
+    ]
     with subprocess.Popen(
         [sys.executable, "-c", ROUTE, str(size)], stdout=subprocess.PIPE
     ) as route:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincslot import state_of
 from stoilo.testing.jailwatch import jailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -52,26 +54,40 @@ def running(client: BoincClient) -> str:
     return client.tasks()[0].name
 
 
-def state_of(pid: int) -> str:
-    """Return a process's state and the processor time that it has used."""
+def processor_time(pid: int) -> tuple[int, int]:
+    """Return what a process has used in user and system mode, clock ticks."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return f"{fields[0]} {fields[11]} {fields[12]}"
+    return int(fields[11]), int(fields[12])
+
+
+def suspend_and_resume(
+    project: BoincProject, client: BoincClient, task: str
+) -> pb.PollTaskResponse:
+    """Return the answer of a task that stood still for a while."""
+    pid, _ = client.wait_for(lambda: next(jailed(client), None))
+    name = client.tasks()[0].name
+    client.tell_task(name, "suspend")
+    client.wait_for(lambda: state_of(pid) == "T")
+    used = processor_time(pid)
+    client.wait_for(lambda: client.tasks()[0].active == "SUSPENDED")
+    time.sleep(2.0)  # in which it would have used some of the processor
+    assert (state_of(pid), processor_time(pid)) == ("T", used)
+    client.tell_task(name, "resume")
+    return project.wait(task, client)
 
 
 def test_suspended_task_stands_still_and_goes_on(
     project: BoincProject, client: BoincClient
 ) -> None:
-    task = project.submit(arguments=LONG)
-    pid, _ = client.wait_for(lambda: next(jailed(client), None))
-    name = client.tasks()[0].name
-    client.tell_task(name, "suspend")
-    client.wait_for(lambda: state_of(pid).startswith("T"))
-    stopped = state_of(pid)
-    client.wait_for(lambda: client.tasks()[0].active == "SUSPENDED")
-    time.sleep(2.0)  # in which it would have used some of the processor
-    assert state_of(pid) == stopped
-    client.tell_task(name, "resume")
-    project.wait(task, client)
+    suspend_and_resume(project, client, project.submit(arguments=LONG))
+
+
+def test_suspended_task_that_yields_states_is_not_begun_again(
+    project: BoincProject, client: BoincClient
+) -> None:
+    task = project.submit(WALK, {"steps": 30})
+    answer = suspend_and_resume(project, client, task)
+    assert decode(answer.value) == {"steps": 30, "ran": 30}
 
 
 def test_task_goes_on_from_what_it_kept_after_the_client_was_killed(
@@ -116,3 +132,14 @@ def test_aborted_task_ends_with_its_processes(
         lambda: project.researcher.poll(task).copies[0].outcome == "aborted"
     )
     project.researcher.cancel(task)
+
+
+def test_running_task_that_its_researcher_cancels_ends_with_its_processes(
+    project: BoincProject, client: BoincClient
+) -> None:
+    task = project.submit(arguments=ENDLESS)
+    running(client)
+    project.researcher.cancel(task)
+    client.tell_project("update")
+    client.wait_for(lambda: not client.family())
+    client.wait_for(lambda: not client.tasks())  # reported and acknowledged
