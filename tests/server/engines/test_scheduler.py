@@ -362,7 +362,14 @@ def test_copy_that_the_project_still_wants_is_not_called_off_by_its_host(bench):
     assert bench.record(1) == 0
 
 
-@pytest.mark.parametrize("change", [{"level": "pure"}, {"wishes": Wishes("pure")}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"level": "pure"},
+        {"wishes": Wishes("pure")},
+        {"wishes": Wishes(require_review=True)},
+    ],
+)
 def test_copy_that_is_no_longer_allowed_is_not_sent_again(bench, change):
     make(bench, app="numeric")
     kept = {"level": "numeric", "cpu_req_instances": 1.0}

@@ -96,9 +96,27 @@ def lost_copies(
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
     rows = connection.execute(_held_query(), {"host": host.id}).all()
-    apps = allowed_apps(account.apps, request.wishes)
-    lost = [row for row in rows if row.name not in named and row.app in apps]
+    lost = [row for row in rows if row.name not in named]
+    if lost:
+        wanted = _wanted(connection, lost, account, request.wishes)
+        lost = [row for row in lost if row.workunit_id in wanted]
     return lost[: pace.copies_per_rpc]
+
+
+def _wanted(
+    connection: Connection,
+    rows: list[Row],  # type: ignore[type-arg]  # rows of `_copy_query`
+    account: User,
+    wishes: Wishes,
+) -> set[int]:
+    """Return which workunits of these copies account and host allow now."""
+    table = schema.workunits
+    query = select(table.c.id).where(
+        table.c.id.in_([row.workunit_id for row in rows]),
+        table.c.app.in_(allowed_apps(account.apps, wishes)),
+        is_wanted(wishes),
+    )
+    return set(connection.scalars(query))
 
 
 def notices(connection: Connection, host: Host) -> tuple[str, ...]:
