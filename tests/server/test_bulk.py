@@ -77,7 +77,8 @@ def test_every_default_of_our_tables_is_a_plain_value(table: Table) -> None:
     for column in table.columns:
         default = column.default
         assert default is None or (
-            isinstance(default, ColumnDefault) and isinstance(default.arg, str | int)
+            isinstance(default, ColumnDefault)
+            and isinstance(default.arg, str | int | float)
         )
 
 

@@ -27,11 +27,11 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 
 def master_url(url: str) -> str:
     """Return a project's address as clients name it; raises ``STO-E070``."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         usable = parts.port is None or parts.port > 0
-    except ValueError:
-        usable = False
+    except ValueError:  # a port or an IPv6 address that is none
+        parts, usable = urlsplit(""), False
     if parts.scheme not in {"http", "https"} or not parts.hostname or not usable:
         raise UsageError(
             "STO-E070",
