@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
@@ -29,6 +29,7 @@ def test_file_is_named_as_a_client_names_it(url, name):
     assert account_file_name(url) == name
 
 
+@example("http://[")
 @given(st.text(max_size=60) | st.text(max_size=40).map("http://{}".format))
 def test_any_address_ends_in_a_plain_name_or_our_error(url):
     try:
