@@ -23,6 +23,10 @@ from stoilo.testing.boincproject import BoincProject, freeze_project
 from stoilo.testing.deployment import Deployment
 
 REACH = 500
+CHUNK = 2_000
+"""Calls in a task. Left to itself `map` goes by the time to the result, of which a real
+client waits most: see docs/known-gaps.md."""
+
 ALONE = Redundancy(
     min_quorum=1, target_results=1, max_error=2, max_total=4, max_success=2
 )
@@ -68,10 +72,10 @@ def measure(plain: int = 20, mapped: int = 20_000, *, real: bool = True) -> list
     with volunteer(real=real) as (who, connection):
         asyncio.run(rate(connection, 2, 1))  # what the first task needs is fetched
         single = asyncio.run(rate(connection, plain, 1))
-        many = asyncio.run(rate(connection, mapped, None))
+        many = asyncio.run(rate(connection, mapped, CHUNK))
     return [
         Row(f"tasks through {who}, quorum 1", single, "1/s"),
-        Row(f"calls through {who}, {mapped:,} in chunked map", many, "1/s",
+        Row(f"calls through {who}, {mapped:,} in map, {CHUNK:,} a task", many, "1/s",
             "a task for each call", single, many / single, "times as many",
             f">= {REACH}/s", many >= REACH),
     ]  # fmt: skip
