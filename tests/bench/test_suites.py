@@ -7,12 +7,10 @@ import sys
 import pytest
 
 from bench import __main__ as bench
-from bench import calls
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.rows import Row
 from bench.submit import Sizes
-from stoilo.testing.boincpackage import BOINC
 
 SMALL = {
     "codec": {"layers": {"fc": (4, 8)}},
@@ -60,15 +58,6 @@ def test_suite_returns_well_formed_rows(suite):
 def test_long_suite_returns_well_formed_rows(suite):
     rows = importlib.import_module(f"bench.{suite}").measure(**SMALL[suite])
     assert all(map(is_well_formed, rows))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(not BOINC.exists(), reason="needs boinc-client")
-def test_calls_go_through_a_real_client_where_there_is_one():
-    rows = calls.measure(plain=2, mapped=20, real=True)
-    assert all(map(is_well_formed, rows))
-    assert "one real BOINC client" in rows[1].name
 
 
 def test_budget_of_a_start_grows_with_the_tree():

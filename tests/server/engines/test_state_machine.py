@@ -323,7 +323,7 @@ def test_engine_follows_the_reference_model(machine):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_engine_follows_the_reference_model_for_long(machine):
-    play(machine, 400, 50)
+    play(machine, 40, 50)
 
 
 BROKEN_RULES = {
