@@ -75,6 +75,7 @@ TEXT = st.text(
                 TEXT,
             ),
             max_size=3,
+            unique_by=lambda report: report.name,  # a copy is reported once
         ).map(tuple),
         other_results=st.lists(st.builds(OtherResult, NAMES), max_size=3).map(tuple),
         own_program=st.booleans(),
