@@ -97,7 +97,7 @@ class World:
         specs = [make_spec(name, redundancy=redundancy, **changes) for name in names]
         self.engine.create_workunits(specs)
 
-    def wait(self, *names, seconds=30.0):
+    def wait(self, *names, seconds=90.0):
         limit = time.monotonic() + seconds
         while not all(name in self.outcomes.outcomes for name in names):
             assert time.monotonic() < limit, self.engine.status(names[0])
@@ -392,7 +392,7 @@ def kill_volunteers(world, tmp_path, *, tasks, kills, seed):
         done += 1
     child = subprocess.Popen(command)
     try:
-        kinds = world.wait(*names, seconds=60)
+        kinds = world.wait(*names, seconds=150)
     finally:
         child.kill()
         child.wait()
