@@ -408,6 +408,7 @@ def test_killed_volunteer_loses_no_copy(world, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_volunteer_killed_many_times_loses_no_copy(world, tmp_path):
     seed = random.randrange(2**32)
     print("seed", seed)
