@@ -158,11 +158,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
+def _leave(socket: Path) -> None:
+    """End at once, wherever the main thread is: what was given out is durable.
+
+    An exception would be lost where it came up inside a callback of the collector.
+    """
+    socket.unlink(missing_ok=True)
+    os._exit(0)
+
+
 def _run(options: argparse.Namespace) -> int:
     """Serve with the lock held."""
     service = SignerService(options.keys)
     listener = open_listener(options.socket)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: _leave(options.socket))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
     try:
         serve(service, listener, {os.geteuid(), *options.allow_uid})
