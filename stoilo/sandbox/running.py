@@ -78,30 +78,33 @@ def _read_cpu_s(pid: int, before: float) -> float:
 
 def _read_parent(pid: int) -> int:
     """Return the pid of a process's parent, 0 if it is not told."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        words = os.read(descriptor, _INFO_BYTES).rpartition(b") ")[2].split()
-    finally:
-        os.close(descriptor)
+    words = _read_proc(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def _read_pid(pidfd: int) -> int:
     """Return the pid behind `pidfd` in this process's namespace, 0 if it is not told."""
-    try:
-        info = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        match = re.search(
-            rb"^Pid:\s*([0-9]{1,10})$", os.read(info, _INFO_BYTES), re.MULTILINE
-        )
-    finally:
-        os.close(info)
+    match = re.search(
+        rb"^Pid:\s*([0-9]{1,10})$",
+        _read_proc(f"/proc/self/fdinfo/{pidfd}"),
+        re.MULTILINE,
+    )
     return int(match[1]) if match else 0
+
+
+def _read_proc(path: str) -> bytes:
+    """Return what a small file of proc(5) says; nothing where it, or its process, is gone.
+
+    A process that ends after the opening lets the read fail with ESRCH.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _INFO_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""
 
 
 class Stopwatch:

@@ -1,6 +1,8 @@
 """A suspended run stands still, loses no wall time, and still dies when it must."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.report import JailStatus
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
-from stoilo.sandbox.running import RunningChild, Stopwatch
+from stoilo.sandbox.running import RunningChild, Stopwatch, _read_proc
 from stoilo.sandbox.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=30, wall_s=60)
@@ -164,3 +166,21 @@ def test_stopwatch_paused_before_it_starts_waits():
     watch.resume()
     now[0] = 6.0
     assert watch.elapsed_s() == 1
+
+
+def test_child_that_ended_before_it_was_looked_at_has_no_parent():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    descriptor = os.pidfd_open(ended.pid)
+    ended.wait()
+    child = RunningChild(descriptor)
+    assert (child.cpu_s(), child.zygote_cpu_s()) == (0.0, 0.0)
+    child.close()
+
+
+def test_child_that_ends_while_it_is_looked_at_has_no_parent():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    with open(f"/proc/{ended.pid}/stat", "rb", buffering=0) as stat:  # noqa: PTH123 - opened before its end
+        ended.wait()
+        with pytest.raises(ProcessLookupError):  # the control: the kernel says so here
+            stat.read(1)
+        assert _read_proc(f"/proc/self/fd/{stat.fileno()}") == b""
