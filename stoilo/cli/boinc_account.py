@@ -51,7 +51,7 @@ def account(
     BOINC client gets. What a volunteer's computer runs is decided there, by its own
     opt-in; the level here only filters what is sent to it.
     """
-    from stoilo.server.engines.embedded.accountfile import (  # noqa: PLC0415
+    from stoilo.server.engines.embedded.people.accountfile import (  # noqa: PLC0415
         write_account,
     )
 

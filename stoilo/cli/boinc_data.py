@@ -15,7 +15,7 @@ from stoilo.core.plaintext import show_plainly
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stoilo.server.engines.embedded.roster import Roster
+    from stoilo.server.engines.embedded.people.roster import Roster
 
 __all__ = ["DATA", "JSON", "echo_table", "now", "open_project", "project_url"]
 
@@ -35,7 +35,7 @@ def open_project(data: Path) -> Iterator[Roster]:
     Raises:
         UsageError: ``STO-U004`` for a directory that is none.
     """
-    from stoilo.server.engines.embedded.roster import open_roster  # noqa: PLC0415
+    from stoilo.server.engines.embedded.people.roster import open_roster  # noqa: PLC0415
 
     directory = data / "engine"
     if not directory.is_dir():

@@ -51,8 +51,8 @@ def preferences(
     It filters on the server and reaches the account's computers, where it can only lower
     what their own opt-in files allow.
     """
-    from stoilo.server.engines.embedded.people import Person  # noqa: PLC0415
-    from stoilo.server.engines.embedded.preferences import (  # noqa: PLC0415
+    from stoilo.server.engines.embedded.people.people import Person  # noqa: PLC0415
+    from stoilo.server.engines.embedded.people.preferences import (  # noqa: PLC0415
         ProjectPreferences,
         levels_for,
     )

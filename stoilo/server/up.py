@@ -34,7 +34,7 @@ from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.http import HttpOptions, create_project_app
+from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
     FlavorFiles,

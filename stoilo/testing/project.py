@@ -21,12 +21,12 @@ from typing import Self
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.libc import kill_with_parent
-from stoilo.server.engines.embedded.accounts import open_accounts
-from stoilo.server.engines.embedded.bodies import BodyPace
-from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.http import HttpOptions
-from stoilo.server.engines.embedded.rates import CallLimits
+from stoilo.server.engines.embedded.people.accounts import open_accounts
+from stoilo.server.engines.embedded.scheduling.dispatch import Pace
+from stoilo.server.engines.embedded.wire.bodies import BodyPace
+from stoilo.server.engines.embedded.wire.http import HttpOptions
+from stoilo.server.engines.embedded.wire.rates import CallLimits
 from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
 from stoilo.server.headtime import TimedProtocol
 from stoilo.testing.engine import BodyValidation, ProjectServer

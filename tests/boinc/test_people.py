@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.server.engines.embedded.accounts import Account
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.globalprefs import exchange_global_preferences
-from stoilo.server.engines.embedded.people import Person
-from stoilo.server.engines.embedded.preferences import ProjectPreferences
+from stoilo.server.engines.embedded.people.accounts import Account
+from stoilo.server.engines.embedded.people.globalprefs import (
+    exchange_global_preferences,
+)
+from stoilo.server.engines.embedded.people.people import Person
+from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincpackage import BOINC
 from stoilo.testing.engine import ProjectServer

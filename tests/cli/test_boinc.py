@@ -11,7 +11,7 @@ from stoilo.cli.main import main
 from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.hosttrust import is_trusted_account
+from stoilo.server.engines.embedded.rules.hosttrust import is_trusted_account
 from stoilo.testing.engine import make_spec
 
 EMAIL = "a@example.org"

@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.testing.engine import (
     BodyValidation,

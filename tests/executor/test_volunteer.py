@@ -24,8 +24,8 @@ from stoilo.executor.result import Disposition, parse_result, render_result
 from stoilo.executor.standing import read_status
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.volunteer import choose_opt_in, main
-from stoilo.server.engines.embedded.dispatch import Pace
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.testing.boincslot import is_running
 from stoilo.testing.engine import (

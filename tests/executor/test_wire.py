@@ -34,7 +34,7 @@ from stoilo.executor.wire import (
     render_size_query,
     render_upload_head,
 )
-from stoilo.server.engines.embedded.xml import (
+from stoilo.server.engines.embedded.wire.xml import (
     SizeQuery,
     UploadHead,
     parse_request,

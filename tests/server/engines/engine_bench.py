@@ -14,8 +14,8 @@ from stoilo.executor.messages import (
 )
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.hosttrust import consecutive_valid
-from stoilo.server.engines.embedded.xml import UploadHead
+from stoilo.server.engines.embedded.rules.hosttrust import consecutive_valid
+from stoilo.server.engines.embedded.wire.xml import UploadHead
 from stoilo.testing.engine import BodyValidation, OutcomeRecorder
 
 BASE = "http://project.example/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.embedded.quorum import Judgement, judge
+from stoilo.server.engines.embedded.rules.quorum import Judgement, judge
 from stoilo.server.engines.embedded.verdicts import Answers
 from stoilo.server.engines.interface import (
     Comparison,

@@ -12,10 +12,13 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.types import check_redundancy
 from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.bounds import bound_rows
-from stoilo.server.engines.embedded.records import Validity
-from stoilo.server.engines.embedded.replication import first_copies, replication_rows
-from stoilo.server.engines.embedded.wishes import offer_rows
+from stoilo.server.engines.embedded.rules.records import Validity
+from stoilo.server.engines.embedded.rules.replication import (
+    first_copies,
+    replication_rows,
+)
+from stoilo.server.engines.embedded.scheduling.bounds import bound_rows
+from stoilo.server.engines.embedded.scheduling.wishes import offer_rows
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:

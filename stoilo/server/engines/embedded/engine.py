@@ -20,34 +20,34 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.embedded.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.answering import answer, is_unsure
 from stoilo.server.engines.embedded.database import Database
-from stoilo.server.engines.embedded.depot import Depot
-from stoilo.server.engines.embedded.dispatch import Pace
-from stoilo.server.engines.embedded.hosttrust import lift_ban, trust_account
-from stoilo.server.engines.embedded.lending import forget_lost_hosts
-from stoilo.server.engines.embedded.programs import (
+from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.people.roster import Roster
+from stoilo.server.engines.embedded.people.stats import Statistics
+from stoilo.server.engines.embedded.rules.hosttrust import lift_ban, trust_account
+from stoilo.server.engines.embedded.rules.spotchecks import SpotCheck, ended_checks
+from stoilo.server.engines.embedded.scheduling.dispatch import Pace
+from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
+from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
+from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
+from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.wire.depot import Depot
+from stoilo.server.engines.embedded.wire.programs import (
     check_programs,
     offered_platforms,
     program_files,
     store_programs,
 )
-from stoilo.server.engines.embedded.roster import Roster
-from stoilo.server.engines.embedded.scheduler import Scheduler
-from stoilo.server.engines.embedded.spotchecks import SpotCheck, ended_checks
-from stoilo.server.engines.embedded.stats import Statistics
-from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
-from stoilo.server.engines.embedded.uploads import UploadDesk
-from stoilo.server.engines.embedded.workunitstatus import read_status
+from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from stoilo.server.engines.embedded.depot import Download
     from stoilo.server.engines.embedded.verdicts import Answers, Question
+    from stoilo.server.engines.embedded.wire.depot import Download
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,

@@ -8,7 +8,8 @@ from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.actions import (
+from stoilo.server.engines.embedded.creation import add_copies
+from stoilo.server.engines.embedded.rules.actions import (
     Action,
     Check,
     Close,
@@ -20,18 +21,17 @@ from stoilo.server.engines.embedded.actions import (
     Judge,
     ReleaseClass,
 )
-from stoilo.server.engines.embedded.creation import add_copies
-from stoilo.server.engines.embedded.hosttrust import note_failed
-from stoilo.server.engines.embedded.lingering import has_stragglers
-from stoilo.server.engines.embedded.quotas import note_error
-from stoilo.server.engines.embedded.records import Validity
-from stoilo.server.engines.embedded.replication import release_class
-from stoilo.server.engines.embedded.spotchecks import (
+from stoilo.server.engines.embedded.rules.hosttrust import note_failed
+from stoilo.server.engines.embedded.rules.lingering import has_stragglers
+from stoilo.server.engines.embedded.rules.quotas import note_error
+from stoilo.server.engines.embedded.rules.records import Validity
+from stoilo.server.engines.embedded.rules.replication import release_class
+from stoilo.server.engines.embedded.rules.spotchecks import (
     CheckVerdict,
     begin_check,
     end_check,
 )
-from stoilo.server.engines.embedded.transitioner import next_actions
+from stoilo.server.engines.embedded.rules.transitioner import next_actions
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, delete, insert, select, update
 
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.actions import Check, Close, Compare, Judge
 from stoilo.server.engines.embedded.creation import (
     check_spec,
     existing_names,
     insert_workunits,
 )
-from stoilo.server.engines.embedded.programs import program_digests
-from stoilo.server.engines.embedded.records import Validity, WorkunitView
+from stoilo.server.engines.embedded.rules.actions import Check, Close, Compare, Judge
+from stoilo.server.engines.embedded.rules.records import Validity, WorkunitView
+from stoilo.server.engines.embedded.rules.transitioner import (
+    next_actions,
+    next_transition,
+)
 from stoilo.server.engines.embedded.steps import (
     apply_action,
     end_workunit,
@@ -27,9 +30,9 @@ from stoilo.server.engines.embedded.steps import (
     set_transition,
     settle,
 )
-from stoilo.server.engines.embedded.transitioner import next_actions, next_transition
 from stoilo.server.engines.embedded.verdicts import Answers, Question, write_answers
 from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.embedded.wire.programs import program_digests
 from stoilo.server.engines.interface import (
     CopyOutcome,
     OutcomeKind,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from stoilo.server.engines.embedded.database import Database
-    from stoilo.server.engines.embedded.depot import Depot
+    from stoilo.server.engines.embedded.wire.depot import Depot
 
 __all__ = ["Store"]
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from sqlalchemy import update
 
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.credit import grant
-from stoilo.server.engines.embedded.hosttrust import note_failed, note_valid
-from stoilo.server.engines.embedded.quorum import Judgement
-from stoilo.server.engines.embedded.quotas import (
+from stoilo.server.engines.embedded.people.credit import grant
+from stoilo.server.engines.embedded.rules.hosttrust import note_failed, note_valid
+from stoilo.server.engines.embedded.rules.quorum import Judgement
+from stoilo.server.engines.embedded.rules.quotas import (
     note_error,
     note_refusal,
     note_success,
 )
-from stoilo.server.engines.embedded.records import Copy, Validity
-from stoilo.server.engines.embedded.spotchecks import CheckVerdict, end_check
+from stoilo.server.engines.embedded.rules.records import Copy, Validity
+from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict, end_check
 from stoilo.server.engines.embedded.steps import begin_lingering, end_workunit
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.records import Copy, Validity, WorkunitView
+from stoilo.server.engines.embedded.rules.records import Copy, Validity, WorkunitView
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,

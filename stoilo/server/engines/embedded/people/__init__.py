@@ -1,0 +1,1 @@
+"""Volunteers: accounts, preferences, credit, statistics, and their pages."""

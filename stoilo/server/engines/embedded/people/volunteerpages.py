@@ -1,0 +1,183 @@
+"""The pages on which a volunteer chooses: plain HTML, no scripts, everything escaped.
+
+Text in, text out; who may see which page is decided in `volunteerdesk`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from stoilo.server.engines.embedded.people.levels import LEVELS
+from stoilo.server.engines.embedded.people.people import NAME_CHARS, VENUES
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.embedded.people.accounts import Account
+    from stoilo.server.engines.embedded.people.people import Person
+    from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
+
+__all__ = ["POLICY", "render_choices", "render_login", "render_problem"]
+
+_STYLE: Final = """
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 44rem;
+  padding: 0 1rem; color: #1b1b1b; background: #fdfdfc; }
+fieldset { border: 1px solid #bbb; margin: 1rem 0; padding: .5rem 1rem; }
+legend { font-weight: 600; } label { display: block; margin: .5rem 0; }
+small { display: block; margin-left: 1.7rem; color: #555; }
+input[type=text], input[type=password], input[type=email], select { font: inherit;
+  width: 100%; box-sizing: border-box; padding: .3rem; }
+button { font: inherit; padding: .4rem 1.2rem; }
+.note { border-left: .3rem solid #2a6; padding-left: .8rem; }
+.bad { border-left: .3rem solid #b22; padding-left: .8rem; }
+"""
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+"""Content security policy of the pages: our style, our forms, nothing else."""
+
+_LOGIN: Final = """<form method="post" action="preferences" autocomplete="off">
+<input type="hidden" name="step" value="login">
+"""
+_LEVELS: Final = {
+    "pure": "Plain Python: numbers, text, dates. One processor, little memory.",
+    "numeric": "Also arrays (numpy): more memory, several processors.",
+    "tensor": "Also training of models on the processor (torch): much memory, long tasks.",
+    "gpu": "Reserved for graphics processors; there are no such tasks yet.",
+}
+_VENUES: Final = {"": "none", "home": "home", "work": "work", "school": "school"}
+
+
+def render_login(project: str, problem: str = "") -> str:
+    """Return the page that asks who somebody is."""
+    return _page(
+        project,
+        f"""{_note(problem, "bad")}
+<p>Choose what this project may send to your computers. Log in with your account key, or
+with the address and password of an account that you made in the BOINC manager.</p>
+{_LOGIN}<fieldset><legend>With a key</legend>
+<label>Account key <input type="password" name="key" maxlength="64"></label>
+<small>Not the weak key that a client has: that one only fetches work.</small>
+<button>Log in</button></fieldset></form>
+{_LOGIN}<fieldset><legend>Or with a password</legend>
+<label>E-mail <input type="email" name="email" maxlength="254"></label>
+<label>Password <input type="password" name="password" maxlength="256"></label>
+<button>Log in</button></fieldset></form>""",
+    )
+
+
+def render_choices(
+    project: str,
+    account: Account,
+    chosen: ProjectPreferences,
+    person: Person,
+    token: str,
+    *,
+    news: str = "",
+) -> str:
+    """Return the page with an account's choices; `token` lets it be sent back."""
+    levels = "\n".join(
+        _check("level", level, level in chosen.levels, level, _LEVELS[level])
+        for level in LEVELS
+    )
+    return _page(
+        project,
+        f"""{_note(news, "note")}
+<p>Account <b>{escape(account.email)}</b>. What is chosen here holds for all its computers
+from their next call on. It can only take away: what a computer runs is decided by the
+opt-in file on that computer, which this project cannot change.</p>
+<form method="post" action="preferences">
+<input type="hidden" name="step" value="save">
+<input type="hidden" name="token" value="{escape(token)}">
+<fieldset><legend>Levels of tasks to send</legend>
+<p>No task of any level can open a file, use the network or start a program. A level says
+which libraries it has and how much of the computer it may use.</p>
+{levels}
+<p>With none chosen, only <b>pure</b> is sent.</p></fieldset>
+{_fieldset_of_rules(chosen)}
+{_fieldset_of_person(person)}
+<button>Save</button>
+</form>""",
+    )
+
+
+def render_problem(project: str, problem: str) -> str:
+    """Return a page that says what went wrong."""
+    again = '<p><a href="preferences">Begin again</a></p>'
+    return _page(project, _note(problem, "bad") + again)
+
+
+def _fieldset_of_rules(chosen: ProjectPreferences) -> str:
+    """Return what else a task must be."""
+    review = _check(
+        "require_review",
+        "1",
+        chosen.require_review,
+        "Only reviewed tasks",
+        "A reviewer of the project has read the source and signed it.",
+    )
+    public = _check(
+        "require_public_source",
+        "1",
+        chosen.require_public_source,
+        "Only tasks of public source",
+        "You can read in the project's log what your computer ran.",
+    )
+    topics = escape(" ".join(chosen.topics), quote=True)
+    return f"""<fieldset><legend>Only some of them</legend>
+{review}
+{public}
+<label>Topics, separated by spaces; empty: any
+<input type="text" name="topics" maxlength="2200" value="{topics}"></label></fieldset>"""
+
+
+def _fieldset_of_person(person: Person) -> str:
+    """Return what is shown of a volunteer."""
+    places = "".join(
+        f'<option value="{venue}"{" selected" if venue == person.venue else ""}>'
+        f"{_VENUES[venue]}</option>"
+        for venue in VENUES
+    )
+    shown = _check(
+        "exported",
+        "1",
+        person.exported,
+        "Show me in the public statistics",
+        "Name, credit and kinds of computers; never the address.",
+    )
+    name = escape(person.name, quote=True)
+    return f"""<fieldset><legend>You</legend>
+<label>Name that others see; may stay empty
+<input type="text" name="name" maxlength="{NAME_CHARS}" value="{name}"></label>
+<label>Place of your computers (BOINC's location) <select name="venue">{places}</select>
+</label>
+{shown}</fieldset>"""
+
+
+def _check(name: str, value: str, on: bool, text: str, more: str) -> str:
+    """Return one box to tick."""
+    checked = " checked" if on else ""
+    return (
+        f'<label><input type="checkbox" name="{name}" value="{value}"{checked}> '
+        f"{escape(text)}<small>{escape(more)}</small></label>"
+    )
+
+
+def _note(text: str, kind: str) -> str:
+    """Return a remark, nothing without text."""
+    return f'<p class="{kind}" role="status">{escape(text)}</p>\n' if text else ""
+
+
+def _page(project: str, body: str) -> str:
+    """Return a whole page."""
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Preferences: {escape(project)}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>{_STYLE}</style></head>
+<body><h1>{escape(project)}: your preferences</h1>
+{body}
+</body></html>
+"""

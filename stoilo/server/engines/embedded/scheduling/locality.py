@@ -1,0 +1,146 @@
+"""Which of the copies that may go to a host go first: those whose files it has (S0-18).
+
+BOINC calls it locality scheduling. It changes the order among equals only: a higher
+priority goes first whatever a host holds, and so does what has waited long, so that no
+workunit starves because others' files are better spread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import exists, func, select
+
+from stoilo.executor.workdir import FLAVOR
+from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.scheduling.lending import held_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import ColumnElement, Connection, Select
+
+    from stoilo.executor.messages import SchedulerRequest
+
+__all__ = ["Candidate", "in_order", "local_first"]
+
+PATIENCE_S: Final = 600
+"""Older copies wait no longer for a host that has their files, s."""
+
+LARGE_BYTES: Final = 1024 * 1024
+"""Smaller files are sent as quickly as they are looked for."""
+
+MOST_HELD: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An unsent copy that may go to the host.
+
+    Attributes:
+        id: row of the copy; grows with its age.
+        workunit_id: row of its workunit.
+        priority: larger goes out first.
+        created_at: of the workunit, s.
+        held_bytes: of its large files, what the host has.
+    """
+
+    id: int
+    workunit_id: int
+    priority: int
+    created_at: int
+    held_bytes: int = 0
+
+
+def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
+    """Return candidates, the best first. Pure; their order does not matter."""
+
+    def rank(one: Candidate) -> tuple[int, bool, int, int]:
+        waited = now - one.created_at >= PATIENCE_S
+        local = 0 if waited else one.held_bytes
+        return (-one.priority, not waited, -local, one.id)
+
+    return sorted(candidates, key=rank)
+
+
+def local_first(
+    connection: Connection,
+    request: SchedulerRequest,
+    candidates: Select[tuple[int, int]],
+    most: int,
+    now: int,
+) -> list[Candidate]:
+    """Return at most twice `most` candidates, in the order in which they shall go.
+
+    Args:
+        connection: of the caller's transaction.
+        request: says what the host keeps.
+        candidates: query for (copy, workunit) of tables `copies` and `workunits`.
+        most: how many to look at, of all and of those whose files the host has.
+        now: s since 1970.
+    """
+    held = _large_held(connection, request)
+    found = _read(connection, candidates, most)
+    if not held:
+        return found
+    near = candidates.where(_needs_any(held))
+    every = {one.id: one for one in (*found, *_read(connection, near, most))}
+    sizes = _held_bytes(connection, {one.workunit_id for one in every.values()}, held)
+    scored = [
+        Candidate(
+            one.id,
+            one.workunit_id,
+            one.priority,
+            one.created_at,
+            sizes.get(one.workunit_id, 0),
+        )
+        for one in every.values()
+    ]
+    return in_order(scored, now)
+
+
+def _read(
+    connection: Connection, query: Select[tuple[int, int]], most: int
+) -> list[Candidate]:
+    wide = query.add_columns(schema.copies.c.priority, schema.workunits.c.created_at)
+    return [Candidate(*row) for row in connection.execute(wide.limit(most)).all()]
+
+
+def _large_held(connection: Connection, request: SchedulerRequest) -> tuple[str, ...]:
+    """Return digests of the large files that the host says it has, and that we have."""
+    said = held_files(request)
+    if not said:
+        return ()
+    table = schema.files
+    query = select(table.c.digest).where(
+        table.c.digest.in_(said), table.c.size >= LARGE_BYTES
+    )
+    return tuple(connection.scalars(query.limit(MOST_HELD)))
+
+
+def _needs_any(held: tuple[str, ...]) -> ColumnElement[bool]:
+    """Return the condition for workunits that need one of these files.
+
+    Archives of flavors do not count: every task of a level needs the same.
+    """
+    needs = schema.workunit_files
+    return exists().where(
+        needs.c.workunit_id == schema.workunits.c.id,
+        needs.c.digest.in_(held),
+        needs.c.open_name != FLAVOR,
+    )
+
+
+def _held_bytes(
+    connection: Connection, workunits: set[int], held: tuple[str, ...]
+) -> dict[int, int]:
+    """Return how many bytes of each workunit's files the host has."""
+    needs, files = schema.workunit_files, schema.files
+    query = (
+        select(needs.c.workunit_id, func.sum(files.c.size))
+        .join(files, files.c.digest == needs.c.digest)
+        .where(needs.c.workunit_id.in_(workunits), needs.c.digest.in_(held))
+        .group_by(needs.c.workunit_id)
+    )
+    return {row: int(size) for row, size in connection.execute(query)}

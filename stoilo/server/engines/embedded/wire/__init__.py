@@ -1,0 +1,1 @@
+"""BOINC's bytes: XML, HTTP, uploads, downloads, programs."""

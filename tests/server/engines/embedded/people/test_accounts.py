@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.people.accounts import (
+    LEVELS,
+    Accounts,
+    load_secret,
+    open_accounts,
+)
+
+HASH, OTHER = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def accounts(tmp_path):
+    return open_accounts(tmp_path)
+
+
+def test_account_is_made_once_and_keys_can_be_shown_again(accounts, tmp_path):
+    first = accounts.ensure("V@Example.org ", 1)
+    again = open_accounts(tmp_path).ensure("v@example.org", 2)
+    assert first == again
+    assert first.key != first.weak_key
+    assert accounts.ensure("w@example.org", 1).key != first.key
+
+
+def test_level_is_pure_until_chosen(accounts):
+    assert accounts.ensure("a@example.org", 1).max_level == "pure"
+    assert (
+        accounts.ensure("a@example.org", 1, max_level="numeric").max_level == "numeric"
+    )
+    assert accounts.ensure("a@example.org", 1).max_level == "numeric"
+
+
+@pytest.mark.parametrize(
+    "email", ["", "x", "@example.org", "a@", "a b@example.org", "a@ex\n.org", "a" * 300]
+)
+def test_unusable_address_is_refused(accounts, email):
+    with pytest.raises(UsageError, match="STO-E015"):
+        accounts.ensure(email, 1)
+
+
+def test_unknown_level_is_refused(accounts):
+    with pytest.raises(UsageError, match="STO-E015"):
+        accounts.ensure("a@example.org", 1, max_level="root")
+
+
+def test_password_opens_the_account_and_another_does_not(accounts):
+    made = accounts.create("a@example.org", HASH, 1)
+    assert accounts.find("A@example.org", HASH) == made
+    for password in (OTHER, "", HASH * 100):
+        with pytest.raises(DeniedError, match="STO-E016"):
+            accounts.find("a@example.org", password)
+
+
+def test_account_made_without_password_cannot_be_opened_or_taken_by_one(accounts):
+    accounts.ensure("a@example.org", 1)
+    for call in (accounts.find, lambda *pair: accounts.create(*pair, 1)):
+        with pytest.raises(DeniedError, match="STO-E016"):
+            call("a@example.org", HASH)
+
+
+def test_only_real_keys_authenticate(accounts, tmp_path):
+    made = accounts.ensure("a@example.org", 1, max_level="numeric")
+    database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
+    with database.read() as connection:
+        for key in (made.key, made.weak_key):
+            user = accounts.authenticate(connection, key)
+            assert (user.id, user.apps) == (made.user_id, LEVELS[:2])
+        for key in ("", "x", made.key[:-1], made.key + "0", "k" * 10_000):
+            assert accounts.authenticate(connection, key) is None
+    database.close()
+
+
+def test_keys_depend_on_the_secret(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
+    database.upgrade()
+    keys = {
+        Accounts(database, secret * 32).ensure("a@example.org", 1).key
+        for secret in (b"1", b"2")
+    }
+    assert len(keys) == 2
+    database.close()
+
+
+def test_secret_is_private_stable_and_checked(tmp_path):
+    path = tmp_path / "account.secret"
+    secret = load_secret(path)
+    assert load_secret(path) == secret
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(b"short")
+    with pytest.raises(InternalError, match="STO-E005"):
+        load_secret(path)

@@ -1,0 +1,345 @@
+"""Random events on the engine and on the reference model: both say the same."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from engine_bench import EmbeddedBench
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from reference_model import SPOT_CHECK_RATE, Host, Project
+from sqlalchemy import select
+
+from stoilo.core.errors import DeniedError
+from stoilo.core.types import Redundancy
+from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, ResultState
+from stoilo.server.engines.embedded import schema, steps
+from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.engine import EngineOptions
+from stoilo.server.engines.embedded.rules import spotchecks, transitioner
+from stoilo.server.engines.embedded.scheduling import dispatch, reports
+from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    Homogeneity,
+    Replication,
+)
+from stoilo.testing.engine import make_spec
+from stoilo.testing.server import ManualClock
+
+WORKUNITS = 3
+LIFE_S = 2000
+KINDS = {"x86": "GenuineIntel", "arm": "ARM", "": ""}
+HOSTS = [
+    Host(user, key, kind)
+    for user, key, kind in (
+        *((user, f"{user:032x}", "x86") for user in range(1, 6)),
+        (1, "a" * 32, "x86"),  # a second machine of user 1
+        (2, f"{3:032x}", "x86"),  # the machine of user 3 under another account
+        (6, "b" * 32, "arm"),
+        (7, "c" * 32, "arm"),
+        (8, "d" * 32, ""),
+    )
+]
+LUCK = st.sampled_from([0.05, 0.3, 0.9])  # not trusted, checked again, neither
+OTHER_WORDS = {"no_reply": "silent", "client_error": "error", "not_needed": "dropped"}
+OTHER_WORDS |= {"invalid": "bad"}
+SUCCESS_WORDS = {
+    "init": "fresh",
+    "checked": "answer",
+    "inconclusive": "answer",
+    "valid": "good",
+    "invalid": "wrong",
+    "too_late": "late",
+}
+
+
+@st.composite
+def redundancies(draw):
+    quorum = draw(st.sampled_from([1, 2, 2, 3]))
+    target = draw(st.integers(quorum, 4))
+    total = draw(st.integers(target, 7))
+    return Redundancy(
+        min_quorum=quorum,
+        target_results=target,
+        max_total=total,
+        max_success=draw(st.integers(quorum, total)),
+        max_error=draw(st.integers(1, total)),
+        delay_bound_s=draw(st.integers(1, 3)) * 100,
+    )
+
+
+def word(copy):
+    if copy.state is not CopyState.OVER:
+        return "new" if copy.state is CopyState.UNSENT else "out"
+    if copy.outcome.value == "success":
+        return SUCCESS_WORDS[copy.validity.value]
+    return OTHER_WORDS.get(copy.outcome.value, copy.outcome.value)
+
+
+class Both(RuleBasedStateMachine):
+    """The engine and the model side by side."""
+
+    template = None
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        engine = Path(self.folder.name) / "engine"
+        engine.mkdir(mode=0o700)
+        shutil.copy(self.template, engine / "engine.sqlite")
+        self.clock = ManualClock(1_800_000_000)
+        self.model = None
+        options = EngineOptions(
+            spot_check_rate=SPOT_CHECK_RATE, draw=lambda: self.model.luck
+        )
+        self.bench = EmbeddedBench(engine, self.clock, options)
+
+    @initialize(
+        ours=st.sets(st.sampled_from([5, 6])),
+        records=st.lists(st.sampled_from([0, 10]), min_size=4, max_size=4),
+        limits=redundancies(),
+        adaptive=st.booleans(),
+    )
+    def begin(self, ours, records, limits, adaptive):
+        given = dict(zip(HOSTS, records, strict=False))
+        self.model = Project(ours=ours, records=given)
+        for host in HOSTS[: len(records)]:
+            self.bench.set_record(host.user, given[host])
+        for user in ours:
+            self.bench.trust(user)
+        self.make(limits, homogeneous=False, adaptive=adaptive)
+
+    def engine_name(self, place, number=None):
+        return f"w_{place}" if number is None else f"w_{place}_{number}"
+
+    def rpc(self, host, **fields):
+        info = HostInfo(os_name="Linux", vendor=KINDS[host.kind])
+        held = tuple(
+            OtherResult(self.engine_name(place, copy.number))
+            for place, copy in self.copies()
+            if copy.host == host and copy.at == "out"
+        )
+        return self.bench.request(
+            host.user, cpid=host.key, host=info, other_results=held, **fields
+        )
+
+    def copies(self):
+        units = enumerate(self.model.workunits)
+        return [(place, copy) for place, unit in units for copy in unit.copies]
+
+    # -------------------------------------------------------------- events
+
+    @precondition(lambda self: len(self.model.workunits) < WORKUNITS)
+    @rule(limits=redundancies(), homogeneous=st.booleans(), adaptive=st.booleans())
+    def create(self, limits, homogeneous, adaptive):
+        self.make(limits, homogeneous=homogeneous, adaptive=adaptive)
+
+    def make(self, limits, *, homogeneous, adaptive):
+        place = len(self.model.workunits)
+        self.model.create(limits, LIFE_S, homogeneous=homogeneous, adaptive=adaptive)
+        spread = Replication(
+            Homogeneity.COARSE if homogeneous else Homogeneity.NONE, adaptive
+        )
+        spec = make_spec(
+            self.engine_name(place),
+            redundancy=limits,
+            not_after=self.clock() + LIFE_S,
+            replication=spread,
+        )
+        self.bench.engine.create_workunits([spec])
+
+    @rule(host=st.sampled_from(HOSTS), luck=LUCK)
+    def fetch(self, host, luck):
+        self.ask(host, luck)
+
+    def ask(self, host, luck):
+        self.model.luck = luck
+        reply = self.rpc(host, cpu_req_instances=8.0)
+        got = sorted(result.name for result in reply.results)
+        expected = self.model.fetch(host)
+        assert got == sorted(self.engine_name(*one) for one in expected)
+        assert bool(reply.messages) is self.model.is_banned(host)
+        return expected
+
+    @rule(
+        hosts=st.lists(st.sampled_from(HOSTS), min_size=2, max_size=6, unique=True),
+        luck=LUCK,
+        what=st.sampled_from(["x", "x", "x", "y", "y", "bad", "error"]),
+    )
+    def work(self, hosts, luck, what):
+        self.work_for(hosts, luck, what)
+
+    def work_for(self, hosts, luck, what):
+        for host in hosts:
+            for place, number in self.ask(host, luck):
+                self.answer(place, self.model.workunits[place].copies[number], what)
+        self.settle()
+
+    @precondition(lambda self: any(u.check == "pending" for u in self.model.workunits))
+    @rule(what=st.sampled_from(["x", "y"]))
+    def check_again(self, what):
+        ours = [host for host in HOSTS if host.user in self.model.ours]
+        self.work_for(ours, 0.9, what)
+
+    @precondition(lambda self: any(copy.host for _, copy in self.copies()))
+    @rule(
+        pick=st.integers(0, 50),
+        what=st.sampled_from([*"xxxxxyy", "bad", "optin", "error", "aborted", "fatal"]),
+    )
+    def report(self, pick, what):
+        sent = [one for one in self.copies() if one[1].host]
+        self.answer(*sent[pick % len(sent)], what)
+
+    def answer(self, place, copy, what):
+        unit, name = self.model.workunits[place], self.engine_name(place, copy.number)
+        failed = what in {"error", "aborted"}
+        if not failed:
+            self.upload(name, what, expected=self.model.receives(unit, copy))
+        state = ResultState.COMPUTE_ERROR if failed else ResultState.UPLOADED
+        exit_status = {"error": 1, "aborted": 203}.get(what, 0)
+        done = ReportedResult(name, state, exit_status)
+        assert self.rpc(copy.host, results=(done,)).acks == (name,)
+        self.model.report(unit, copy, what)
+
+    def upload(self, name, body, *, expected):
+        try:
+            self.bench.upload(name, body.encode())
+        except DeniedError:
+            assert not expected
+        else:
+            assert expected
+
+    @rule(seconds=st.sampled_from([40, 101, 250]))
+    def pass_time(self, seconds):
+        self.clock.now += seconds
+        self.model.now = self.clock.now
+
+    @precondition(lambda self: self.model.workunits)
+    @rule(pick=st.integers(0, 25))
+    def cancel(self, pick):
+        if pick < len(self.model.workunits):
+            self.bench.engine.cancel(self.engine_name(pick))
+            self.model.cancel(self.model.workunits[pick])
+
+    @rule()
+    def settle(self):
+        self.bench.settle()
+        self.model.settle()
+
+    # -------------------------------------------------------------- what must hold
+
+    @invariant()
+    def both_say_the_same(self):
+        if self.model is None:
+            return
+        for place, unit in enumerate(self.model.workunits):
+            view = self.view(place)
+            ended = view.outcome.value if view.outcome else ""
+            assert [word(copy) for copy in view.copies] == [c.at for c in unit.copies]
+            assert (ended, view.lingering) == (unit.end, unit.kept)
+            assert (bool(view.host_class), view.alone) == (bool(unit.kind), unit.alone)
+            self.check_limits(view)
+
+    def view(self, place):
+        table, name = schema.workunits, self.engine_name(place)
+        with self.bench.engine._database.read() as connection:
+            row = connection.scalar(select(table.c.id).where(table.c.name == name))
+            return load_view(connection, row)
+
+    def check_limits(self, view):
+        sent = [copy for copy in view.copies if copy.user_id]
+        assert len({copy.user_id for copy in sent}) == len(sent)
+        assert len({copy.host_key for copy in sent}) == len(sent)
+        assert all(copy.deadline <= view.not_after for copy in sent)
+        uncounted = {"refused", "dropped"}
+        counted = [c for c in view.copies if word(c) not in uncounted and not c.recheck]
+        assert len(counted) <= view.redundancy.max_total
+
+    def teardown(self):
+        try:
+            if self.model is not None:
+                self.end_everything()
+        finally:
+            self.bench.engine.close()
+            self.folder.cleanup()
+
+    def end_everything(self):
+        """Hosts fall silent for ever: each workunit has one outcome, and no file."""
+        self.pass_time(2 * LIFE_S)
+        self.settle()
+        self.both_say_the_same()
+        for place, unit in enumerate(self.model.workunits):
+            name = self.engine_name(place)
+            assert unit.end
+            assert not unit.kept
+            assert self.bench.outcomes.calls[name] == 1
+            assert self.bench.outcomes.kind(name).value == unit.end
+        assert list((self.bench.directory / "uploads").iterdir()) == []
+        verdicts = [check.verdict.value for check in self.bench.engine.spot_checks()]
+        assert sorted(verdicts) == sorted(
+            u.check for u in self.model.workunits if u.check
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """The machine, with a database that need not be made anew for each example."""
+    path = tmp_path_factory.mktemp("template") / "engine.sqlite"
+    database = Database(f"sqlite:///{path}")
+    database.upgrade()
+    database.close()
+    return type("Machine", (Both,), {"template": path})
+
+
+def play(machine, examples, steps, **changes):
+    chosen = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, **changes
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_engine_follows_the_reference_model(machine):
+    play(machine, 12, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_engine_follows_the_reference_model_for_long(machine):
+    play(machine, 40, 50)
+
+
+BROKEN_RULES = {
+    "silence is an error": (
+        transitioner,
+        "ERROR_OUTCOMES",
+        transitioner.ERROR_OUTCOMES | {CopyOutcome.NO_REPLY},
+    ),
+    "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
+    "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
+    "nobody is banned": (spotchecks, "ban_host", lambda *_: None),
+    "late results are not waited for": (steps, "has_stragglers", lambda _: False),
+    "late results are not received": (reports, "can_receive", lambda *_: False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", BROKEN_RULES)
+def test_model_notices_a_broken_rule(machine, monkeypatch, name):
+    monkeypatch.setattr(*BROKEN_RULES[name])
+    first_only = {"phases": [Phase.generate], "report_multiple_bugs": False}
+    with pytest.raises(AssertionError):
+        play(machine, 300, 25, **first_only, database=None, derandomize=True)
