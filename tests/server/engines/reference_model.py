@@ -276,7 +276,7 @@ class Project:
             return
         self.banned.add(host)
         self._forget_record(host)
-        for unit in [one for one in self.workunits if not one.end]:
+        for unit in [one for one in self.workunits if not one.end or one.kept]:
             for copy in unit.at("out", "silent", "fresh", "answer"):
                 if copy.host == host:
                     copy.at = "bad"

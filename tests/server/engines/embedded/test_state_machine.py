@@ -288,7 +288,9 @@ class Both(RuleBasedStateMachine):
             assert self.bench.outcomes.calls[name] == 1
             assert self.bench.outcomes.kind(name).value == unit.end
         assert list((self.bench.directory / "uploads").iterdir()) == []
-        verdicts = [check.verdict.value for check in self.bench.engine.spot_checks()]
+        verdicts = [
+            check.verdict.value for check in self.bench.engine.roster.spot_checks()
+        ]
         assert sorted(verdicts) == sorted(
             u.check for u in self.model.workunits if u.check
         )

@@ -16,7 +16,7 @@ from stoilo.server.engines.interface import (
 if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
-__all__ = ["Caller", "Copy", "Validity", "WorkunitView"]
+__all__ = ["UNDECIDED", "Caller", "Copy", "Validity", "WorkunitView"]
 
 
 class Validity(StrEnum):
@@ -28,6 +28,10 @@ class Validity(StrEnum):
     VALID = "valid"  # agrees with the canonical one, or is a trusted re-check
     INVALID = "invalid"  # refused by the init validator or outvoted
     TOO_LATE = "too_late"  # nothing is left to compare it with: neither of the two
+
+
+UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
+"""Neither valid nor invalid yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,7 @@ class Copy:
     @property
     def undecided(self) -> bool:
         """Whether it came back and is neither valid nor invalid."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
-            Validity.INIT,
-            Validity.CHECKED,
-            Validity.INCONCLUSIVE,
-        }
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def settle_quorum(bench, body=b"x", users=(1, 2), name="w_1", **changes):
 
 
 def verdicts(bench):
-    return [check.verdict for check in bench.engine.spot_checks()]
+    return [check.verdict for check in bench.engine.roster.spot_checks()]
 
 
 def files(bench):
@@ -60,7 +60,7 @@ def test_hosts_that_gave_a_wrong_answer_are_banned_and_told_so(bench):
     before = bench.outcomes.outcomes["w_1"]
     bench.finish(OURS, *bench.fetch(OURS), b"true")
     bench.settle()
-    (check,) = bench.engine.spot_checks()
+    (check,) = bench.engine.roster.spot_checks()
     assert (check.workunit, check.verdict) == ("w_1", CheckVerdict.DIFFERENT)
     assert len(check.banned) == 2
     bench.engine.create_workunits([make_spec("w_2")])
@@ -86,8 +86,8 @@ def test_lifted_ban_lets_a_host_work_again(bench):
     settle_quorum(bench, b"lie")
     bench.finish(OURS, *bench.fetch(OURS), b"true")
     bench.settle()
-    for host in bench.engine.spot_checks()[0].banned:
-        assert bench.engine.lift_ban(host)
+    for host in bench.engine.roster.spot_checks()[0].banned:
+        bench.engine.roster.ban_host(host, bench.clock(), lift=True)
     bench.engine.create_workunits([make_spec("w_2")])
     assert bench.fetch(1)
 
@@ -180,4 +180,4 @@ def test_result_accepted_alone_is_checked_too(bench):
 
 def test_account_that_does_not_exist_cannot_be_trusted(bench):
     with pytest.raises(UsageError, match="STO-E040"):
-        bench.engine.trust_account("nobody@example.org")
+        bench.engine.roster.trust("nobody@example.org", bench.clock())
