@@ -423,7 +423,7 @@ resumptions = Table(  # results whose run was interrupted and went on from a che
     "engine_resumption",
     metadata,
     Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
-    Column("step", Integer, nullable=False),
+    Column("step", BigInteger, nullable=False),
 )
 
 excuses = Table(  # hosts found wrong in a resumed run, and not banned for it

@@ -52,7 +52,7 @@ def _create_resumption_tables() -> None:
     op.create_table(
         "engine_resumption",
         sa.Column("copy_id", key(), nullable=False),
-        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["copy_id"], ["engine_result.id"]),
         sa.PrimaryKeyConstraint("copy_id"),
         if_not_exists=True,
