@@ -188,13 +188,15 @@ class Roster:
         self._database.close()
 
 
-def open_roster(directory: Path) -> Roster:
+def open_roster(directory: Path, url: str = "") -> Roster:
     """Return the roster of the engine under `directory`, also beside a running one.
+
+    `url` is of its tables; empty for the file in the directory.
 
     Raises:
         InternalError: ``STO-E003`` or ``STO-E005``.
     """
-    database = Database(f"sqlite:///{directory / 'engine.sqlite'}")
+    database = Database(url or f"sqlite:///{directory / 'engine.sqlite'}")
     database.upgrade()
     secret = load_secret(directory / "account.secret")
     return Roster(database, Accounts(database, secret))
