@@ -118,6 +118,7 @@ def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
     assert values == [0, 2, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_local_volunteers_follow_the_server_to_another_port(tmp_path: Path) -> None:
     first = Deployment(tmp_path / "data", volunteers=2)
     with first, researcher(first) as one:

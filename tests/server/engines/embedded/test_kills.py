@@ -136,8 +136,8 @@ def check(directory, found, tasks, database_url=""):
 
 
 def test_killed_project_loses_no_task_and_ends_none_twice(tmp_path):
-    found = kill_project(tmp_path, tasks=40, kills=3, seed=7)
-    check(tmp_path, found, 40)
+    found = kill_project(tmp_path, tasks=20, kills=2, seed=7)
+    check(tmp_path, found, 20)
 
 
 @pytest.mark.slow
