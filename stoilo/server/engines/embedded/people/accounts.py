@@ -43,10 +43,19 @@ from stoilo.server.engines.embedded.people.preferences import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 
-__all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret", "open_accounts"]
+__all__ = [
+    "LEVELS",
+    "Account",
+    "Accounts",
+    "User",
+    "key_digest",
+    "load_secret",
+    "open_accounts",
+    "user_of",
+]
 
 SECRET_BYTES = 32
 KEY_CHARS = 32
@@ -215,22 +224,14 @@ class Accounts:
         message = f"{purpose}\0{text}".encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
-    def authenticate(self, connection: Connection, key: str) -> User | None:
-        """Return who holds an (untrusted) key, strong or weak; None for nobody."""
-        if not key or len(key) > BOUNDS.token_chars:
-            return None
-        digest = _hash_key(key)
-        users, chosen, people = schema.users, schema.preferences, schema.people
-        row = connection.execute(
-            select(users.c.id, users.c.max_level, chosen, people.c.banned_at)
-            .outerjoin(chosen, chosen.c.user_id == users.c.id)
-            .outerjoin(people, people.c.user_id == users.c.id)
-            .where((users.c.key_hash == digest) | (users.c.weak_key_hash == digest))
-        ).first()
-        if row is None:
-            return None
-        preferences = preferences_of(row)
-        return User(row.id, preferences.levels, bool(row.banned_at), preferences)
+    def knows(self, key: str) -> bool:
+        """Say whether an (untrusted) key is an account's; waits for no writer."""
+        digest, table = key_digest(key), schema.users
+        query = select(table.c.id).where(
+            (table.c.key_hash == digest) | (table.c.weak_key_hash == digest)
+        )
+        with self._database.read() as connection:
+            return bool(digest) and connection.scalar(query) is not None
 
     def _insert(
         self,
@@ -302,6 +303,17 @@ def _find(connection: Connection, address: str) -> int | None:
     return connection.scalar(
         select(schema.users.c.id).where(schema.users.c.email == address)
     )
+
+
+def user_of(row: Row) -> User:  # type: ignore[type-arg]  # as in `authenticate`
+    """Return whom a row with account, preferences and standing describes."""
+    preferences = preferences_of(row)
+    return User(row.id, preferences.levels, bool(row.banned_at), preferences)
+
+
+def key_digest(key: str) -> str:
+    """Return what is stored of an (untrusted) key, empty for one that nobody can have."""
+    return _hash_key(key) if 0 < len(key) <= BOUNDS.token_chars else ""
 
 
 def _hash_key(key: str) -> str:

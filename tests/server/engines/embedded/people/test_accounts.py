@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.executor.messages import SchedulerRequest
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,
@@ -10,6 +11,7 @@ from stoilo.server.engines.embedded.people.accounts import (
     load_secret,
     open_accounts,
 )
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 
 HASH, OTHER = "a" * 32, "b" * 32
 
@@ -68,10 +70,12 @@ def test_only_real_keys_authenticate(accounts, tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
     with database.read() as connection:
         for key in (made.key, made.weak_key):
-            user = accounts.authenticate(connection, key)
-            assert (user.id, user.apps) == (made.user_id, LEVELS[:2])
+            visitor = find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
+            assert accounts.knows(key)
+            assert (visitor.user.id, visitor.user.apps) == (made.user_id, LEVELS[:2])
         for key in ("", "x", made.key[:-1], made.key + "0", "k" * 10_000):
-            assert accounts.authenticate(connection, key) is None
+            assert not accounts.knows(key)
+            assert find_visitor(connection, SchedulerRequest(key, 0, 1, "c")) is None
     database.close()
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.executor.messages import SchedulerRequest
 from stoilo.executor.xmltext import escape
 from stoilo.server.engines.embedded.people.accounts import open_accounts
 from stoilo.server.engines.embedded.people.globalprefs import (
@@ -13,6 +14,7 @@ from stoilo.server.engines.embedded.people.globalprefs import (
     parse_global_preferences,
     render_global_preferences,
 )
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 
 NOW = 1_800_000_000
 TEXTS = st.text(max_size=12) | st.floats().map(str) | st.integers().map(str)
@@ -75,11 +77,14 @@ def test_documents_that_cannot_be_said_whole_are_left_alone(more):
 @pytest.fixture
 def exchange(tmp_path):
     accounts = open_accounts(tmp_path)
-    user = accounts.ensure("a@example.org", 1).user_id
+    account = accounts.ensure("a@example.org", 1)
+    request = SchedulerRequest(account.key, 0, 1, "c")
 
     def call(sent, now=NOW):
         with accounts._database.write() as connection:
-            return exchange_global_preferences(connection, user, sent, now)
+            stored = find_visitor(connection, request).preferences
+            user = account.user_id
+            return exchange_global_preferences(connection, user, stored, sent, now)
 
     yield call
     accounts._database.close()
