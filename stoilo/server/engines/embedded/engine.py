@@ -37,6 +37,7 @@ from stoilo.server.engines.embedded.wire.programs import (
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
 
@@ -74,6 +75,7 @@ class EngineOptions:
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
+        uploads: how much of the disk result files may take.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -83,6 +85,7 @@ class EngineOptions:
     seen_within_s: int = 600
     spot_check_rate: float = 0.0
     draw: Callable[[], float] = random.SystemRandom().random
+    uploads: UploadLimits = field(default_factory=UploadLimits)
 
 
 class EmbeddedEngine:
@@ -118,9 +121,18 @@ class EmbeddedEngine:
         )
         self._database.upgrade()
         self._depot = Depot(directory / "files")
-        self.uploads = UploadDesk(self._database, directory / "uploads")
+        self.uploads = UploadDesk(
+            self._database,
+            directory / "uploads",
+            limits=self._options.uploads,
+            clock=clock,
+        )
         self._store = Store(
-            self._database, self._depot, directory / "uploads", self._spot_check
+            self._database,
+            self._depot,
+            directory / "uploads",
+            self._spot_check,
+            self.uploads.forget,
         )
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
@@ -243,6 +255,7 @@ class EmbeddedEngine:
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
         now = self.now()
+        self.uploads.expire()
         due = self._store.due(now, self._options.batch)
         questions = self._store.advance(due, (), now) if due else []
         while questions:
