@@ -325,7 +325,10 @@ class CopyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopyView:
-    """One copy as shown to the task's owner; times are 0 where nothing happened."""
+    """One copy as shown to the task's owner; times are 0 where nothing happened.
+
+    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    """
 
     name: str
     state: CopyState
@@ -333,6 +336,7 @@ class CopyView:
     code: str
     sent_at: int
     received_at: int
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded.answering import answer, is_unsure
 from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.figures import read_figures
 from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.embedded.verdicts import Answers, Question
     from stoilo.server.engines.embedded.wire.depot import Download
+    from stoilo.server.engines.figures import EngineFigures
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,
@@ -224,6 +226,11 @@ class EmbeddedEngine:
         since = self.now() - self._options.seen_within_s
         with self._database.read() as connection:
             return read_status(connection, name, since)
+
+    def figures(self) -> EngineFigures:
+        """Return how much work there is and how long it waits."""
+        with self._database.read() as connection:
+            return read_figures(connection, self.now())
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
