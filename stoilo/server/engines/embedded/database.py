@@ -2,19 +2,24 @@
 
 On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
 takes the write lock at its start, so that a decision and what it rests on cannot drift
-apart. On MariaDB `stoilo.server.mariadb` sees to the same.
+apart. On MariaDB `stoilo.server.mariadb` sees to the same. Callers that wait for the lock
+at the same time can share one transaction and its wait for the disk (`write_together`).
+
+A piece of work that may find nothing to write can be tried on a connection that reads: it
+says `must_write` before it changes anything, and is begun again if that raises.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
+from stoilo.server.engines.embedded.groupcommit import CommitGroup
 from stoilo.server.engines.embedded.schema import metadata
 from stoilo.server.mariadb import (
     check_settings,
@@ -26,17 +31,34 @@ from stoilo.server.migrations import Branch, upgrade
 from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = ["ENGINE", "Database"]
+__all__ = ["ENGINE", "Database", "NeedsWritingError", "is_writing", "must_write"]
+
+_T = TypeVar("_T")
 
 ENGINE = Branch("engine", "engine_version", metadata)
 LOCK_WAIT_S = 30
 _READ = "stoilo_read"
+
+
+class NeedsWritingError(Exception):
+    """Work on a connection that reads has come to something that it has to write."""
+
+
+def must_write(connection: Connection) -> None:
+    """Raise `NeedsWritingError` unless the connection is inside a write transaction."""
+    if not is_writing(connection):
+        raise NeedsWritingError
+
+
+def is_writing(connection: Connection) -> bool:
+    """Say whether a connection is inside a write transaction."""
+    return not connection.get_execution_options().get(_READ, False)
 
 
 class Database:
@@ -47,6 +69,7 @@ class Database:
         self._mariadb = is_mariadb(url)
         self._engine, self._writing = _open(url)
         self._writer = threading.Lock()
+        self._group = CommitGroup(self.write)
 
     def upgrade(self) -> None:
         """Bring the tables to this version's revision, or raise ``STO-E003``."""
@@ -69,6 +92,18 @@ class Database:
                 yield connection
         except SQLAlchemyError as error:
             raise _refused(error) from error
+
+    def write_together(self, work: Callable[[Connection], _T]) -> _T:
+        """Return what `work` returns, once it is durable; others' may share the commit.
+
+        Each sees what those before it have written. When one fails, none of them is
+        stored, and each is done again in a transaction of its own: so `work` has no other
+        effects than those in the database.
+
+        Raises:
+            InternalError: ``STO-E003`` when the database refuses; nothing is stored.
+        """
+        return self._group.run(work)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:

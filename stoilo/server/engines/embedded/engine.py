@@ -31,6 +31,7 @@ from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
 from stoilo.server.engines.embedded.wire.programs import (
     check_programs,
@@ -145,7 +146,6 @@ class EmbeddedEngine:
         self._wake = threading.Event()
         self.scheduler = Scheduler(
             self._database,
-            self.accounts,
             pace=self._options.pace,
             on_report=self._wake.set,
             draw=self._options.draw,
@@ -186,6 +186,7 @@ class EmbeddedEngine:
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -197,6 +198,7 @@ class EmbeddedEngine:
             check_programs(programs, {one.digest: one.md5 for one in stored}, key)
             self._depot.add_rows(connection, stored)
             old = store_programs(connection, programs, key, self.now())
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)

@@ -180,7 +180,7 @@ class _Face:
         body = await read_body(request, most, self._options.bodies)
         parsed = await run_in_threadpool(parse_request, body)
         address = request.client.host if request.client else ""
-        key, knows = parsed.authenticator, self._engine.scheduler.knows
+        key, knows = parsed.authenticator, self._engine.accounts.knows
         known = await run_in_threadpool(knows, key)
         if not self._rates.allow_scheduler_call(address, key, known=known):
             self.refusals.note(request, "STO-E068")
