@@ -8,7 +8,12 @@ from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.records import Copy, Validity, WorkunitView
+from stoilo.server.engines.embedded.rules.records import (
+    CheckVerdict,
+    Copy,
+    Validity,
+    WorkunitView,
+)
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
@@ -60,7 +65,7 @@ def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two table
     """Return the query for workunits' copies, oldest first."""
     table, checks = schema.copies, schema.spot_checks
     return (
-        select(table, checks.c.copy_id.label("recheck"))
+        select(table, checks.c.verdict.label("check"))
         .outerjoin(checks, checks.c.copy_id == table.c.id)
         .where(table.c.workunit_id.in_(bindparam("rows", expanding=True)))
         .order_by(table.c.id)
@@ -71,8 +76,13 @@ def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two table
 _WORKUNITS, _COPIES = _workunit_query(), _copies_query()
 
 
-def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
-    """Return one row of `schema.copies` as the rules see it."""
+def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
+    """Return one row of `schema.copies` as the rules see it.
+
+    Args:
+        row: of the table.
+        check: the `CheckVerdict` of a re-check, None for any other copy.
+    """
     return Copy(
         name=row.name,
         state=CopyState(row.state),
@@ -81,7 +91,9 @@ def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-ar
         user_id=row.user_id,
         host_key=row.host_key,
         deadline=row.deadline,
-        recheck=recheck,
+        recheck=check is not None,
+        doubts=check == CheckVerdict.DOUBTED,
+        for_anybody=check == CheckVerdict.OPEN,
     )
 
 
@@ -108,8 +120,7 @@ def copies_of(
     found: dict[int, list[Copy]] = {row: [] for row in workunits}
     rows = connection.execute(_COPIES, {"rows": list(workunits)}).all()
     for row in rows:
-        copy = copy_of(row, recheck=row.recheck is not None)
-        found[row.workunit_id].append(copy)
+        found[row.workunit_id].append(copy_of(row, row.check))
     return found
 
 

@@ -117,16 +117,19 @@ def exchange_global_preferences(
     stored: StoredPreferences | None,
     sent: str,
     now: int,
+    *,
+    weak: bool,
 ) -> str:
     """Store what a host sent if it is the newest; return what is newer than that.
 
-    Empty when the host has the newest already, or its user has none.
+    Empty when the host has the newest already, or its user has none. From a caller with
+    the `weak` key nothing is stored (BOINC: ``handle_global_prefs``).
     """
     given = parse_global_preferences(sent)
     if given is None:
         return "" if stored is None or sent.strip() else stored.document
     stored_at = stored.modified_at if stored else 0
-    if stored_at < given.modified_at <= now + MOST_AHEAD_S:
+    if not weak and stored_at < given.modified_at <= now + MOST_AHEAD_S:
         must_write(connection)
         table = schema.global_preferences
         connection.execute(delete(table).where(table.c.user_id == user_id))

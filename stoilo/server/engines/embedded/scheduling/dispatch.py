@@ -17,13 +17,12 @@ from stoilo.server.engines.embedded.rules.hosttrust import (
     homogeneous_class,
     is_trusted,
 )
-from stoilo.server.engines.embedded.rules.records import Caller
+from stoilo.server.engines.embedded.rules.records import Caller, CheckVerdict
 from stoilo.server.engines.embedded.rules.replication import (
     commit_class,
     fits_class,
     raise_quorum,
 )
-from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict
 from stoilo.server.engines.embedded.rules.transitioner import (
     may_issue,
     may_recheck,
@@ -216,6 +215,8 @@ def _settle_spread(
     draw: Callable[[], float],
 ) -> None:
     """Note what a copy that is just being issued means for the others."""
+    if view.outcome is not None:
+        return
     workunit_id = row.workunit_id
     if view.homogeneous:
         commit_class(connection, workunit_id, caller.class_for(view.homogeneous))
@@ -335,7 +336,7 @@ def _candidates(
             table.c.not_after >= bindparam("now") + table.c.delay_bound_s,
             fits_class(caller),
             fits_host(memory=memory, disk=disk),
-            _is_recheck() if recheck else table.c.outcome.is_(None),
+            _is_recheck() if recheck else table.c.outcome.is_(None) | _is_for_anybody(),
             ~has_one,
         )
         .order_by(copies.c.priority.desc(), copies.c.id)
@@ -348,5 +349,14 @@ def _is_recheck() -> ColumnElement[bool]:
     table = schema.spot_checks
     return exists().where(
         table.c.copy_id == schema.copies.c.id,
-        table.c.verdict == CheckVerdict.PENDING.value,
+        table.c.verdict.in_([CheckVerdict.PENDING.value, CheckVerdict.OPEN.value]),
+    )
+
+
+def _is_for_anybody() -> ColumnElement[bool]:
+    """Return the condition that a copy is a second opinion that any host may give."""
+    table = schema.spot_checks
+    return exists().where(
+        table.c.copy_id == schema.copies.c.id,
+        table.c.verdict == CheckVerdict.OPEN.value,
     )

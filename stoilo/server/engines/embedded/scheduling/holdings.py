@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import bindparam, select
 
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict
+from stoilo.server.engines.embedded.rules.records import CheckVerdict
 from stoilo.server.engines.embedded.rules.transitioner import still_counts
 from stoilo.server.engines.embedded.scheduling.bounds import HostBounds
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
@@ -106,7 +106,8 @@ class HeldCopy:
     def resendable(self) -> bool:
         """Whether its host gets it again when it has lost it."""
         running = self.state is CopyState.IN_PROGRESS
-        return running and (self.ended is None or self.recheck is CheckVerdict.PENDING)
+        wanted = self.recheck in {CheckVerdict.PENDING, CheckVerdict.OPEN}
+        return running and (self.ended is None or wanted)
 
 
 def load_held(

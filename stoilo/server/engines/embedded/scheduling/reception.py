@@ -96,6 +96,7 @@ class Guest:
                 self.visitor.preferences,
                 self.request.global_preferences,
                 self.now,
+                weak=self.user.weak,
             )
         return replace(
             reply,

@@ -127,7 +127,7 @@ def find_visitor(connection: Connection, request: SchedulerRequest) -> Visitor |
     if row.preferences_at is not None:
         stored = StoredPreferences(row.preferences_at, row.document)
     return Visitor(
-        user=user_of(row),
+        user=user_of(row, digest),
         trusted=row.trusted is not None,
         hosts=_hosts(rows),
         preferences=stored,
@@ -186,6 +186,7 @@ def _query() -> Select[Any]:
         select(
             users.c.id,
             users.c.max_level,
+            users.c.weak_key_hash,
             users.c.created_at,
             *(column for column in chosen.c if column.name != "user_id"),
             people.c.name,
