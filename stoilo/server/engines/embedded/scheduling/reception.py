@@ -79,10 +79,8 @@ class Guest:
         if self.allowance is not None:
             messages += self.allowance.messages
             delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        shared = ""
-        if not self.request.own_program:  # ours keeps none
-            sent = self.request.global_preferences
-            shared = exchange_global_preferences(connection, self.user.id, sent, now)
+        sent = self.request.global_preferences
+        shared = exchange_global_preferences(connection, self.user.id, sent, now)
         return replace(
             reply,
             messages=messages,
