@@ -26,8 +26,6 @@ from stoilo.server.engines.embedded.figures import read_figures
 from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
-from stoilo.server.engines.embedded.rules.hosttrust import lift_ban, trust_account
-from stoilo.server.engines.embedded.rules.spotchecks import SpotCheck, ended_checks
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
@@ -221,25 +219,6 @@ class EmbeddedEngine:
         """Return how much work there is and how long it waits."""
         with self._database.read() as connection:
             return read_figures(connection, self.now())
-
-    def trust_account(self, email: str, *, trusted: bool = True) -> None:
-        """Let an account's hosts check others again (the operator's own), or no longer.
-
-        Raises:
-            UsageError: ``STO-E040`` when there is no such account.
-        """
-        with self._database.write() as connection:
-            trust_account(connection, email, self.now(), trusted=trusted)
-
-    def spot_checks(self, since: int = 0) -> list[SpotCheck]:
-        """Return the spot checks that ended at `since`, s, or later, oldest first."""
-        with self._database.read() as connection:
-            return ended_checks(connection, since)
-
-    def lift_ban(self, host_id: int) -> bool:
-        """Let a banned host have work again; False when it was not banned."""
-        with self._database.write() as connection:
-            return lift_ban(connection, host_id)
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
