@@ -36,7 +36,7 @@ _NAMES: Final = msgspec.msgpack.Decoder(list[str])
 
 def tables_of(branch: Branch) -> Sequence[str]:
     """Return the branch's tables, those that others point to first."""
-    return [one.name for one in branch.models.sorted_tables]
+    return [str(one.name) for one in branch.models.sorted_tables]
 
 
 def read_revision(connection: Connection, branch: Branch) -> str:
