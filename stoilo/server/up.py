@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,9 +30,16 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.server import auth
-from stoilo.server.assembly import Neighbours, TaskServer, bind_grpc, set_serving
+from stoilo.server.assembly import (
+    Neighbours,
+    TaskServer,
+    bind_grpc,
+    set_serving,
+    tell_health,
+)
 from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.databases import engine_url
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
@@ -65,6 +73,9 @@ from stoilo.server.sightings import Sightings
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.volunteers import LocalVolunteers
+from stoilo.server.watching.admissions import CountedSigner
+from stoilo.server.watching.calls import MeteredCalls
+from stoilo.server.watching.lookout import Lookout, WatchedParts
 from stoilo.server.webserver import (
     GRACE_S,
     bracket,
@@ -83,6 +94,7 @@ from stoilo.signer.client import SignerClient
 if TYPE_CHECKING:
     from stoilo.executor.release import TrustedRelease
     from stoilo.policies.policy import Policy
+    from stoilo.server.ports import AdmissionSigner
 
 __all__ = ["UpLine", "assemble", "run_server"]
 
@@ -154,9 +166,15 @@ async def _run(
     store = Store.open(config.database_url)
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
-    server, engine, release, revocations = assemble(
-        config, home, stack, policy, project, store
+    signer = CountedSigner(project.client)
+    server, engine, release, revocations, log = assemble(
+        config, home, stack, policy, project, store, signer
     )
+    watch = ReleaseWatch(
+        project.root.directory, release.trust, _clock, project.check_certified
+    )
+    parts = WatchedParts(server.store, engine, log, signer, release, watch)
+    lookout = Lookout.over(home, parts, _clock)
     listener = listen(config.http)
     http = http_url(config, listener)
     url = config.project_url or http
@@ -164,7 +182,11 @@ async def _run(
     tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
     try:
         grpc_server, port = bind_grpc(
-            server.service, config.grpc, tls, server.review_service
+            server.service,
+            config.grpc,
+            tls,
+            server.review_service,
+            (MeteredCalls(lookout.sources.rpc),),
         )
     except RuntimeError as error:
         raise cannot_bind(config.grpc) from error
@@ -182,11 +204,9 @@ async def _run(
     for more in faces:
         face.routes.extend(more(PublicPlace(config.data, url)))
     face.routes.extend(seen_routes(config.data, stack))
-    watch = ReleaseWatch(
-        project.root.directory, release.trust, _clock, project.check_certified
-    )
     face.routes.extend(release_routes(project.root.directory, watch.status))
-    web = web_server(config, face)
+    face.routes.extend(lookout.routes())
+    web = web_server(config, lookout.metered(face, urlsplit(url).path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = LocalVolunteers(
@@ -197,8 +217,9 @@ async def _run(
     stack.push_async_callback(asyncio.to_thread, volunteers.stop)
     content = ConnectionFile(place, http, url, token, tls.ca.decode())
     home.write_connection(content)
-    await set_serving(grpc_server, serving=True)
     await wait_until_started(web, serving)
+    await lookout.serve(config, home, stack)
+    await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
     chores = (
@@ -216,8 +237,11 @@ def assemble(
     policy: Policy,
     project: Project,
     store: Store,
-) -> tuple[TaskServer, EmbeddedEngine, Release, RevocationIssuer]:
+    signer: AdmissionSigner | None = None,
+) -> tuple[TaskServer, EmbeddedEngine, Release, RevocationIssuer, Sequencer]:
     """Open log, database, engine and jails, and wire them.
+
+    `signer` is asked in place of the project's own client, if given.
 
     A fresh revocation statement is in force before anything can be issued.
     """
@@ -242,6 +266,7 @@ def assemble(
     stack.callback(jails.close)
     engine = EmbeddedEngine(
         home.part("engine"),
+        database_url=engine_url(config),
         options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
     )
     life_s = config.admission_life_s
@@ -285,7 +310,7 @@ def assemble(
     revocations.upkeep()
     around = Neighbours(
         log=log,
-        signer=project.client,
+        signer=signer or project.client,
         engine=engine,
         judge=judge,
         policy=policy,
@@ -310,7 +335,7 @@ def assemble(
         leaves=leaves,
         review_wait_s=config.review_wait_s,
     )
-    return server, engine, release, revocations
+    return server, engine, release, revocations, log
 
 
 def _clock() -> int:
