@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -14,25 +15,51 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+    from pathlib import Path
 
-__all__ = ["open_url"]
+__all__ = ["answers_in_time", "open_url"]
 
 
-def open_url(url: str, timeout_s: float, answer_s: float) -> http.client.HTTPResponse:
+def open_url(
+    url: str, timeout_s: float, answer_s: float, ca: Path | None = None
+) -> http.client.HTTPResponse:
     """Return the answer of an ``http(s)`` URL, read up to the end of its headers.
 
     Args:
         url: the caller checked its scheme.
         timeout_s: most that one read may wait, s.
         answer_s: most that an answer may take, headers and body together, s.
+        ca: certificates to trust instead of the system's, None for the system's.
 
     Raises:
         OSError, http.client.HTTPException, ValueError: as `urllib.request` does; also
             for a redirection to another scheme.
     """
     in_time = _InTime(timeout_s, answer_s)
-    opener = urllib.request.build_opener(_Redirects(), _Http(in_time), _Https(in_time))
+    https = _Https(in_time, ssl.create_default_context(cafile=ca) if ca else None)
+    opener = urllib.request.build_opener(_Redirects(), _Http(in_time), https)
     answer: http.client.HTTPResponse = opener.open(url, timeout=timeout_s)
+    return answer
+
+
+def answers_in_time(timeout_s: float, answer_s: Callable[[], float]) -> Any:
+    """Return what takes the place of `http.client.HTTPResponse` in a connection.
+
+    Args:
+        timeout_s: most that one read may wait, s.
+        answer_s: asked when an answer begins: most that all of it may take, s. A
+            server that sends a byte now and then never lets a single read wait.
+    """
+
+    def answer(
+        sock: socket.socket, *args: Any, **more: Any
+    ) -> http.client.HTTPResponse:
+        made = http.client.HTTPResponse(sock, *args, **more)
+        made.fp.close()
+        deadline = time.monotonic() + answer_s()
+        made.fp = io.BufferedReader(_Timed(sock, timeout_s, deadline))
+        return made
+
     return answer
 
 
@@ -60,17 +87,11 @@ class _InTime:
         self, connect: Callable[..., http.client.HTTPConnection]
     ) -> Callable[..., http.client.HTTPConnection]:
         """Return what makes a connection as `connect` does, with a deadline."""
-
-        def answer(sock: socket.socket, *args: Any, **more: Any) -> Any:
-            made = http.client.HTTPResponse(sock, *args, **more)
-            made.fp.close()
-            deadline = time.monotonic() + self._answer_s
-            made.fp = io.BufferedReader(_Timed(sock, self._timeout_s, deadline))
-            return made
+        answer = answers_in_time(self._timeout_s, lambda: self._answer_s)
 
         def make(*args: Any, **more: Any) -> http.client.HTTPConnection:
             made = connect(*args, **more)
-            made.response_class = answer  # type: ignore[assignment]  # a callable will do
+            made.response_class = answer
             return made
 
         return make
@@ -89,10 +110,10 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """https, certificates by the system's authorities, with a deadline."""
+    """https with a deadline; certificates by the system's authorities or `context`."""
 
-    def __init__(self, in_time: _InTime) -> None:
-        super().__init__()
+    def __init__(self, in_time: _InTime, context: ssl.SSLContext | None) -> None:
+        super().__init__(context=context)
         self._in_time = in_time
 
     def do_open(self, http_class: Any, req: Any, **more: Any) -> Any:

@@ -47,6 +47,11 @@ COMMANDS = {
         "Help a project from this machine.",
     ),
     "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
+    "metrics": (
+        "stoilo.cli.metrics",
+        "metrics",
+        "Name a server's figures, and let somebody read them.",
+    ),
     "config": ("stoilo.cli.config", "config", "Show the configuration in force."),
     "explain": ("stoilo.cli.explain", "explain", "Say what an error code means."),
 }

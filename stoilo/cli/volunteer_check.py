@@ -32,15 +32,18 @@ _MAX_ROOT_BYTES = 512 * 1024
     type=_FILE,
     help="The launcher as your client fetched it (in BOINC's projects/ directory).",
 )
+@click.option("--ca", type=_FILE, help="CA certificate of the project's server.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def self_check(project: str, root: Path, launcher: Path, *, as_json: bool) -> None:
+def self_check(
+    project: str, root: Path, launcher: Path, ca: Path | None, *, as_json: bool
+) -> None:
     """Compare the launcher on this computer with what the project published.
 
     Fetches the project's release, verifies it up to your root, and looks for the launcher
     and the verifier that it holds, in the release and in the project's log. Exit code 0: the
     same; 4: another program, or a release that the log does not know; 7: not reachable.
     """
-    check = _compare(project, _read(root), launcher)
+    check = _compare(project, _read(root), launcher, ca)
     if as_json:
         click.echo(json.dumps(_document(check)))
         return
@@ -49,7 +52,7 @@ def self_check(project: str, root: Path, launcher: Path, *, as_json: bool) -> No
     click.echo(render_check(check), nl=False)
 
 
-def _compare(project: str, root: bytes, launcher: Path) -> SelfCheck:
+def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     """Return what held."""
     from stoilo.executor.judge import installed_release  # noqa: PLC0415 - an extra
     from stoilo.executor.releasefetch import fetch_release  # noqa: PLC0415 - as above
@@ -68,7 +71,7 @@ def _compare(project: str, root: bytes, launcher: Path) -> SelfCheck:
     held = describe_launcher(program)
     digest, tree = content_digest(program), Digest(held.tree)
     own = OwnParts(held.platform, digest, tree, held.serial)
-    fetched = fetch_release(project)
+    fetched = fetch_release(project, ca)
     now = int(time.time())
     trust = load_trust(fetched.files, root, now, installed=installed_release())
     if not fetched.proof and trust.development:

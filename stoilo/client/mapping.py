@@ -1,24 +1,26 @@
-"""`Connection.map`: many small calls in few tasks, sized by what they cost.
+"""`Connection.map`: many small calls in few tasks, sized by what they cost (`chunks`).
 
-The first tasks are small; while a task comes back fast the next ones are larger, when
-it takes long they shrink again. Items have their own outcomes: those without a quorum
-are sent once more, by themselves, and only those.
+Items have their own outcomes: those without a quorum are sent once more, by themselves,
+and only those. A task that `map` made too large for a limit is sent again in halves.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic
 
 from stoilo.client.backoff import Backoff, Pauses
+from stoilo.client.chunks import WINDOW, ChunkCost, ChunkSizer, computing_budget_s
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.core.errors import PolicyRefusal
+from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
@@ -26,15 +28,9 @@ if TYPE_CHECKING:
     from stoilo.client.request import TaskOptions
     from stoilo.client.session import Session
     from stoilo.client.task import SubmittedTask
+    from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["ChunkSizer", "MapItem", "MapProgress", "MapRun"]
-
-FIRST_ITEMS = 8
-TARGET_S = 8.0
-"""Wanted time from submission to result of one chunk, s."""
-
-WINDOW = 6
-"""Chunks in flight."""
+__all__ = ["MapItem", "MapProgress", "MapRun"]
 
 SENT_AGAIN = frozenset(
     {
@@ -46,6 +42,12 @@ SENT_AGAIN = frozenset(
 """Item outcomes that another try may change: copies failed or did not agree, hosts were
 silent or wrote nonsense. A validator that raised or rejected, or a limit that was hit,
 would only be so again."""
+
+LIMITS_HIT = frozenset({"STO-S011", "STO-S012", "STO-S013", "STO-S014", "STO-S015"})
+"""Ends of a whole task that fewer items in it may change."""
+
+TOO_LARGE = "STO-C020"
+SUCCESS = "success"
 
 WAITED_OUT = frozenset({"STO-R004", "STO-R005"})
 """Quota refusals that pass with time: too many unfinished tasks, too many an hour."""
@@ -72,28 +74,13 @@ class MapProgress:
     tasks: int
 
 
-class ChunkSizer:
-    """How many items the next task gets. Pure; times come from outside."""
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Items that travel together, and their task; `is_first`: none was sent before."""
 
-    def __init__(self, fixed: int | None = None) -> None:
-        self.fixed = fixed
-        self.size = fixed or FIRST_ITEMS
-
-    def next_size(self, waiting: int) -> int:
-        """Return the next chunk's size with `waiting` items left, at least 1."""
-        if self.fixed:
-            return max(1, min(self.fixed, waiting, BOUNDS.map_items))
-        fair = -(-waiting // WINDOW)
-        return max(1, min(self.size, max(fair, FIRST_ITEMS), BOUNDS.map_items))
-
-    def note(self, items: int, took_s: float) -> None:
-        """Learn from a finished chunk: `items` calls came back after `took_s`."""
-        if self.fixed:
-            return
-        if took_s < TARGET_S / 2:
-            self.size = min(max(self.size, 2 * items), BOUNDS.map_items)
-        elif took_s > 2 * TARGET_S:
-            self.size = max(1, min(self.size, int(items * TARGET_S / took_s)))
+    indices: list[int]
+    captured: Captured
+    is_first: bool = False
 
 
 class MapRun(Generic[ResultT]):
@@ -109,10 +96,13 @@ class MapRun(Generic[ResultT]):
         self._session = session
         self._captured = captured
         self._options = options
-        self._sizer = ChunkSizer(chunk_items)
+        limits = options.limits
+        budget = computing_budget_s(options.redundancy, limits.cpu_s, limits.wall_s)
+        self._sizer = ChunkSizer(chunk_items, budget)
         total = len(captured.calls) if captured else 0
         self._waiting = deque(range(total))
         self._again: deque[int] = deque()
+        self._halves: deque[_Chunk] = deque()
         self._retried: set[int] = set()
         self._results: dict[int, TaskOutcome[ResultT]] = {}
         self._finished: asyncio.Queue[MapItem[ResultT] | BaseException | None] = (
@@ -173,11 +163,16 @@ class MapRun(Generic[ResultT]):
             self._driver = asyncio.ensure_future(self._drive())
         return self._driver
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether something is to be sent."""
+        return bool(self._waiting or self._again or self._halves)
+
     async def _drive(self) -> None:
         running: set[asyncio.Task[None]] = set()
         try:
-            while self._waiting or self._again or running:
-                while (self._waiting or self._again) and len(running) < WINDOW:
+            while self._is_left or running:
+                while self._is_left and len(running) < WINDOW:
                     running.add(asyncio.ensure_future(self._run_chunk(self._take())))
                 done, running = await asyncio.wait(
                     running, return_when=asyncio.FIRST_COMPLETED
@@ -191,21 +186,69 @@ class MapRun(Generic[ResultT]):
             raise
         self._finished.put_nowait(None)
 
-    def _take(self) -> list[int]:
+    def _take(self) -> _Chunk:
+        """Return the next items and their task, of a size and of bytes that fit."""
+        if self._halves:
+            return self._halves.popleft()
         source = self._again or self._waiting
         count = min(self._sizer.next_size(len(source)), len(source))
-        return [source.popleft() for _ in range(count)]
+        while True:
+            indices = list(islice(source, count))
+            packed, size = self._pack(indices)
+            fitting = self._sizer.fitting(count, size) if count > 1 else count
+            if packed is not None and fitting == count:
+                break
+            count = min(fitting, count - 1)
+        for _ in indices:
+            source.popleft()
+        return _Chunk(indices, packed, is_first=source is self._waiting)
 
-    async def _run_chunk(self, indices: list[int]) -> None:
+    def _pack(self, indices: list[int]) -> tuple[Captured | None, int]:
+        """Return the task of some items and its bytes; None: too many for one."""
         assert self._captured is not None  # noqa: S101 - there are items
-        task = await self._submit(self._captured.pack_items(indices))
+        try:
+            packed = self._captured.pack_items(indices)
+        except UsageError as error:
+            if error.code != TOO_LARGE or len(indices) == 1 or self._sizer.fixed:
+                raise
+            return None, 2 * BOUNDS.inline_arguments_bytes
+        return packed, len(packed.arguments)
+
+    async def _run_chunk(self, chunk: _Chunk) -> None:
+        indices = chunk.indices
+        task = await self._submit(chunk.captured)
         began = time.monotonic()
         self._tasks.append(task)
-        self._sent += len([index for index in indices if index not in self._retried])
+        self._sent += len(indices) if chunk.is_first else 0
+        answer = await task.wait()
+        assert answer is not None  # noqa: S101 - no timeout was given
+        if self._is_too_much(indices, answer):
+            self._halve(indices)
+            return
+        cost = ChunkCost(
+            len(indices),
+            trip_s=time.monotonic() - began,
+            claimed_s=_claimed_s(answer),
+            sent_bytes=len(chunk.captured.arguments),
+            answer_bytes=answer.ByteSize(),
+        )
+        self._sizer.note(cost)
         outcomes = await task.item_results(len(indices))
-        self._sizer.note(len(indices), time.monotonic() - began)
         for index, outcome in zip(indices, outcomes, strict=True):
             self._settle(index, outcome)
+
+    def _is_too_much(self, indices: list[int], answer: pb.PollTaskResponse) -> bool:
+        """Whether a chunk that we made hit a limit as a whole."""
+        ours = not self._sizer.fixed and len(indices) > 1
+        return ours and not answer.items and answer.code in LIMITS_HIT
+
+    def _halve(self, indices: list[int]) -> None:
+        """Let both halves of a chunk be sent by themselves."""
+        assert self._captured is not None  # noqa: S101 - there are items
+        self._sizer.halve(len(indices))
+        middle = len(indices) // 2
+        for half in (indices[:middle], indices[middle:]):
+            self._halves.append(_Chunk(half, self._captured.pack_items(half)))
 
     async def _submit(self, captured: Captured) -> SubmittedTask[ResultT]:
         """Submit one chunk; a quota that is used up is waited out."""
@@ -226,3 +269,12 @@ class MapRun(Generic[ResultT]):
             return
         self._results[index] = outcome
         self._finished.put_nowait(MapItem(index, outcome))
+
+
+def _claimed_s(answer: pb.PollTaskResponse) -> float:
+    """Return the longest computing time that a good copy's host claims, s; 0: none.
+
+    The longest: a host that says too little does not make chunks too large for others.
+    """
+    good = (copy.cpu_s for copy in answer.copies if copy.outcome == SUCCESS)
+    return max((claim for claim in good if math.isfinite(claim)), default=0.0)

@@ -27,7 +27,10 @@ __all__ = ["CopyStatus", "StagedTask", "SubmittedTask", "TaskStatus"]
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """One copy of a task at a volunteer (BOINC's result); times in s since 1970."""
+    """One copy of a task at a volunteer (BOINC's result); times in s since 1970.
+
+    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    """
 
     name: str
     state: str
@@ -35,6 +38,7 @@ class CopyStatus:
     code: str
     sent_at: int
     received_at: int
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,20 @@ def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
         logged=answer.logged,
         log_index=answer.log_index,
         created_at=answer.created_at,
-        copies=tuple(
-            CopyStatus(
-                row.name, row.state, row.outcome, row.code, row.sent_at, row.received_at
-            )
-            for row in answer.copies
-        ),
+        copies=tuple(map(_read_copy, answer.copies)),
         output=answer.output,
+    )
+
+
+def _read_copy(row: pb.CopyStatus) -> CopyStatus:
+    return CopyStatus(
+        row.name,
+        row.state,
+        row.outcome,
+        row.code,
+        row.sent_at,
+        row.received_at,
+        row.cpu_s,
     )
 
 

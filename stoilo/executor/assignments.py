@@ -22,16 +22,22 @@ from stoilo.executor.pace import Settings
 from stoilo.executor.wire import CLIENT_VERSION, PLATFORM
 
 __all__ = [
+    "MOST_PER_SLOT",
     "Known",
     "identity_after",
     "is_over",
     "records_of",
     "report_of",
     "request_of",
+    "within_room",
 ]
 
 PREFETCHED: Final = 2
 """Copies held per slot: one runs, one waits."""
+
+MOST_PER_SLOT: Final = 4 * PREFETCHED
+"""Unfinished copies held per slot, however many a project sends: more than are asked for,
+since copies that were lost come again unasked."""
 
 MOST_STICKY: Final = 1000
 """Files named in a request."""
@@ -153,3 +159,23 @@ def records_of(reply: SchedulerReply) -> list[CopyRecord]:
             )
         )
     return records
+
+
+def within_room(
+    records: Sequence[CopyRecord], held: Sequence[CopyRecord], slots: int
+) -> list[CopyRecord]:
+    """Return a reply's copies that are taken: known ones, new ones while there is room.
+
+    The others stay the project's: it finds at the next call that we lack them.
+
+    Args:
+        records: what the reply assigns (untrusted).
+        held: every copy in the ledger.
+        slots: of this host.
+    """
+    held_names = {copy.result for copy in held}
+    known = [record for record in records if record.result in held_names]
+    fresh = {r.result: r for r in records if r.result not in held_names}
+    unfinished = sum(not is_over(copy) for copy in held)
+    room = max(0, slots * MOST_PER_SLOT - unfinished)
+    return known + list(fresh.values())[:room]

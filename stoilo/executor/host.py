@@ -29,6 +29,7 @@ from stoilo.executor.assignments import (
     is_over,
     records_of,
     request_of,
+    within_room,
 )
 from stoilo.executor.calls import Caller
 from stoilo.executor.control import ControlFile
@@ -362,7 +363,8 @@ class Volunteer:
         for name in reply.aborts_unstarted:
             if not self._has_begun(name):
                 self._abort(name)
-        for record in records_of(reply):
+        sent = records_of(reply)
+        for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)

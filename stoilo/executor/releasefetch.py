@@ -9,6 +9,8 @@ from __future__ import annotations
 import http.client
 import re
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -60,8 +62,13 @@ class FetchedRelease:
     proof: bytes = b""
 
 
-def fetch_release(project: str) -> FetchedRelease:
+def fetch_release(project: str, ca: Path | None = None) -> FetchedRelease:
     """Fetch the release of the project with this master URL.
+
+    Args:
+        project: its master URL.
+        ca: certificates to trust instead of the system's, None for the system's. They
+            only let us read; what comes is verified up to the volunteer's own root.
 
     Raises:
         UsageError: STO-U003 no http(s) URL.
@@ -71,13 +78,14 @@ def fetch_release(project: str) -> FetchedRelease:
     if not project.startswith(("http://", "https://")):
         raise UsageError("STO-U003", "--project must be an http(s) URL")
     base = f"{project.rstrip('/')}/release/"
-    names = wanted_names(_read_index(_fetch(base + INDEX, MAX_INDEX_BYTES)))
+    fetch = partial(_fetch, ca=ca)
+    names = wanted_names(_read_index(fetch(base + INDEX, MAX_INDEX_BYTES)))
     if len(names) > MAX_FILES:
         raise TrustError("STO-K013", f"the release has more than {MAX_FILES} files")
-    files = [(name, _fetch(base + name, BOUNDS.metadata_bytes)) for name in names]
+    files = [(name, fetch(base + name, BOUNDS.metadata_bytes)) for name in names]
     try:
-        record = _fetch(base + RELEASE_RECORD_FILE, BOUNDS.metadata_bytes)
-        proof = _fetch(base + RELEASE_PROOF_FILE, BOUNDS.proof_bytes)
+        record = fetch(base + RELEASE_RECORD_FILE, BOUNDS.metadata_bytes)
+        proof = fetch(base + RELEASE_PROOF_FILE, BOUNDS.proof_bytes)
     except _NotThere:
         record = proof = b""
     return FetchedRelease(ReleaseFiles(tuple(files)), record, proof)
@@ -115,10 +123,10 @@ def _read_index(data: bytes) -> tuple[str, ...]:
     return tuple(file.name for file in index.files)
 
 
-def _fetch(url: str, most: int) -> bytes:
+def _fetch(url: str, most: int, ca: Path | None) -> bytes:
     """Return a file of at most `most` bytes."""
     try:
-        with open_url(url, TIMEOUT_S, ANSWER_S) as answer:
+        with open_url(url, TIMEOUT_S, ANSWER_S, ca) as answer:
             data = answer.read(most + 1)
     except (OSError, http.client.HTTPException, ValueError) as error:
         missing = getattr(error, "code", 0) == http.HTTPStatus.NOT_FOUND

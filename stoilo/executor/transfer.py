@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from stoilo.audit.opener import answers_in_time
 from stoilo.core.errors import InternalError, TrustError, UnreachableError
 from stoilo.executor.ledger import CopyRecord, FileRecord, mark_sticky
 from stoilo.executor.messages import (
@@ -48,6 +51,15 @@ PERMANENT: Final = frozenset(range(400, 500)) - PASSING
 """Statuses by which a download fails for good, as for BOINC's client."""
 
 
+ANSWER_S: Final = 120.0
+"""Most that a small answer may take, headers included, s."""
+
+SLOWEST: Final = 1024
+LONGEST_S: Final = 3600.0
+"""A download has a second for each `SLOWEST` bytes more, and no longer than this; what has
+come is kept and the next try goes on."""
+
+
 class Refused(UnreachableError):
     """The project said no for good; trying again cannot help."""
 
@@ -59,13 +71,21 @@ class Transfer:
         master_url: with final slash.
         ca: certificates to trust instead of the system's, None for the system's.
         timeout_s: longest pause of the other side, s.
+        answer_s: longest that a small answer may take, s.
     """
 
     def __init__(
-        self, master_url: str, *, ca: Path | None = None, timeout_s: float = 30.0
+        self,
+        master_url: str,
+        *,
+        ca: Path | None = None,
+        timeout_s: float = 30.0,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self._master_url = master_url
         self._closed = False
+        self._answer_s = answer_s
+        self._allowed = threading.local()
         self._pool = urllib3.PoolManager(
             num_pools=2,
             maxsize=8,
@@ -74,6 +94,8 @@ class Transfer:
             headers={"User-Agent": AGENT},
             ca_certs=str(ca) if ca else None,
         )
+        answer = answers_in_time(timeout_s, lambda: float(self._allowed.answer_s))
+        self._pool.pool_classes_by_scheme = _pools_with(answer)
 
     def close(self) -> None:
         """Close every connection; a download in progress ends at its next piece."""
@@ -176,7 +198,9 @@ class Transfer:
         if held >= file.nbytes:
             held = 0
         headers = {"Range": f"bytes={held}-"} if held else {}
-        with self._response("GET", file.url, headers=headers) as response:
+        allowed = self._answer_s + (file.nbytes - held) / SLOWEST
+        allowed = min(allowed, LONGEST_S)
+        with self._response("GET", file.url, allowed, headers=headers) as response:
             if response.status in PERMANENT:
                 raise Refused(
                     "STO-X005", f"the project gives no file (HTTP {response.status})"
@@ -203,7 +227,10 @@ class Transfer:
     def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
         """Return a small answer's body."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
-        with self._response(method, url, body=body, headers=headers) as response:
+        allowed = self._answer_s
+        with self._response(
+            method, url, allowed, body=body, headers=headers
+        ) as response:
             data = b""
             for chunk in _chunks(response):
                 data += chunk
@@ -217,11 +244,13 @@ class Transfer:
         self,
         method: str,
         url: str,
+        allowed_s: float,
         *,
         headers: dict[str, str],
         body: bytes = b"",
     ) -> urllib3.BaseHTTPResponse:
-        """Send one request."""
+        """Send one request; all of its answer has to come within `allowed_s`."""
+        self._allowed.answer_s = allowed_s
         try:
             return self._pool.request(
                 method,
@@ -237,6 +266,24 @@ class Transfer:
             raise UnreachableError(
                 "STO-X001", f"no answer from the project ({kind})"
             ) from error
+
+
+def _pools_with(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - the library's own
+    """Return pools by scheme whose connections read their answers by `answer`."""
+
+    class Plain(HTTPConnection):
+        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
+
+    class Secure(HTTPSConnection):
+        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
 
 
 def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

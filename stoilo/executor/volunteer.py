@@ -228,7 +228,7 @@ def _approval(options: argparse.Namespace) -> Approval:
 
     def fetch() -> TrustedRelease:
         return load_trust(
-            fetch_release(options.project).files,
+            fetch_release(options.project, options.ca).files,
             root,
             int(time.time()),
             installed=installed_release(),

@@ -93,7 +93,13 @@ class ServerConfig:
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
         volunteers: local volunteers to run.
+        engine: ``embedded``, or ``stock`` for a BOINC server's project.
+        project_dir: directory of the stock project.
+        watch: loopback address where /metrics, /healthz and /readyz need no token; empty
+            = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
+        engine_database: the same for workunits, copies and accounts of volunteers; empty
+            = where `database` says, each in a file of its own on SQLite.
         origin: name of project and log, fixed at the first start.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
@@ -115,7 +121,11 @@ class ServerConfig:
     http_key: str = ""
     tls_names: str = ""
     volunteers: int = 0
+    engine: str = "embedded"
+    project_dir: str = ""
+    watch: str = ""
     database: str = ""
+    engine_database: str = ""
     origin: str = DEFAULT_ORIGIN
     policy: str = ""
     log_policy: str = ""
@@ -130,6 +140,15 @@ class ServerConfig:
     def database_url(self) -> str:
         """Return the SQLAlchemy URL in force."""
         return self.database or f"sqlite:///{self.data / 'server.sqlite'}"
+
+    @property
+    def engine_database_url(self) -> str:
+        """Return the SQLAlchemy URL of the engine's tables in force."""
+        if self.engine_database:
+            return self.engine_database
+        if self.database and not self.database.startswith("sqlite"):
+            return self.database
+        return f"sqlite:///{self.data / 'engine' / 'engine.sqlite'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +185,7 @@ def load_config(
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
+    _check_watch(config.watch)
     return config, Origin(origins)
 
 
@@ -190,6 +210,16 @@ def _check_proxy(address: str) -> None:
             f"trusted_proxy {address[:80]!r} is no address",
             hint="like 127.0.0.1: from where the proxy connects",
         ) from error
+
+
+def _check_watch(address: str) -> None:
+    """Raise ``STO-B060`` where figures would be shown to the network without a token."""
+    if address and not parse_address(address).loopback:
+        raise UsageError(
+            "STO-B060",
+            f"watch = {address[:80]!r} is not a loopback address",
+            hint="leave it empty and give Prometheus a token: stoilo metrics token",
+        )
 
 
 def _kinds() -> dict[str, type]:

@@ -166,4 +166,5 @@ def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
             code=copy.code,
             sent_at=copy.sent_at,
             received_at=copy.received_at,
+            cpu_s=copy.cpu_s,
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from collections import defaultdict, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
@@ -28,12 +30,15 @@ class Scripted:
         status: HTTP's.
         headers: beside the length.
         cut_after: bytes of the body after which the connection is closed; None: whole.
+        drip_s: pause after each byte of the body; 0: sent at once. Who goes away meanwhile
+            is not waited for.
     """
 
     body: bytes = b""
     status: int = HTTPStatus.OK
     headers: dict[str, str] = field(default_factory=dict)
     cut_after: int | None = None
+    drip_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,19 @@ class ScriptedProject:
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer.body[: answer.cut_after])
+                sent = answer.body[: answer.cut_after]
+                if answer.drip_s:
+                    self.drip(sent, answer.drip_s)
+                else:
+                    self.wfile.write(sent)
                 self.close_connection = answer.cut_after is not None
+
+            def drip(self, body: bytes, pause_s: float) -> None:
+                with suppress(ConnectionError):
+                    for byte in body:
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(pause_s)
+                self.close_connection = True
 
             do_GET = do_POST = handle_one  # noqa: N815 - the library's names
 

@@ -44,6 +44,7 @@ class Outcome:
         error_text: its text.
         code: stable code.
         items: outcomes of a map's items.
+        cpu_s: what the host of its only copy claims to have computed, s; 0: nothing.
     """
 
     state: TaskState = TaskState.SUCCEEDED
@@ -52,6 +53,7 @@ class Outcome:
     error_text: str = ""
     code: str = ""
     items: tuple[Outcome, ...] = ()
+    cpu_s: float = 0.0
 
     @classmethod
     def of(cls, node: object) -> Outcome:
@@ -185,6 +187,8 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         answer.error_type = outcome.error_type
         answer.error_text = outcome.error_text
         answer.code = outcome.code
+        if outcome.cpu_s:
+            answer.copies.add(name="copy", outcome="success", cpu_s=outcome.cpu_s)
         for item in outcome.items:
             answer.items.add(
                 state=item.state.value,

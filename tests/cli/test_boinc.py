@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from stoilo.cli.main import main
+from stoilo.core.errors import DeniedError
 from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -24,6 +25,8 @@ FIELDS = {
     "name",
     "url",
     "account_file",
+    "verified",
+    "key_number",
 }
 
 
@@ -114,6 +117,30 @@ def test_bad_level_is_a_usage_error(data, capsys):
 
 
 # ------------------------------------------------------------------ lists, bans
+
+
+def test_new_key_ends_the_old_one_and_the_password_of_whoever_made_it(
+    data, engine, capsys
+):
+    old = engine.accounts.create(EMAIL, "a" * 32, 1)
+    assert account(data, "--json") == 0
+    said = capsys.readouterr()
+    assert not json.loads(said.out)["verified"]
+    assert "--new-key" in said.err
+    assert account(data, "--new-key") == 0
+    new = capsys.readouterr().out.strip()
+    with engine.accounts._database.read() as connection:
+        assert engine.accounts.authenticate(connection, old.weak_key) is None
+        assert engine.accounts.authenticate(connection, new).id == old.user_id
+    with pytest.raises(DeniedError, match="STO-E016"):
+        engine.accounts.find(EMAIL, "a" * 32)
+    assert main(["boinc", "trust", EMAIL, "--data", data]) == 0
+
+
+def test_unverified_account_is_listed_as_such(data, engine, capsys):
+    engine.accounts.create(EMAIL, "a" * 32, 1)
+    assert main(["boinc", "accounts", "--data", data]) == 0
+    assert "unverified" in capsys.readouterr().out
 
 
 def test_accounts_are_listed_without_keys(data, engine, capsys):

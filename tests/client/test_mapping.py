@@ -4,14 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import stoilo
-from stoilo.client.mapping import SENT_AGAIN, WINDOW, ChunkSizer
+from stoilo.client.mapping import SENT_AGAIN
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.limits import BOUNDS
 from stoilo.core.skeleton import decode, encode
 from stoilo.core.types import TaskState
 from stoilo.server.assimilation import FAILURES
@@ -222,25 +219,83 @@ def test_a_refused_map_raises(with_fake: Any) -> None:
     with_fake(body)
 
 
-@given(st.integers(1, 10**6), st.lists(st.floats(0, 1000), max_size=20))
-def test_chunk_sizes_stay_within_bounds(waiting: int, times: list[float]) -> None:
-    sizer = ChunkSizer()
-    for took in times:
-        size = sizer.next_size(waiting)
-        assert 1 <= size <= BOUNDS.map_items
-        sizer.note(size, took)
+class Host:
+    """Computes maps in `per_item_s` a call; ends what takes longer than its limit."""
+
+    def __init__(self, per_item_s: float, limit_s: float = 60.0) -> None:
+        self.per_item_s, self.limit_s = per_item_s, limit_s
+        self.sizes: list[int] = []
+
+    def __call__(self, request: Any, _service: FakeTaskService) -> Outcome:
+        xs = [item["x"] for item in decode(request.arguments)]
+        self.sizes.append(len(xs))
+        cpu_s = len(xs) * self.per_item_s
+        if cpu_s > self.limit_s:
+            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S012", error_text="long")
+        items = tuple(Outcome(value=encode(x)) for x in xs)
+        return Outcome(items=items, cpu_s=cpu_s)
 
 
-def test_chunks_grow_while_short_and_shrink_when_long() -> None:
-    sizer = ChunkSizer()
-    sizes = []
-    for _ in range(4):
-        sizes.append(sizer.next_size(100_000))
-        sizer.note(sizes[-1], 0.1)
-    assert sizes == sorted(sizes)
-    assert sizes[-1] >= 8 * sizes[0]
-    sizer.note(sizes[-1], 1000)
-    assert sizer.next_size(100_000) < sizes[-1]
-    assert sizer.next_size(3) <= 8
-    assert ChunkSizer(7).next_size(100) == 7
-    assert WINDOW > 1
+def test_chunks_grow_by_what_copies_computed_however_long_they_waited(
+    with_fake: Any,
+) -> None:
+    host = Host(1e-6)
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        items = [{"x": x} for x in range(3000)]
+        assert await conn.map(square, items) == list(range(3000))
+        assert max(host.sizes) >= 256
+
+    with_fake(body, FakeTaskService(host, polls=3))
+
+
+def test_chunk_that_hit_a_limit_is_sent_again_in_halves(with_fake: Any) -> None:
+    host = Host(25.0)  # two fit, eight do not
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        run = conn.map(square, [{"x": x} for x in range(16)])
+        assert await run == list(range(16))
+        assert run.progress.sent == 16
+
+    with_fake(body, FakeTaskService(host, polls=0))
+    assert host.sizes[0] == 8
+    assert sorted(size for size in host.sizes if size <= 2) == [2] * 8
+
+
+def test_item_that_hits_a_limit_by_itself_fails_and_no_other(with_fake: Any) -> None:
+    def answer(request: Any, _service: FakeTaskService) -> Outcome:
+        xs = [item["x"] for item in decode(request.arguments)]
+        if 3 in xs:
+            return Outcome(TaskState.SYSTEM_ERROR, code="STO-S011", error_text="long")
+        return Outcome(items=tuple(Outcome(value=encode(x)) for x in xs))
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        results = await conn.map(square, [{"x": x} for x in range(8)])
+        assert results[3].code == "STO-S011"
+        assert results[:3] + results[4:] == [0, 1, 2, 4, 5, 6, 7]
+
+    with_fake(body, FakeTaskService(answer, polls=0))
+
+
+def test_chosen_chunks_that_hit_a_limit_fail_as_they_are(with_fake: Any) -> None:
+    host = Host(25.0)
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        results = await conn.map(square, [{"x": x} for x in range(4)], chunk_items=4)
+        assert [result.code for result in results] == ["STO-S012"] * 4
+
+    with_fake(body, FakeTaskService(host, polls=0))
+    assert host.sizes == [4]
+
+
+def test_large_items_travel_in_smaller_chunks(with_fake: Any) -> None:
+    def answer(request: Any, _service: FakeTaskService) -> Outcome:
+        calls = decode(request.arguments)
+        return Outcome(items=tuple(Outcome(value=encode(c["x"])) for c in calls))
+
+    async def body(conn: Any, service: FakeTaskService) -> None:
+        items = [{"x": x, "data": "d" * 100_000} for x in range(12)]
+        assert await conn.map(square, items) == list(range(12))
+        assert max(task.request.map_items for task in service.tasks.values()) == 5
+
+    with_fake(body, FakeTaskService(answer, polls=0))

@@ -158,6 +158,34 @@ def test_upload_is_given_up_only_when_the_project_says_so(
     assert isinstance(caught.value, Refused) is final
 
 
+@pytest.fixture
+def hurried(project):
+    made = Transfer(project.url, timeout_s=5, answer_s=0.5)
+    yield made
+    made.close()
+
+
+DRIPPING = Scripted(bytes(10_000), drip_s=0.05)  # no single read waits for long
+
+
+def test_answer_that_never_ends_is_given_up(project, hurried):
+    project.answer("/", DRIPPING)
+    with pytest.raises(UnreachableError, match="STO-X001"):
+        hurried.scheduler_url()
+
+
+def test_download_that_hardly_moves_is_given_up(project, hurried, target):
+    project.answer("/d", DRIPPING)
+    with pytest.raises(UnreachableError, match="STO-X001"):
+        hurried.download(msgspec.structs.replace(file_at(project), nbytes=100), target)
+
+
+def test_slow_answer_within_its_time_is_taken(project, transfer):
+    body = page(project, "s").body
+    project.answer("/", Scripted(body, drip_s=0.001))
+    assert transfer.scheduler_url() == f"{project.url}s"
+
+
 def page(project, name):
     link = f'<link rel="boinc_scheduler" href="{project.url}{name}">\n'
     return Scripted(f"<html>\n{link}</html>".encode())

@@ -227,11 +227,11 @@ class Referee:
             return False
         return True
 
-    def run(self, text, level):
+    def run(self, text, level, limits=LIMITS):
         """Return the outcome, and why it is a breach of the language layer or ''."""
         places = {"canary": str(self.ground.canary), "mark": str(self.ground.mark)}
         request = TaskRequest(text, "run", skeleton.encode(places))
-        outcome = read_outcome(self.jails[level].run(request.encode(), LIMITS))
+        outcome = read_outcome(self.jails[level].run(request.encode(), limits))
         shown = (repr(outcome.value), outcome.output, outcome.error)
         if self.ground.was_reached(*shown):
             return outcome, "reached what lies outside"

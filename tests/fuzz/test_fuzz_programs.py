@@ -1,5 +1,6 @@
 """The fuzz target of programs, briefly, with a fixed seed and a hole as control."""
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_program_that_crashes_or_leaves_is_a_finding(target):
             "import itertools\ndef run(kwargs):\n    it = iter(())\n"
             "    for _ in range(10 ** 6): it = itertools.chain(it)\n    return list(it)",
             "pure",
+            dataclasses.replace(target.LIMITS, cpu_s=30, wall_s=120),
         )
         referee.close()
     assert (outcome.code, reason[:9]) == ("STO-S020", "STO-S020 ")

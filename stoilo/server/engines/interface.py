@@ -238,11 +238,20 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """Answer to `Validation.check`; the code is kept for status and outcome."""
+    """Answer to `Validation.check`; the code is kept for status and outcome.
+
+    Attributes:
+        verdict: of the result by itself.
+        code: stable code, empty without.
+        message: one sentence for it.
+        resumed_at: the step from which the host says that its run went on after an
+            interruption, 0 when it ran in one go.
+    """
 
     verdict: ResultVerdict
     code: str = ""
     message: str = ""
+    resumed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +325,10 @@ class CopyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopyView:
-    """One copy as shown to the task's owner; times are 0 where nothing happened."""
+    """One copy as shown to the task's owner; times are 0 where nothing happened.
+
+    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    """
 
     name: str
     state: CopyState
@@ -324,6 +336,7 @@ class CopyView:
     code: str
     sent_at: int
     received_at: int
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

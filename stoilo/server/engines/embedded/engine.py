@@ -22,11 +22,10 @@ from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded.answering import answer, is_unsure
 from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.figures import read_figures
 from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
-from stoilo.server.engines.embedded.rules.hosttrust import lift_ban, trust_account
-from stoilo.server.engines.embedded.rules.spotchecks import SpotCheck, ended_checks
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.embedded.verdicts import Answers, Question
     from stoilo.server.engines.embedded.wire.depot import Download
+    from stoilo.server.engines.figures import EngineFigures
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,
@@ -215,24 +215,10 @@ class EmbeddedEngine:
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
-    def trust_account(self, email: str, *, trusted: bool = True) -> None:
-        """Let an account's hosts check others again (the operator's own), or no longer.
-
-        Raises:
-            UsageError: ``STO-E040`` when there is no such account.
-        """
-        with self._database.write() as connection:
-            trust_account(connection, email, self.now(), trusted=trusted)
-
-    def spot_checks(self, since: int = 0) -> list[SpotCheck]:
-        """Return the spot checks that ended at `since`, s, or later, oldest first."""
+    def figures(self) -> EngineFigures:
+        """Return how much work there is and how long it waits."""
         with self._database.read() as connection:
-            return ended_checks(connection, since)
-
-    def lift_ban(self, host_id: int) -> bool:
-        """Let a banned host have work again; False when it was not banned."""
-        with self._database.write() as connection:
-            return lift_ban(connection, host_id)
+            return read_figures(connection, self.now())
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""

@@ -281,11 +281,15 @@ class Store:
     ) -> Question:
         """Return what the validator is asked, with the files it needs."""
         sets = [act.copies for act in asked if isinstance(act, Judge)]
+        rechecks = {copy.name for copy in view.copies if copy.recheck}
+        late = tuple(act.copy for act in asked if isinstance(act, Compare))
         return Question(
             workunit_id,
             checks=tuple(act.copy for act in asked if isinstance(act, Check)),
             judge=sets[0] if sets else (),
-            pairs=tuple(act.copy for act in asked if isinstance(act, Compare)),
+            pairs=late,
+            doubt=view.doubt,
+            opinions=tuple(name for name in late if view.doubt and name in rechecks),
             canonical=view.canonical,
             quorum=view.in_force.min_quorum,
             results=self._results(connection, workunit_id),

@@ -8,7 +8,12 @@ from sqlalchemy import bindparam, select
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.records import Copy, Validity, WorkunitView
+from stoilo.server.engines.embedded.rules.records import (
+    CheckVerdict,
+    Copy,
+    Validity,
+    WorkunitView,
+)
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
@@ -46,7 +51,7 @@ def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two table
     """Return the query for a workunit's copies, oldest first."""
     table, checks = schema.copies, schema.spot_checks
     return (
-        select(table, checks.c.copy_id.label("recheck"))
+        select(table, checks.c.verdict.label("check"))
         .outerjoin(checks, checks.c.copy_id == table.c.id)
         .where(table.c.workunit_id == bindparam("row"))
         .order_by(table.c.id)
@@ -57,8 +62,13 @@ def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two table
 _WORKUNIT, _COPIES = _workunit_query(), _copies_query()
 
 
-def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
-    """Return one row of `schema.copies` as the rules see it."""
+def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
+    """Return one row of `schema.copies` as the rules see it.
+
+    Args:
+        row: of the table.
+        check: the `CheckVerdict` of a re-check, None for any other copy.
+    """
     return Copy(
         name=row.name,
         state=CopyState(row.state),
@@ -67,7 +77,9 @@ def copy_of(row: Row, *, recheck: bool = False) -> Copy:  # type: ignore[type-ar
         user_id=row.user_id,
         host_key=row.host_key,
         deadline=row.deadline,
-        recheck=recheck,
+        recheck=check is not None,
+        doubts=check == CheckVerdict.DOUBTED,
+        for_anybody=check == CheckVerdict.OPEN,
     )
 
 
@@ -86,9 +98,7 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
             delay_bound_s=row.delay_bound_s,
         ),
         not_after=row.not_after,
-        copies=tuple(
-            copy_of(copy, recheck=copy.recheck is not None) for copy in copies
-        ),
+        copies=tuple(copy_of(copy, copy.check) for copy in copies),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
         canonical=row.canonical or "",
         lingering=row.lingering is not None,

@@ -97,11 +97,12 @@ def render_global_preferences(preferences: GlobalPreferences) -> str:
 
 
 def exchange_global_preferences(
-    connection: Connection, user_id: int, sent: str, now: int
+    connection: Connection, user_id: int, sent: str, now: int, *, weak: bool
 ) -> str:
     """Store what a host sent if it is the newest; return what is newer than that.
 
-    Empty when the host has the newest already, or its user has none.
+    Empty when the host has the newest already, or its user has none. From a caller with
+    the `weak` key nothing is stored (BOINC: ``handle_global_prefs``).
     """
     given = parse_global_preferences(sent)
     table = schema.global_preferences
@@ -109,7 +110,7 @@ def exchange_global_preferences(
     stored_at = row.modified_at if row else 0
     if given is None:
         return "" if row is None or sent.strip() else str(row.document)
-    if stored_at < given.modified_at <= now + MOST_AHEAD_S:
+    if not weak and stored_at < given.modified_at <= now + MOST_AHEAD_S:
         connection.execute(delete(table).where(table.c.user_id == user_id))
         connection.execute(
             insert(table).values(

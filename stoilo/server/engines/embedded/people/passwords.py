@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from typing import Final
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import DeniedError, UsageError
 
-__all__ = ["MIN_CHARS", "check_password", "hash_password", "password_digest"]
+__all__ = ["MIN_CHARS", "Turns", "check_password", "hash_password", "password_digest"]
 
 MIN_CHARS: Final = 10
+AT_ONCE: Final = 2
+"""Passwords hashed at the same time: each takes 16 MiB and tens of ms of a processor."""
+
+MOST_WAITING: Final = 8
+"""Calls that may wait for their turn; the next one is told to come again."""
+
 _HEX32: Final = re.compile(r"[0-9a-f]{32}")
 _SCRYPT_N: Final = 2**14
 _COMMON: Final = """
@@ -49,8 +56,42 @@ def check_password(digest: str, address: str) -> None:
         )
 
 
-def hash_password(digest: str, salt: str) -> str:
-    """Return what is stored of a password's digest."""
-    return hashlib.scrypt(
-        digest.encode(), salt=salt.encode(), n=_SCRYPT_N, r=8, p=1, dklen=32
-    ).hex()
+class Turns:
+    """Lets `at_once` callers work at a time and `waiting` more wait; refuses the rest.
+
+    However many addresses ask, no more memory, processor and threads go into passwords.
+    """
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._admitted = threading.BoundedSemaphore(at_once + waiting)
+        self._working = threading.BoundedSemaphore(at_once)
+
+    def __enter__(self) -> None:
+        """Wait for a turn; raises ``STO-E013`` when too many wait."""
+        if not self._admitted.acquire(blocking=False):
+            raise DeniedError(
+                "STO-E013",
+                "too many passwords are being checked",
+                hint="try again in a few seconds",
+            )
+        self._working.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Let the next one work."""
+        self._working.release()
+        self._admitted.release()
+
+
+_TURNS: Final = Turns(AT_ONCE, MOST_WAITING)
+
+
+def hash_password(digest: str, salt: str, turns: Turns = _TURNS) -> str:
+    """Return what is stored of a password's digest.
+
+    Raises:
+        DeniedError: ``STO-E013`` too many others are waiting; nothing was tried.
+    """
+    with turns:
+        return hashlib.scrypt(
+            digest.encode(), salt=salt.encode(), n=_SCRYPT_N, r=8, p=1, dklen=32
+        ).hex()

@@ -128,7 +128,10 @@ def may_issue(view: WorkunitView, caller: Caller, now: int) -> bool:
 
 def may_recheck(view: WorkunitView, caller: Caller, now: int) -> bool:
     """Say whether a re-check of an ended workunit may go to this host now."""
-    return view.lingering and caller.trusted_account and _may_hold(view, caller, now)
+    allowed = caller.trusted_account or any(
+        copy.for_anybody and copy.state is CopyState.UNSENT for copy in view.copies
+    )
+    return view.lingering and allowed and _may_hold(view, caller, now)
 
 
 def can_receive(view: WorkunitView, copy: Copy) -> bool:

@@ -19,13 +19,12 @@ from stoilo.server.engines.embedded.rules.hosttrust import (
     is_trusted,
     is_trusted_account,
 )
-from stoilo.server.engines.embedded.rules.records import Caller
+from stoilo.server.engines.embedded.rules.records import Caller, CheckVerdict
 from stoilo.server.engines.embedded.rules.replication import (
     commit_class,
     fits_class,
     raise_quorum,
 )
-from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict
 from stoilo.server.engines.embedded.rules.transitioner import (
     deadline_of,
     may_issue,
@@ -185,7 +184,7 @@ def _settle_spread(
     draw: Callable[[], float],
 ) -> None:
     """Note what a copy that has just been issued means for the others."""
-    if not (view.homogeneous or view.alone):
+    if view.outcome is not None or not (view.homogeneous or view.alone):
         return
     table, of = schema.copies, schema.workunits
     row = connection.execute(
@@ -275,7 +274,7 @@ def _candidates(
         )
         .order_by(copies.c.priority.desc(), copies.c.id)
     )
-    ordinary = fitting.where(table.c.outcome.is_(None))
+    ordinary = fitting.where(table.c.outcome.is_(None) | _is_for_anybody())
     return (
         [fitting.where(_is_recheck()), ordinary]
         if caller.trusted_account
@@ -288,7 +287,16 @@ def _is_recheck() -> ColumnElement[bool]:
     table = schema.spot_checks
     return exists().where(
         table.c.copy_id == schema.copies.c.id,
-        table.c.verdict == CheckVerdict.PENDING.value,
+        table.c.verdict.in_([CheckVerdict.PENDING.value, CheckVerdict.OPEN.value]),
+    )
+
+
+def _is_for_anybody() -> ColumnElement[bool]:
+    """Return the condition that a copy is a second opinion that any host may give."""
+    table = schema.spot_checks
+    return exists().where(
+        table.c.copy_id == schema.copies.c.id,
+        table.c.verdict == CheckVerdict.OPEN.value,
     )
 
 

@@ -82,7 +82,9 @@ class Guest:
         shared = ""
         if not self.request.own_program:  # ours keeps none
             sent = self.request.global_preferences
-            shared = exchange_global_preferences(connection, self.user.id, sent, now)
+            shared = exchange_global_preferences(
+                connection, self.user.id, sent, now, weak=self.user.weak
+            )
         return replace(
             reply,
             messages=messages,

@@ -56,9 +56,12 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
 
 def _copies(connection: Connection, workunit_id: int) -> tuple[CopyView, ...]:
     """Return a workunit's copies, oldest first."""
-    table = schema.copies
+    table, usages = schema.copies, schema.usages
     copies = connection.execute(
-        select(table).where(table.c.workunit_id == workunit_id).order_by(table.c.id)
+        select(table, usages.c.cpu_s)
+        .outerjoin(usages, usages.c.copy_id == table.c.id)
+        .where(table.c.workunit_id == workunit_id)
+        .order_by(table.c.id)
     ).all()
     return tuple(
         CopyView(
@@ -68,6 +71,7 @@ def _copies(connection: Connection, workunit_id: int) -> tuple[CopyView, ...]:
             code=copy.code,
             sent_at=copy.sent_at,
             received_at=copy.received_at,
+            cpu_s=copy.cpu_s or 0.0,
         )
         for copy in copies
     )

@@ -38,7 +38,7 @@ from stoilo.server.engines.embedded.wire.bodies import (
     read_pieces,
 )
 from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
-from stoilo.server.engines.embedded.wire.rates import CallLimits, CallRates, RateLimit
+from stoilo.server.engines.embedded.wire.rates import CallLimits, CallRates
 from stoilo.server.engines.embedded.wire.refusals import RefusalLog
 from stoilo.server.engines.embedded.wire.xml import (
     UPLOAD_HEAD_BYTES,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.wire.uploads import Incoming
 
-__all__ = ["HttpOptions", "RateLimit", "create_project_app"]
+__all__ = ["HttpOptions", "create_project_app"]
 
 XML = "text/xml; charset=utf-8"
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
@@ -78,17 +78,15 @@ class HttpOptions:
         project: the project's name.
         pages: where people read the audit log, empty when there are no pages.
         bodies: how slowly a body may come.
-        account_calls_per_minute: account calls allowed per address.
         account_creation: whether accounts can be made over the web; else the operator
             makes them (`stoilo boinc account`).
-        calls: other calls allowed.
+        calls: how often may be called.
         hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
     """
 
     project: str = "stoilo"
     pages: str = ""
     bodies: BodyPace = field(default_factory=BodyPace)
-    account_calls_per_minute: int = 10
     account_creation: bool = True
     calls: CallLimits = field(default_factory=CallLimits)
     hold_s: float = 5.0
@@ -110,8 +108,7 @@ def create_project_app(
         clock: monotonic seconds, for the rate limit.
     """
     options = options or HttpOptions()
-    calls = replace(options.calls, account_calls=options.account_calls_per_minute)
-    rates = CallRates(calls, clock)
+    rates = CallRates(options.calls, clock)
     face = _Face(engine, base_url, options, rates)
     routes = [
         Route("/", face.master_page, methods=["GET"]),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from stoilo.executor.wire import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.wire.bodies import BodyPace
-from stoilo.server.engines.embedded.wire.http import HttpOptions, RateLimit
+from stoilo.server.engines.embedded.wire.http import HttpOptions
+from stoilo.server.engines.embedded.wire.rates import CallLimits, RateLimit
 from stoilo.testing.engine import ProjectServer, make_spec
 from stoilo.testing.server import ManualClock
 
@@ -25,7 +26,9 @@ def world(tmp_path_factory):
     bench = EmbeddedBench(
         tmp_path_factory.mktemp("http") / "engine", ManualClock(1_800_000_000)
     )
-    options = HttpOptions(bodies=BodyPace(pause_s=0.5), account_calls_per_minute=1000)
+    options = HttpOptions(
+        bodies=BodyPace(pause_s=0.5), calls=CallLimits(account_calls=1000)
+    )
     with ProjectServer(bench.engine, options=options) as server:
         bench.server = server
         bench.pool = urllib3.PoolManager(retries=False)
