@@ -31,6 +31,7 @@ from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
 from stoilo.server.engines.embedded.wire.programs import (
     check_programs,
@@ -38,6 +39,7 @@ from stoilo.server.engines.embedded.wire.programs import (
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
 
@@ -76,6 +78,7 @@ class EngineOptions:
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
+        uploads: how much of the disk result files may take.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -85,6 +88,7 @@ class EngineOptions:
     seen_within_s: int = 600
     spot_check_rate: float = 0.0
     draw: Callable[[], float] = random.SystemRandom().random
+    uploads: UploadLimits = field(default_factory=UploadLimits)
 
 
 class EmbeddedEngine:
@@ -120,9 +124,18 @@ class EmbeddedEngine:
         )
         self._database.upgrade()
         self._depot = Depot(directory / "files")
-        self.uploads = UploadDesk(self._database, directory / "uploads")
+        self.uploads = UploadDesk(
+            self._database,
+            directory / "uploads",
+            limits=self._options.uploads,
+            clock=clock,
+        )
         self._store = Store(
-            self._database, self._depot, directory / "uploads", self._spot_check
+            self._database,
+            self._depot,
+            directory / "uploads",
+            self._spot_check,
+            self.uploads.forget,
         )
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
@@ -133,7 +146,6 @@ class EmbeddedEngine:
         self._wake = threading.Event()
         self.scheduler = Scheduler(
             self._database,
-            self.accounts,
             pace=self._options.pace,
             on_report=self._wake.set,
             draw=self._options.draw,
@@ -174,6 +186,7 @@ class EmbeddedEngine:
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -185,6 +198,7 @@ class EmbeddedEngine:
             check_programs(programs, {one.digest: one.md5 for one in stored}, key)
             self._depot.add_rows(connection, stored)
             old = store_programs(connection, programs, key, self.now())
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -250,6 +264,7 @@ class EmbeddedEngine:
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
         now = self.now()
+        self.uploads.expire()
         due = self._store.due(now, self._options.batch)
         questions = self._store.advance(due, (), now) if due else []
         while questions:
