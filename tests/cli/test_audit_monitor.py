@@ -135,7 +135,7 @@ def test_running_monitor_tells_at_once_and_stops_when_told(
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["kind"] == "unexplained"
     process.send_signal(signal.SIGTERM)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = process.communicate(timeout=120)[0].splitlines()
     assert (process.returncode, json.loads(lines[-1])["kind"]) == (0, "status")
 
 
@@ -146,7 +146,7 @@ def test_running_monitor_ends_at_a_fork(data_dir: Path, tmp_path: Path) -> None:
     process.stdout.readline()
     shutil.rmtree(data_dir)
     forked.rename(data_dir)
-    out = process.communicate(timeout=60)[0]
+    out = process.communicate(timeout=120)[0]
     assert process.returncode == 4
     assert json.loads(out.splitlines()[-2])["code"] == "STO-L120"
 
