@@ -128,7 +128,7 @@ def mariadb(own_temporary_directory):  # noqa: ARG001 - it lies in there
         yield server
 
 
-def poll_until(condition, seconds=60.0):
+def poll_until(condition, seconds=120.0):
     """Return the first true answer of `condition`; fail when none comes in `seconds`."""
     end = time.monotonic() + seconds
     while not (answer := condition()):

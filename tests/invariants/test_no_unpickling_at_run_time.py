@@ -51,7 +51,7 @@ def run_hooked(tmp_path):
     def run(program):
         script = tmp_path / "researcher.py"
         script.write_text(program, encoding="utf-8")
-        subprocess.run([sys.executable, script], env=environ, check=True, timeout=150)
+        subprocess.run([sys.executable, script], env=environ, check=True, timeout=280)
         return notes.read_text(encoding="utf-8"), hooked.stat().st_size
 
     return run
