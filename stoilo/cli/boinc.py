@@ -8,6 +8,7 @@ from stoilo.cli.boinc_account import account, accounts
 from stoilo.cli.boinc_hosts import ban, checks, hosts, trust
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
+from stoilo.cli.boinc_simulate import simulate
 
 __all__ = ["boinc"]
 
@@ -19,3 +20,4 @@ def boinc() -> None:
 
 for command in (programs, account, accounts, preferences, hosts, ban, trust, checks):
     boinc.add_command(command)
+boinc.add_command(simulate)
