@@ -47,6 +47,7 @@ COMMANDS = {
         "Help a project from this machine.",
     ),
     "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
+    "mirror": ("stoilo.cli.mirror", "mirror", "Serve a project's shared files."),
     "metrics": (
         "stoilo.cli.metrics",
         "metrics",

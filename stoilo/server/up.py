@@ -43,6 +43,7 @@ from stoilo.server.databases import engine_url
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
+from stoilo.server.engines.mirrors import parse_mirrors
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
     FlavorFiles,
@@ -54,6 +55,7 @@ from stoilo.server.keyevents import facts_in_force, note_changes, revoked_keys
 from stoilo.server.leaves import LeafBook, log_changes
 from stoilo.server.logfiles import log_routes
 from stoilo.server.logmemory import check_log_size
+from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -209,6 +211,9 @@ async def _run(
     web = web_server(config, lookout.metered(face, urlsplit(url).path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
+    mirrors = MirrorWatch(engine.mirrors, engine.mirror_desk)
+    mirrors.start()
+    stack.push_async_callback(asyncio.to_thread, mirrors.stop)
     volunteers = LocalVolunteers(
         config.volunteers, home, engine, url, project.root.root_file
     )
@@ -267,7 +272,10 @@ def assemble(
     engine = EmbeddedEngine(
         home.part("engine"),
         database_url=engine_url(config),
-        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+        options=EngineOptions(
+            spot_check_rate=config.spot_check_percent / 100,
+            mirrors=parse_mirrors(config.mirrors),
+        ),
     )
     life_s = config.admission_life_s
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from stoilo.executor.messages import ReportedResult, SchedulerRequest
     from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.mirrorboard import MirrorBoard
 
 __all__ = ["needless_copies", "optional_copies", "take_report"]
 
@@ -36,7 +37,11 @@ ABORTED_BY_PROJECT = 202
 
 
 def take_report(
-    connection: Connection, host: Host, report: ReportedResult, now: int
+    connection: Connection,
+    host: Host,
+    report: ReportedResult,
+    now: int,
+    mirrors: MirrorBoard,
 ) -> None:
     """Note a finished copy, if it is this host's and still counts; else ignore it."""
     table = schema.copies
@@ -57,7 +62,9 @@ def take_report(
         if row.state == CopyState.OVER.value:
             return  # a late failure is counted as no reply already
         _tell(host, report)
-        if not _called_off(connection, host, report):
+        if mirrors.excuses(host.id, report):
+            outcome, code = CopyOutcome.REFUSED, "STO-B052"
+        elif not _called_off(connection, host, report):
             note_error(connection, row.name, now)
             note_failed(connection, [row.name])
     connection.execute(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.embedded.scheduling.reception import Guest
+    from stoilo.server.engines.mirrorboard import MirrorBoard
 
 __all__ = ["Scheduler", "unknown_key"]
 
@@ -73,7 +74,9 @@ class Scheduler:
         pace: Pace,
         on_report: Callable[[], None],
         draw: Callable[[], float],
+        mirrors: MirrorBoard,
     ) -> None:
+        self._mirrors = mirrors
         self._database = database
         self._accounts = accounts
         self._pace = pace
@@ -119,7 +122,7 @@ class Scheduler:
         user, host, request = guest.user, guest.host, guest.request
         remember_wishes(connection, host.id, request.wishes)
         for report in request.results:
-            take_report(connection, host, report, now)
+            take_report(connection, host, report, now, self._mirrors)
         note_usages(connection, host.id, request.results, request.host.fpops)
         program = choose_program(connection, request)
         lost, fresh = [], []
@@ -130,6 +133,7 @@ class Scheduler:
                 connection, user, host, request, now, self._pace, self._draw
             )
         reply = self._reply(connection, host, request, lost + fresh, base_url, now)
+        reply = self._mirrors.send(reply, host.id, request.host.utc_offset_s)
         reply = program.complete(connection, reply, base_url)
         reply = guest.complete(connection, reply, [row.app for row in fresh], now)
         if not program.usable:
