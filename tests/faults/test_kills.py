@@ -24,7 +24,7 @@ from stoilo.testing.deployment import Deployment
 sys.path.insert(0, str(Path(__file__).parent))
 from victims import kill, victims
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 KILLER = str(Path(__file__).with_name("killing_server.py"))
 SEED = 20_261_120
 OTHER_KILLS = {"signer": 6, "volunteer": 8, "zygote": 8, "child": 8}
@@ -57,7 +57,7 @@ class Workload:
 
     async def check_all(self):
         tasks = [await handle for _, handle in self.submitted]
-        results = await asyncio.gather(*(task.result(timeout=240) for task in tasks))
+        results = await asyncio.gather(*(task.result(timeout=900) for task in tasks))
         wanted = [self.count_hits(kwargs) for kwargs, _ in self.submitted]
         for task, result, value in zip(tasks, results, wanted, strict=True):
             assert result == value, await task.status()
@@ -179,7 +179,7 @@ async def whole_run(deployment, folder, report):
     chooser = random.Random(SEED)
     assert await start(deployment, "census", str(folder / "first"))
     where = deployment.data / "connection.json"
-    async with await stoilo.connect(where, patience=300) as conn:
+    async with await stoilo.connect(where, patience=1800) as conn:
         work = Workload(conn, research.count_hits)
         await asyncio.to_thread(deployment.kill)
         points = await take_census(deployment, work, folder / "census")
