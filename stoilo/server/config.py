@@ -108,6 +108,8 @@ class ServerConfig:
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
+        keep_workunits_days: how long rows of finished workunits and their copies are
+            kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
 
     data: Path
@@ -131,6 +133,7 @@ class ServerConfig:
     homogeneous: str = ""
     adaptive: str = ""
     spot_check_percent: int = 0
+    keep_workunits_days: int = 30
 
     @property
     def database_url(self) -> str:

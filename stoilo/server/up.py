@@ -42,6 +42,7 @@ from stoilo.server.config import ServerConfig, parse_address
 from stoilo.server.databases import engine_url
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.purge import Retention
 from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
@@ -267,7 +268,10 @@ def assemble(
     engine = EmbeddedEngine(
         home.part("engine"),
         database_url=engine_url(config),
-        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+        options=EngineOptions(
+            spot_check_rate=config.spot_check_percent / 100,
+            retention=Retention(workunit_days=config.keep_workunits_days),
+        ),
     )
     life_s = config.admission_life_s
 
