@@ -254,10 +254,12 @@ def test_engine_moves_many_workunits_in_few_transactions(bench):
     for copy in [one.name for one in call(bench, cpu_req_instances=12.0).results]:
         bench.finish(1, copy, b"same")
     commits = []
-    writing = bench.engine._database._writing
-    event.listen(writing, "commit", commits.append)
+
+    def note(connection):
+        commits.append(connection)
+
+    event.listen(bench.engine._database._writing, "commit", note)
     bench.settle()
-    event.remove(writing, "commit", commits.append)
     assert len(bench.outcomes.outcomes) == 12
     assert len(commits) <= 8
 
