@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,14 +100,19 @@ def build_parts(
     from stoilo.flavors.freeze import make_empty  # noqa: PLC0415 - as above
 
     output = make_empty(output)
-    made = [build_verifier(facts, output / "parts" / "verifier", python=python)]
-    _record(made[0], None, version, serial)
-    for name in flavors:
+    parts = output / "parts"
+
+    def build_one(name: str) -> BuiltPart:
+        if not name:
+            return build_verifier(facts, parts / "verifier", python=python)
         flavor, manifest = find_manifest(name)
-        place = output / "parts" / flavor.name
-        built = build_flavor(flavor, manifest, place, python=python)
-        _record(built, flavor.name, version, serial)
-        made.append(built)
+        return build_flavor(flavor, manifest, parts / flavor.name, python=python)
+
+    names = ("", *dict.fromkeys(flavors))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # they wait for other processes
+        made = list(pool.map(build_one, names))
+    for part, name in zip(made, names, strict=True):
+        _record(part, part.part if name else None, version, serial)
     _launcher(made[0], output, version, serial)
     for part in made:
         _gather(part, output)

@@ -36,7 +36,7 @@ def frozen(
         shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def project(frozen: Path) -> Iterator[BoincProject]:
     with BoincProject(frozen) as made:
         yield made

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
@@ -17,7 +16,7 @@ from stoilo.testing.jailwatch import jailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-LONG = {"rounds": 60_000_000}  # some seconds
+LONG = {"rounds": 20_000_000}  # some seconds
 WALK = b"""
 def task(kwargs, state=None):
     ran = 0
@@ -33,6 +32,7 @@ def task(kwargs, state=None):
     return {"steps": state["steps"], "ran": ran}
 """
 ENDLESS = {"rounds": 10**12}
+STEPS = 16  # each some tenths of a second
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +60,8 @@ def processor_time(pid: int) -> tuple[int, int]:
     return int(fields[11]), int(fields[12])
 
 
-def suspend_and_resume(
-    project: BoincProject, client: BoincClient, task: str
-) -> pb.PollTaskResponse:
-    """Return the answer of a task that stood still for a while."""
+def suspend_and_resume(client: BoincClient) -> int:
+    """Let the running task stand still for a while; returns its process."""
     pid, _ = client.wait_for(lambda: next(jailed(client), None))
     name = client.tasks()[0].name
     client.tell_task(name, "suspend")
@@ -73,27 +71,32 @@ def suspend_and_resume(
     time.sleep(2.0)  # in which it would have used some of the processor
     assert (state_of(pid), processor_time(pid)) == ("T", used)
     client.tell_task(name, "resume")
-    return project.wait(task, client)
+    return pid
 
 
 def test_suspended_task_stands_still_and_goes_on(
     project: BoincProject, client: BoincClient
 ) -> None:
-    suspend_and_resume(project, client, project.submit(arguments=LONG))
+    task = project.submit(arguments=ENDLESS)
+    pid = suspend_and_resume(client)
+    used = processor_time(pid)
+    client.wait_for(lambda: processor_time(pid) > used)
+    project.researcher.cancel(task)
 
 
 def test_suspended_task_that_yields_states_is_not_begun_again(
     project: BoincProject, client: BoincClient
 ) -> None:
-    task = project.submit(WALK, {"steps": 30})
-    answer = suspend_and_resume(project, client, task)
-    assert decode(answer.value) == {"steps": 30, "ran": 30}
+    task = project.submit(WALK, {"steps": STEPS})
+    suspend_and_resume(client)
+    answer = project.wait(task, client)
+    assert decode(answer.value) == {"steps": STEPS, "ran": STEPS}
 
 
 def test_task_goes_on_from_what_it_kept_after_the_client_was_killed(
     project: BoincProject, client: BoincClient
 ) -> None:
-    task = project.submit(WALK, {"steps": 30})
+    task = project.submit(WALK, {"steps": STEPS})
     client.wait_for(
         lambda: any(one.number("CPU time at last checkpoint") for one in client.tasks())
     )
@@ -105,7 +108,7 @@ def test_task_goes_on_from_what_it_kept_after_the_client_was_killed(
     answer = project.wait(task, client)
     assert [copy.name for copy in answer.copies] == [shown.name]
     value = decode(answer.value)
-    assert (value["steps"], value["ran"] < 30) == (30, True)
+    assert (value["steps"], value["ran"] < STEPS) == (STEPS, True)
 
 
 def test_lost_copy_is_sent_again_after_a_reset(
