@@ -138,6 +138,12 @@ class Sequencer:
         """Leaves under the published checkpoint."""
         return self._publication.size
 
+    @property
+    def trouble(self) -> str:
+        """What keeps leaves from being written or published now; empty for nothing."""
+        error = self._broken or self._publication.error
+        return "" if error is None else f"{error.message} [{error.code}]"
+
     def append(self, leaf: bytes, label: str | None = None) -> int:
         """Log one leaf and return its index once it is durable in both databases.
 

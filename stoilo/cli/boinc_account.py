@@ -20,6 +20,11 @@ from stoilo.core.errors import UsageError
 
 __all__ = ["account", "accounts"]
 
+UNVERIFIED = (
+    "This account was made over the web, by somebody who knows its password: give its key "
+    "to nobody before `--new-key`, unless you know that it was the owner."
+)
+
 
 @click.command()
 @DATA
@@ -35,6 +40,11 @@ __all__ = ["account", "accounts"]
 @click.option(
     "--strong", is_flag=True, help="Print the key that opens the preferences page."
 )
+@click.option(
+    "--new-key",
+    is_flag=True,
+    help="Make new keys and end the password: old keys stop at once.",
+)
 @JSON
 def account(
     data: Path,
@@ -43,6 +53,7 @@ def account(
     folder: Path | None,
     url: str | None,
     strong: bool,
+    new_key: bool,
     as_json: bool,
 ) -> None:
     """Make or find a volunteer's account and print its (weak) key.
@@ -50,6 +61,10 @@ def account(
     The weak key fetches and reports work and opens nothing else; it is the one that a
     BOINC client gets. What a volunteer's computer runs is decided there, by its own
     opt-in; the level here only filters what is sent to it.
+
+    An account that was made over the web is unverified: whoever knows its password made
+    it. With --new-key it is its owner's alone, if you give the new key to nobody else.
+    Clients keep the old key until they attach again or get a new account file.
     """
     from stoilo.server.engines.embedded.people.accountfile import (  # noqa: PLC0415
         write_account,
@@ -57,6 +72,8 @@ def account(
 
     with open_project(data) as roster:
         made = roster.accounts.ensure(email, now(), max_level=max_level)
+        if new_key:
+            made = roster.change_keys(email, now())
     url = url or project_url(data)
     file = None
     if folder is not None:
@@ -67,6 +84,8 @@ def account(
                 hint="name it with --url, or start the server once",
             )
         file = write_account(folder, url, made.weak_key)
+    if not made.verified:
+        click.echo(UNVERIFIED, err=True)
     key = made.key if strong else made.weak_key
     if not as_json:
         click.echo(key)
@@ -99,7 +118,7 @@ def accounts(data: Path, as_json: bool) -> None:
             one.hosts,
             f"{one.total_credit:.2f}",
             f"{one.average_credit:.2f}",
-            "banned" if one.banned else "",
+            "banned" if one.banned else "" if one.verified else "unverified",
         )
         for one in known
     ]

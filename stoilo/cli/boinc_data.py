@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ def open_project(data: Path) -> Iterator[Roster]:
     Raises:
         UsageError: ``STO-U004`` for a directory that is none.
     """
+    from stoilo.server.config import load_config  # noqa: PLC0415
+    from stoilo.server.databases import engine_url  # noqa: PLC0415
     from stoilo.server.engines.embedded.people.roster import open_roster  # noqa: PLC0415
 
     directory = data / "engine"
@@ -44,7 +47,8 @@ def open_project(data: Path) -> Iterator[Roster]:
             f"{data.name or data} is not the data directory of a server",
             hint="start one with `stoilo up --data DIR`",
         )
-    with contextlib.closing(open_roster(directory)) as roster:
+    config, _ = load_config(data.absolute(), {}, os.environ)
+    with contextlib.closing(open_roster(directory, engine_url(config))) as roster:
         yield roster
 
 

@@ -106,7 +106,9 @@ def checks(data: Path, days: int, as_json: bool) -> None:
             one.verdict.value,
             f"{max(0, now() - one.ended_at)} s ago",
             " ".join(map(str, one.banned)),
+            " ".join(map(str, one.excused)),
         )
         for one in ended
     ]
-    echo_table([("workunit", "verdict", "ended", "banned computers"), *rows])
+    head = ("workunit", "verdict", "ended", "banned computers", "excused")
+    echo_table([head, *rows])

@@ -87,6 +87,8 @@ def build_parts(
 ) -> list[BuiltPart]:
     """Build verifier, launcher and `flavors` into `output`, new or empty.
 
+    As many parts are built at once as this process has processors.
+
     Args:
         output: gets the files under the names that a release gives them.
         facts: the verifier's built file, of `built_file`.
@@ -100,19 +102,22 @@ def build_parts(
     from stoilo.flavors.freeze import make_empty  # noqa: PLC0415 - as above
 
     output = make_empty(output)
-    parts = output / "parts"
-
-    def build_one(name: str) -> BuiltPart:
-        if not name:
-            return build_verifier(facts, parts / "verifier", python=python)
-        flavor, manifest = find_manifest(name)
-        return build_flavor(flavor, manifest, parts / flavor.name, python=python)
-
-    names = ("", *dict.fromkeys(flavors))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # they wait for other processes
-        made = list(pool.map(build_one, names))
-    for part, name in zip(made, names, strict=True):
-        _record(part, part.part if name else None, version, serial)
+    found = [find_manifest(name) for name in flavors]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+        parts = output / "parts"
+        waiting = [
+            workers.submit(build_verifier, facts, parts / "verifier", python=python)
+        ]
+        waiting += [
+            workers.submit(
+                build_flavor, flavor, data, parts / flavor.name, python=python
+            )
+            for flavor, data in found
+        ]
+        made = [one.result() for one in waiting]
+    _record(made[0], None, version, serial)
+    for part in made[1:]:
+        _record(part, part.part, version, serial)
     _launcher(made[0], output, version, serial)
     for part in made:
         _gather(part, output)

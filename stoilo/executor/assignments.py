@@ -146,6 +146,7 @@ def records_of(reply: SchedulerReply) -> list[CopyRecord]:
                 nbytes=files[ref.file_name].nbytes,
                 md5=files[ref.file_name].md5,
                 sticky=files[ref.file_name].sticky,
+                mirrors=files[ref.file_name].mirrors,
             )
             for ref in workunit.files
         )

@@ -161,9 +161,9 @@ class VerifiedExecutor:
         )
         watch = functools.partial(self._runs.watch, header.result)
         if self._keeper is None:
-            report = jail.run(request.encode(), task.limits, watch=watch)
+            report, step = jail.run(request.encode(), task.limits, watch=watch), 0
         else:
-            report = _run_kept(task, request, jail, self._keeper, watch)
+            report, step = _run_kept(task, request, jail, self._keeper, watch)
         if statement.map_items:
             outcomes = read_items(report, statement.map_items)
         else:
@@ -186,6 +186,7 @@ class VerifiedExecutor:
             message="" if ending.layer is None else ending.error[:MESSAGE_CHARS],
             layer=ending.layer,
             limit=ending.limit,
+            resumed_at=step,
         )
         return render_result(header, frame, report.output[: task.limits.output_bytes])
 
@@ -196,8 +197,11 @@ def _run_kept(
     jail: RunnerJail,
     keeper: RunKeeper,
     watch: Callable[[Exchange], object],
-) -> JailReport:
-    """Run from the task's checkpoint on; from the beginning where it is of no use."""
+) -> tuple[JailReport, int]:
+    """Run from the task's checkpoint on; from the beginning where it is of no use.
+
+    Returns the report and the step that the run went on from, 0 for the beginning.
+    """
 
     def watch_both(exchange: Exchange) -> None:
         keeper.watch(exchange)
@@ -211,9 +215,9 @@ def _run_kept(
         left = kept.limits_left(task.limits)
         report = jail.run(rest.encode(), left, watch=watch_both)
         if read_refusal(report) != UNREADABLE_STATE:
-            return report
+            return report, kept.step
         keeper.forget()
-    return jail.run(request.encode(), task.limits, watch=watch_both)
+    return jail.run(request.encode(), task.limits, watch=watch_both), 0
 
 
 def _text_of(task: VerifiedTask) -> str:

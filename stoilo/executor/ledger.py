@@ -47,7 +47,7 @@ class Phase(StrEnum):
 
 
 class FileRecord(msgspec.Struct, frozen=True):
-    """One input file of a copy."""
+    """One input file of a copy; `mirrors` are tried before `url`."""
 
     open_name: str
     name: str
@@ -55,6 +55,7 @@ class FileRecord(msgspec.Struct, frozen=True):
     nbytes: int
     md5: str
     sticky: bool
+    mirrors: tuple[str, ...] = ()
 
 
 class CopyRecord(msgspec.Struct, frozen=True):

@@ -2,6 +2,9 @@
 
     {"format":"stoilo-result/1", …} LF <frame_bytes of frame> <output_bytes of output>
 
+A run that was interrupted and went on from a checkpoint says so: version 2 is version 1 and
+`resumed_at`. Any other run is written as version 1, which knows nothing of it.
+
 The server compares the header with the copy that it gave to the reporting host before
 it decodes anything else (design §1.8). The frame is what the jailed child wrote and the
 output what it printed: both stay untrusted, also for the volunteer who carries them.
@@ -19,6 +22,7 @@ from stoilo.audit.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import RunLayer, RunStatus
+from stoilo.sandbox.progress import MOST_STEPS
 
 __all__ = [
     "Disposition",
@@ -31,7 +35,9 @@ __all__ = [
     "seen_checkpoint",
 ]
 
-FORMAT: Literal["stoilo-result/1"] = "stoilo-result/1"
+Format = Literal["stoilo-result/1", "stoilo-result/2"]
+FORMAT: Format = "stoilo-result/1"
+RESUMED_FORMAT: Format = "stoilo-result/2"
 
 
 class Disposition(StrEnum):
@@ -48,7 +54,7 @@ class ResultHeader(
     """What the executor says about one copy, outside of the jail.
 
     Attributes:
-        format: version of this file format.
+        format: version of this file format; `render_result` sets it.
         result: BOINC result name of the copy.
         workunit: its workunit's name.
         disposition: ran, refused or not for this host.
@@ -66,9 +72,11 @@ class ResultHeader(
         limit: the limit that was hit, empty if none.
         frame_bytes: length of the frame, bytes.
         output_bytes: length of the captured output, bytes.
+        resumed_at: how many states the task had yielded when it last went on from a
+            checkpoint, at most `MOST_STEPS`; 0 when it ran in one go. The host's word.
     """
 
-    format: Literal["stoilo-result/1"]
+    format: Format
     result: str
     workunit: str
     disposition: Disposition
@@ -85,6 +93,7 @@ class ResultHeader(
     limit: str = ""
     frame_bytes: int = 0
     output_bytes: int = 0
+    resumed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +125,16 @@ def seen_checkpoint(note: bytes) -> str:
 
 
 def render_result(header: ResultHeader, frame: bytes, output: bytes) -> bytes:
-    """Return the file's bytes; the lengths in `header` are set here.
+    """Return the file's bytes; lengths and format of `header` are set here.
 
     Raises:
         TrustError: ``STO-X020`` when the header is longer than its bound.
     """
     full = msgspec.structs.replace(
-        header, frame_bytes=len(frame), output_bytes=len(output)
+        header,
+        format=RESUMED_FORMAT if header.resumed_at else FORMAT,
+        frame_bytes=len(frame),
+        output_bytes=len(output),
     )
     line = msgspec.json.encode(full)
     if len(line) > BOUNDS.result_header_bytes:
@@ -145,7 +157,16 @@ def parse_result_header(data: bytes) -> ResultHeader:
         raise TrustError("STO-X020", "the result header is not readable") from error
     if msgspec.json.encode(header) != line:  # duplicate keys, spaces, defaults
         raise TrustError("STO-X020", "the result header is not in its one form")
+    if not _fits_format(header):
+        raise TrustError("STO-X020", "the result header is not of its version")
     return header
+
+
+def _fits_format(header: ResultHeader) -> bool:
+    """Say whether a header says of resuming what its version can say."""
+    if header.format == FORMAT:
+        return not header.resumed_at
+    return header.disposition is Disposition.RAN and 0 < header.resumed_at <= MOST_STEPS
 
 
 def parse_result(data: bytes) -> ResultFile:

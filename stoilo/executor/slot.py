@@ -50,7 +50,7 @@ FINISH_FILE: Final = "boinc_finish_called"
 TEMPORARY_EXIT_FILE: Final = "boinc_temporary_exit"
 MAX_LINK_BYTES: Final = 4096
 MOST_DELAY_S: Final = 24 * 3600
-RESULT_BEGIN: Final = b'{"format":"stoilo-result/1"'
+RESULT_BEGINS: Final = (b'{"format":"stoilo-result/1"', b'{"format":"stoilo-result/2"')
 """How every result file of `stoilo.executor.result` begins."""
 
 _LINK = re.compile(rb"<soft_link>([^<>\0\n]{1,4000})</soft_link>\s*")
@@ -197,12 +197,12 @@ def _is_free(target: Path) -> bool:
     except OSError:
         return False
     try:
-        begin = os.read(descriptor, len(RESULT_BEGIN))
+        begin = os.read(descriptor, len(RESULT_BEGINS[0]))
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return begin in {b"", RESULT_BEGIN}
+    return begin in {b"", *RESULT_BEGINS}
 
 
 def _link_target(path: Path) -> str | None:

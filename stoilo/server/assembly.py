@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ from stoilo.server.withdrawn import WithdrawnTerms, WithdrawnWork
 from stoilo.server.workunits import WorkunitWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from stoilo.executor.release import Reviewer
@@ -244,6 +245,7 @@ def bind_grpc(
     address: str,
     tls: TlsFiles | None,
     reviews: ReviewService | None = None,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
@@ -252,12 +254,13 @@ def bind_grpc(
     """
     limit = BOUNDS.rpc_message_bytes
     server = grpc.aio.server(
+        interceptors=interceptors,
         options=[
             ("grpc.max_receive_message_length", limit),
             ("grpc.max_send_message_length", 8 * limit),
             ("grpc.max_concurrent_streams", 1024),
             ("grpc.so_reuseport", 0),
-        ]
+        ],
     )
     add_task_service(service, server)
     if reviews is not None:
@@ -271,6 +274,12 @@ def bind_grpc(
         port = server.add_secure_port(address, credentials)
     server.stoilo_health = checks
     return server, port
+
+
+def tell_health(server: grpc.aio.Server, ready: bool) -> None:
+    """Let gRPC's health service say what readiness says; for the event loop."""
+    task = asyncio.ensure_future(set_serving(server, serving=ready))
+    server.stoilo_telling = task  # or it could be collected before it has run
 
 
 async def set_serving(server: grpc.aio.Server, *, serving: bool) -> None:

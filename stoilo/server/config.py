@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.server.engines.mirrors import parse_mirrors
 from stoilo.server.replication import parse_replication
 
 EVERY_ONE = 100
@@ -93,7 +94,13 @@ class ServerConfig:
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
         volunteers: local volunteers to run.
+        engine: ``embedded``, or ``stock`` for a BOINC server's project.
+        project_dir: directory of the stock project.
+        watch: loopback address where /metrics, /healthz and /readyz need no token; empty
+            = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
+        engine_database: the same for workunits, copies and accounts of volunteers; empty
+            = where `database` says, each in a file of its own on SQLite.
         origin: name of project and log, fixed at the first start.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
@@ -104,6 +111,8 @@ class ServerConfig:
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
+        mirrors: data servers that hosts may have shared files from, as
+            ``URL [weight=N] [utc=±H]``, comma-separated.
     """
 
     data: Path
@@ -115,7 +124,11 @@ class ServerConfig:
     http_key: str = ""
     tls_names: str = ""
     volunteers: int = 0
+    engine: str = "embedded"
+    project_dir: str = ""
+    watch: str = ""
     database: str = ""
+    engine_database: str = ""
     origin: str = DEFAULT_ORIGIN
     policy: str = ""
     log_policy: str = ""
@@ -125,11 +138,21 @@ class ServerConfig:
     homogeneous: str = ""
     adaptive: str = ""
     spot_check_percent: int = 0
+    mirrors: str = ""
 
     @property
     def database_url(self) -> str:
         """Return the SQLAlchemy URL in force."""
         return self.database or f"sqlite:///{self.data / 'server.sqlite'}"
+
+    @property
+    def engine_database_url(self) -> str:
+        """Return the SQLAlchemy URL of the engine's tables in force."""
+        if self.engine_database:
+            return self.engine_database
+        if self.database and not self.database.startswith("sqlite"):
+            return self.database
+        return f"sqlite:///{self.data / 'engine' / 'engine.sqlite'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +187,10 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    parse_mirrors(config.mirrors)
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
+    _check_watch(config.watch)
     return config, Origin(origins)
 
 
@@ -190,6 +215,16 @@ def _check_proxy(address: str) -> None:
             f"trusted_proxy {address[:80]!r} is no address",
             hint="like 127.0.0.1: from where the proxy connects",
         ) from error
+
+
+def _check_watch(address: str) -> None:
+    """Raise ``STO-B060`` where figures would be shown to the network without a token."""
+    if address and not parse_address(address).loopback:
+        raise UsageError(
+            "STO-B060",
+            f"watch = {address[:80]!r} is not a loopback address",
+            hint="leave it empty and give Prometheus a token: stoilo metrics token",
+        )
 
 
 def _kinds() -> dict[str, type]:

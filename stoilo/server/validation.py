@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, TrustError, UserCodeError
@@ -122,7 +123,7 @@ class ResultValidation:
             return ResultCheck(ResultVerdict.INVALID, error.code, error.message)
         except OSError as error:
             return ResultCheck(ResultVerdict.INCONCLUSIVE, "STO-R031", str(error.errno))
-        return _summarise(answer, task)
+        return replace(_summarise(answer, task), resumed_at=header.resumed_at)
 
     def _judge(self, task: TaskRow, attempt: AttemptRow, data: bytes) -> Answer:
         """Decode hostile bytes and mark the values that the init validator rejects."""

@@ -75,8 +75,11 @@ class WebServer(uvicorn.Server):
         yield
 
 
-def web_server(config: ServerConfig, app: object) -> WebServer:
-    """Return the server of an ASGI application, not started."""
+def web_server(config: ServerConfig, app: object, *, tls: bool = True) -> WebServer:
+    """Return the server of an ASGI application, not started.
+
+    `tls` False is for what listens on loopback only, whatever the project does.
+    """
     settings = uvicorn.Config(
         app,  # type: ignore[arg-type]  # any ASGI application
         log_level="warning",
@@ -86,8 +89,8 @@ def web_server(config: ServerConfig, app: object) -> WebServer:
         proxy_headers=bool(config.trusted_proxy),  # else who calls is who connects
         forwarded_allow_ips=config.trusted_proxy,
         timeout_graceful_shutdown=int(GRACE_S),
-        ssl_certfile=config.http_certificate or None,
-        ssl_keyfile=config.http_key or None,
+        ssl_certfile=(config.http_certificate or None) if tls else None,
+        ssl_keyfile=(config.http_key or None) if tls else None,
     )
     return WebServer(settings)
 

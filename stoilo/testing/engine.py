@@ -75,11 +75,15 @@ def make_spec(
     )
 
 
+RESUMED = b"~"
+
+
 class BodyValidation:
     """Judges a result by its bytes after the header line.
 
     ``bad…`` is invalid, ``optin…`` not for this host, ``fatal…`` fatal, ``broken…``
-    inconclusive; anything else is valid, and equal bytes are the same answer.
+    inconclusive; anything else is valid, and equal bytes are the same answer. One that
+    ends in ``~`` is of a resumed run, and the same as without it.
     """
 
     def check(self, result: ReceivedResult) -> ResultCheck:
@@ -93,11 +97,13 @@ class BodyValidation:
         ):
             if body.startswith(word):
                 return ResultCheck(verdict, "STO-R057", word.decode())
-        return ResultCheck(ResultVerdict.VALID)
+        resumed_at = int(self.body(result).endswith(RESUMED))
+        return ResultCheck(ResultVerdict.VALID, resumed_at=resumed_at)
 
     def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
         """Compare two results."""
-        same = self.body(left) == self.body(right)
+        one, other = self.body(left), self.body(right)
+        same = one.removesuffix(RESUMED) == other.removesuffix(RESUMED)
         return Comparison(PairVerdict.SAME if same else PairVerdict.DIFFERENT)
 
     def body(self, result: ReceivedResult) -> bytes:

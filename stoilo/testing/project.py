@@ -8,6 +8,7 @@ serves until it is ended.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import subprocess
@@ -22,7 +23,7 @@ from typing import Self
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.libc import kill_with_parent
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.people.accounts import open_accounts
+from stoilo.server.engines.embedded.people.roster import open_roster
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.wire.bodies import BodyPace
 from stoilo.server.engines.embedded.wire.http import HttpOptions
@@ -33,7 +34,7 @@ from stoilo.testing.engine import BodyValidation, ProjectServer
 
 __all__ = ["OutcomeFile", "ProjectProcess"]
 
-STOP_S = 20.0
+STOP_S = 60.0
 ENGINE, OUTCOMES, LOG = "engine", "outcomes", "log"
 
 
@@ -77,9 +78,9 @@ class ProjectProcess:
 
     def keys(self, count: int, *, prefix: str = "v") -> list[str]:
         """Return the keys of that many accounts, made if need be."""
-        accounts = open_accounts(self.directory / ENGINE)
         emails = [f"{prefix}{number}@example.org" for number in range(count)]
-        return [accounts.ensure(email, 1).key for email in emails]
+        with contextlib.closing(open_roster(self.directory / ENGINE)) as roster:
+            return [roster.accounts.ensure(email, 1).key for email in emails]
 
     def outcomes(self) -> dict[str, str]:
         """Return how workunits have ended so far."""
@@ -123,7 +124,11 @@ class ProjectProcess:
             process.stdout.close()
 
 
-MANY = CallLimits(scheduler_calls_of_address=10**9, scheduler_calls_of_account=10**9)
+MANY = CallLimits(
+    account_calls=30,
+    scheduler_calls_of_address=10**9,
+    scheduler_calls_of_account=10**9,
+)
 """A thousand simulated hosts have one address."""
 
 
@@ -139,9 +144,7 @@ def serve(directory: Path) -> None:
     engine = EmbeddedEngine(
         directory / ENGINE, options=EngineOptions(idle_s=0.05, pace=pace)
     )
-    options = HttpOptions(
-        bodies=BodyPace(pause_s=2.0), account_calls_per_minute=30, calls=MANY
-    )
+    options = HttpOptions(bodies=BodyPace(pause_s=2.0), calls=MANY)
     with ProjectServer(engine, options=options, protocol=HastyProtocol) as server:
         engine.start(BodyValidation(), OutcomeFile(directory / OUTCOMES))
         sys.stdout.write(f"{server.url}\n")

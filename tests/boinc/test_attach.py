@@ -11,8 +11,8 @@ from stoilo.testing.boincpackage import BOINC, BOINCCMD, installed_md5, packaged
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.jailwatch import jailed
 
-pytestmark = pytest.mark.timeout(1800)  # freezing included
-ROUNDS = 30_000_000  # some seconds, to look at the jail from outside
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # freezing included
+ROUNDS = 60_000_000  # some seconds, to look at the jail from outside
 
 
 def test_unmodified_client_runs_a_task_in_the_full_jail(project: BoincProject) -> None:

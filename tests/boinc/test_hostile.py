@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincscenes import Scenes
 from stoilo.testing.jailwatch import jailed
 from stoilo.testing.meddler import Meddler
 
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PLANT = Path(__file__).parents[1] / "executor" / "launcher" / "programs" / "plant.c"
 PLANTED = ("libc.so.6", "libz.so.1", "libpython3.11.so.1.0", "libseccomp.so.2")
-LONG = {"rounds": 20_000_000}
+LONG = {"rounds": 60_000_000}
 ENDLESS = {"rounds": 10**12}
 NUMERIC = b"""
 import numpy as np
@@ -95,12 +97,10 @@ def compile_library(folder: Path, marker: Path) -> bytes:
     return library.read_bytes()
 
 
-def test_libraries_planted_by_the_server_are_loaded_at_no_stage(
-    project: BoincProject, tmp_path: Path
-) -> None:
+def plant_libraries(project: BoincProject) -> None:
     client = project.client(cpus=1)
     marker = client.directory / "loaded"
-    planter = Planter(compile_library(tmp_path, marker))
+    planter = Planter(compile_library(project.folder, marker))
     with Meddler(str(project.line.project), planter, files=planter.files) as meddler:
         planter.project = client.project = meddler.project
         task = project.submit(arguments=LONG)
@@ -120,14 +120,7 @@ def test_libraries_planted_by_the_server_are_loaded_at_no_stage(
             assert not marker.exists()
 
 
-def has_finished(client: BoincClient, task: str) -> bool:
-    """Say whether the client has seen an end of the task's program."""
-    return bool(re.search(f"Computation for task {task}.* finished", client.messages()))
-
-
-def test_server_that_raises_preferences_changes_nothing_on_the_host(
-    project: BoincProject,
-) -> None:
+def raise_level(project: BoincProject) -> None:
     with ExitStack() as stack:
         meddler = stack.enter_context(
             Meddler(str(project.line.project), raise_preferences)
@@ -135,7 +128,7 @@ def test_server_that_raises_preferences_changes_nothing_on_the_host(
         client = project.client(level="numeric", project=meddler.project)
         with client:
             task = project.submit(NUMERIC, {"rounds": 10})
-            client.wait_for(lambda: has_finished(client, task))
+            client.wait_for_message(f"Computation for task {task}.* finished")
             account = next(client.directory.glob("account_*.xml")).read_text()
             assert "<max_level>tensor</max_level>" in account
             client.wait_for(
@@ -178,7 +171,7 @@ def jailed_views(client: BoincClient) -> list[str]:
     return next(filter(None, found), [])
 
 
-def test_task_that_searches_its_slot_finds_nothing(project: BoincProject) -> None:
+def search_the_slot(project: BoincProject) -> None:
     with project.client(cpus=1) as client:
         spin = project.submit(arguments=ENDLESS)
         held = "\n".join(client.wait_for(lambda: jailed_views(client)))
@@ -195,3 +188,26 @@ def test_task_that_searches_its_slot_finds_nothing(project: BoincProject) -> Non
         answer = project.wait(task, client)
         said = "\n".join(decode(answer.value))
         assert not [secret for secret in secrets if secret in said]
+
+
+SCENES = (plant_libraries, raise_level, search_the_slot)
+
+
+@pytest.fixture(scope="module")
+def scenes(frozen: Path) -> Iterator[Scenes]:
+    with Scenes(frozen, SCENES) as made:
+        yield made
+
+
+def test_libraries_planted_by_the_server_are_loaded_at_no_stage(scenes: Scenes) -> None:
+    scenes.check(plant_libraries)
+
+
+def test_server_that_raises_preferences_changes_nothing_on_the_host(
+    scenes: Scenes,
+) -> None:
+    scenes.check(raise_level)
+
+
+def test_task_that_searches_its_slot_finds_nothing(scenes: Scenes) -> None:
+    scenes.check(search_the_slot)

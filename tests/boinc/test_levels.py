@@ -58,7 +58,6 @@ def test_quorum_of_two_clients_agrees(
     project: BoincProject, modest: BoincClient, open_minded: BoincClient
 ) -> None:
     task = project.submit(arguments={"rounds": 1000}, redundancy=TWO_COPIES)
-    modest.tell_project("update")
     project.wait(task, open_minded)
     for client in (modest, open_minded):
         client.wait_for(lambda it=client: f"Starting task {task}" in it.messages())

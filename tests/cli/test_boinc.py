@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from stoilo.cli.main import main
+from stoilo.core.errors import DeniedError
 from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -24,6 +25,8 @@ FIELDS = {
     "name",
     "url",
     "account_file",
+    "verified",
+    "key_number",
 }
 
 
@@ -81,8 +84,7 @@ def test_account_as_json_is_complete_and_shows_no_strong_key(data, capsys):
 def test_key_works_beside_the_running_server(data, engine, capsys):
     account(data)
     key = capsys.readouterr().out.strip()
-    with engine._database.read() as connection:
-        assert engine.accounts.authenticate(connection, key) is not None
+    assert engine.accounts.knows(key)
 
 
 def test_account_file_attaches_a_client_with_the_weak_key(data, tmp_path, capsys):
@@ -114,6 +116,30 @@ def test_bad_level_is_a_usage_error(data, capsys):
 
 
 # ------------------------------------------------------------------ lists, bans
+
+
+def test_new_key_ends_the_old_one_and_the_password_of_whoever_made_it(
+    data, engine, capsys
+):
+    old = engine.accounts.create(EMAIL, "a" * 32, 1)
+    assert account(data, "--json") == 0
+    said = capsys.readouterr()
+    assert not json.loads(said.out)["verified"]
+    assert "--new-key" in said.err
+    assert account(data, "--new-key") == 0
+    new = capsys.readouterr().out.strip()
+    assert not engine.accounts.knows(old.weak_key)
+    assert engine.accounts.open_by_id(old.user_id).weak_key == new
+    assert engine.accounts.knows(new)
+    with pytest.raises(DeniedError, match="STO-E016"):
+        engine.accounts.find(EMAIL, "a" * 32)
+    assert main(["boinc", "trust", EMAIL, "--data", data]) == 0
+
+
+def test_unverified_account_is_listed_as_such(data, engine, capsys):
+    engine.accounts.create(EMAIL, "a" * 32, 1)
+    assert main(["boinc", "accounts", "--data", data]) == 0
+    assert "unverified" in capsys.readouterr().out
 
 
 def test_accounts_are_listed_without_keys(data, engine, capsys):

@@ -92,7 +92,9 @@ def execute(tmp_path, gate):
             data = executor.execute(Work("task-1_1_0", "task-1_1", "pure", paths))
         finally:
             executor.close()
-        return skeleton.decode(parse_result(data).frame)
+        file = parse_result(data)
+        run.header = file.header
+        return skeleton.decode(file.frame)
 
     (tmp_path / "state").mkdir()
     return run
@@ -106,6 +108,7 @@ def test_first_state_is_told_at_once(execute):
     keeper = FakeKeeper()
     assert value_of(execute(keeper)) == [0, 1, 2]
     assert (keeper.heard[0].step, keeper.heard[0].fraction) == (1, 0.0)
+    assert (execute.header.format, execute.header.resumed_at) == ("stoilo-result/1", 0)
     assert len(keeper.run.admission) == 64
 
 
@@ -114,6 +117,7 @@ def test_task_goes_on_from_what_was_kept(execute):
     keeper = FakeKeeper(Checkpoint("", 2, state))
     assert value_of(execute(keeper)) == [7, 8, 2]
     assert keeper.heard[0].step == 3
+    assert (execute.header.format, execute.header.resumed_at) == ("stoilo-result/2", 2)
 
 
 def test_state_that_is_too_large_costs_no_answer(execute):
@@ -127,6 +131,7 @@ def test_state_that_the_jail_cannot_read_is_forgotten(execute):
     keeper = FakeKeeper(Checkpoint("", 2, b"rubbish"))
     assert value_of(execute(keeper)) == [0, 1, 2]
     assert keeper.forgotten == 1
+    assert execute.header.resumed_at == 0
 
 
 def test_time_that_was_used_before_is_gone(execute):

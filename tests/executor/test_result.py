@@ -46,6 +46,7 @@ def test_any_bytes_end_in_a_result_or_our_error(data):
 
 
 GOOD = render_result(header(), b"frame", b"output")
+RESUMED = render_result(header(resumed_at=7), b"frame", b"output")
 BAD = {
     "empty": (b"", "STO-X020"),
     "no newline": (GOOD.replace(b"\n", b" "), "STO-X020"),
@@ -53,7 +54,18 @@ BAD = {
     "spaces inside": (GOOD.replace(b'","', b'", "', 1), "STO-X020"),
     "duplicate key": (GOOD.replace(b"{", b'{"result":"b",', 1), "STO-X020"),
     "unknown key": (GOOD.replace(b"{", b'{"x":1,', 1), "STO-X020"),
-    "other format": (GOOD.replace(b"result/1", b"result/2"), "STO-X020"),
+    "other format": (GOOD.replace(b"result/1", b"result/3"), "STO-X020"),
+    "version 2 without resuming": (GOOD.replace(b"result/1", b"result/2"), "STO-X020"),
+    "version 1 with resuming": (RESUMED.replace(b"result/2", b"result/1"), "STO-X020"),
+    "resumed before its start": (
+        RESUMED.replace(b'"resumed_at":7', b'"resumed_at":-7'),
+        "STO-X020",
+    ),
+    "resumed beyond all steps": (
+        RESUMED.replace(b'"resumed_at":7', b'"resumed_at":9007199254740993'),
+        "STO-X020",
+    ),
+    "resumed and refused": (RESUMED.replace(b'"ran"', b'"refused"'), "STO-X020"),
     "no object": (b"[]\n", "STO-X020"),
     "not utf-8": (GOOD.replace(b'"a_0"', b'"\xff"'), "STO-X020"),
     "cut": (GOOD[:-1], "STO-X021"),
@@ -70,6 +82,13 @@ def test_bad_result_file_is_refused(name):
     data, code = BAD[name]
     with pytest.raises(TrustError, match=code):
         parse_result(data)
+
+
+def test_resumed_run_is_told_in_version_2_and_any_other_in_version_1():
+    told = parse_result(RESUMED).header
+    assert (told.format, told.resumed_at) == ("stoilo-result/2", 7)
+    assert b"resumed" not in GOOD
+    assert parse_result(GOOD).header.format == "stoilo-result/1"
 
 
 def test_header_beyond_its_bound_is_not_written():

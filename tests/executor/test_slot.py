@@ -11,7 +11,7 @@ from stoilo.executor.initdata import parse_init_data
 from stoilo.executor.slot import (
     FINISH_FILE,
     MAX_INIT_BYTES,
-    RESULT_BEGIN,
+    RESULT_BEGINS,
     TEMPORARY_EXIT_FILE,
     finish,
     hold_slot,
@@ -205,7 +205,7 @@ def test_put_off_says_when_and_why_in_one_line(data):
 def test_finish_takes_back_what_put_the_task_off(data):
     slot = read_slot(data.slot([]))
     put_off(slot, 300, "trouble")
-    finish(slot, RESULT_BEGIN + b"}")
+    finish(slot, RESULT_BEGINS[1] + b"}")
     assert not (slot.directory / TEMPORARY_EXIT_FILE).exists()
     assert (slot.directory / FINISH_FILE).exists()
 

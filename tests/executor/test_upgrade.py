@@ -107,7 +107,7 @@ def floors_of(data, tmp_path):
         (lambda _: parse_tree(b"stoilo-tree/2 pure x86_64-linux\n"), "STO-F001"),
         (lambda _: parse_built(b'{"format":"stoilo-built/2"}'), "STO-F035"),
         (lambda path: floors_of(b'{"format":"stoilo-floors/2"}', path), "STO-F040"),
-        (lambda _: parse_result_header(b'{"format":"stoilo-result/2"}\n'), "STO-X020"),
+        (lambda _: parse_result_header(b'{"format":"stoilo-result/3"}\n'), "STO-X020"),
         (
             lambda _: read_target(b'{"format":"stoilo-part/2"}', PartFile, "part"),
             "STO-K013",

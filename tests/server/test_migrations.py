@@ -18,11 +18,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 import stoilo.server.migrations as history
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.embedded.database import ENGINE, Database
+from stoilo.server.engines.stock.database import STOCK
 from stoilo.server.migrations import Branch, render_upgrade, upgrade
 from stoilo.server.store import SERVER, begin_writing, open_engine
 from stoilo.testing.mariadb import MariaServer
 
-BRANCHES = [SERVER, ENGINE]
+BRANCHES = [SERVER, ENGINE, STOCK]
 by_branch = pytest.mark.parametrize("branch", BRANCHES, ids=lambda one: one.name)
 
 
@@ -133,7 +134,7 @@ def _versions(statement: frozenset[str], branch: Branch) -> bool:
     return any(branch.version_table in line for line in statement)
 
 
-def test_both_branches_fit_into_one_database(url: str) -> None:
+def test_all_branches_fit_into_one_database(url: str) -> None:
     for branch in BRANCHES:
         upgrade(url, branch)
     engine = open_engine(url)

@@ -51,6 +51,19 @@ def test_header_of_another_copy_is_refused_undecoded(
     assert verdict(bench, name, data) == ("invalid", "STO-R080")
 
 
+@pytest.mark.parametrize(("step", "format_"), [(0, 1), (3, 2)])
+def test_resumed_run_is_known_from_its_header(
+    bench: Bench, step: int, format_: int
+) -> None:
+    name, statement = issue(bench)
+    said = {"format": f"stoilo-result/{format_}"} | (
+        {"resumed_at": step} if step else {}
+    )
+    data = make_result(f"{name}_0", statement, OK, **said)
+    check = bench.server.validation.check(bench.engine.receive(name, 0, data))
+    assert (check.verdict.value, check.resumed_at) == ("valid", step)
+
+
 def test_result_of_another_task_cannot_be_replayed(bench: Bench) -> None:
     name, _ = issue(bench)
     other, statement = asyncio.run(bench.issued("k2"))
@@ -85,7 +98,10 @@ def test_any_bytes_end_in_an_answer_or_our_error(data: bytes, items: int) -> Non
         assert error.code.startswith("STO-")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=30,
+)
 @given(data=st.binary(max_size=300))
 def test_any_result_file_gets_a_verdict(bench: Bench, data: bytes) -> None:
     name, _ = issue(bench)

@@ -238,11 +238,20 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """Answer to `Validation.check`; the code is kept for status and outcome."""
+    """Answer to `Validation.check`; the code is kept for status and outcome.
+
+    Attributes:
+        verdict: of the result by itself.
+        code: stable code, empty without.
+        message: one sentence for it.
+        resumed_at: the step from which the host says that its run went on after an
+            interruption, 0 when it ran in one go.
+    """
 
     verdict: ResultVerdict
     code: str = ""
     message: str = ""
+    resumed_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

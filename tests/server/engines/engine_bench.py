@@ -63,7 +63,7 @@ class EmbeddedBench:
 
     def trust(self, user):
         self.request(user, dont_send_work=True)
-        self.engine.trust_account(f"u{user}@example.org")
+        self.engine.roster.trust(f"u{user}@example.org", self.clock())
 
     def host_id(self, connection, user):
         hosts, users = schema.hosts, schema.users

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 RECORD_OF_TRUST = 10
 SPOT_CHECK_RATE = 0.5
+SECOND_OPINIONS = 3
+EXCUSES = 2
 ERRORS = {"error", "bad"}
 
 
@@ -29,8 +31,13 @@ class Copy:
     at: str = "new"
     host: Host | None = None
     deadline: int = 0
-    answer: str = ""
+    answer: str = ""  # ends in ~ where the run was resumed
     recheck: bool = False
+    open: bool = False  # a re-check for anybody
+
+    @property
+    def said(self):
+        return self.answer.rstrip("~")
 
 
 @dataclass
@@ -44,7 +51,8 @@ class Workunit:
     kind: str = ""  # class of host that has it
     kept: bool = False  # its canonical answer is still here
     truth: str = ""  # the canonical answer
-    check: str = ""  # pending, same, different, unfinished
+    check: str = ""  # pending, doubted, same, different, disputed, unfinished
+    doubt: Copy | None = None  # the re-check that differed
 
     @property
     def quorum(self):
@@ -77,6 +85,7 @@ class Project:
         self.ours = set(ours)  # trusted users
         self.records = dict(records)
         self.banned = set()
+        self.excuses = {}
         self.workunits = []
 
     # -------------------------------------------------------------- what hosts do
@@ -95,8 +104,9 @@ class Project:
             if copy is not None:
                 copy.at, copy.host = "out", host
                 copy.deadline = self.now + unit.limits.delay_bound_s
-                unit.kind = host.kind if unit.homogeneous else ""
-                unit.alone = unit.alone and self._trusts(host)
+                if not unit.end:
+                    unit.kind = host.kind if unit.homogeneous else ""
+                    unit.alone = unit.alone and self._trusts(host)
                 given.append((place, copy.number))
         return given
 
@@ -108,11 +118,13 @@ class Project:
             or unfit
             or not unit.issuable(self.now)
             or any(host.user == one.user or host.key == one.key for one in had)
-            or (unit.end and not (unit.kept and host.user in self.ours))
         ):
             return None
-        waiting = [copy for copy in unit.at("new") if copy.recheck or not unit.end]
-        return waiting[0] if waiting else None
+        for copy in unit.at("new"):
+            checks = unit.kept and copy.recheck
+            if not unit.end or (checks and (copy.open or host.user in self.ours)):
+                return copy
+        return None
 
     def is_banned(self, host):
         return host in self.banned
@@ -157,7 +169,7 @@ class Project:
         if self._hear(unit):
             return True
         for answer in unit.at("answer"):
-            agree = [one for one in unit.at("answer") if one.answer == answer.answer]
+            agree = [one for one in unit.at("answer") if one.said == answer.said]
             if len(agree) >= unit.quorum:
                 self._canonical(unit, answer, agree)
                 return True
@@ -180,14 +192,14 @@ class Project:
 
     def _read(self, unit, copy):
         words = {"bad": "bad", "optin": "refused", "fatal": "late"}
-        copy.at = words.get(copy.answer, "answer")
+        copy.at = words.get(copy.said, "answer")
         if copy.at == "bad":
             self._forget_record(copy.host)
         if copy.at == "late" and not unit.end:
             unit.finish("validator_failed")
 
     def _canonical(self, unit, answer, agree):
-        unit.truth = answer.answer
+        unit.truth = answer.said
         if unit.quorum == 1:
             answer.at = "good"  # the others are compared afterwards
         else:
@@ -243,21 +255,60 @@ class Project:
                 copy.at = "dropped"
         self._hear(unit)
         for copy in unit.at("answer") if self.now <= unit.not_after else ():
-            same = copy.answer == unit.truth
+            same = copy.said == unit.truth
             if copy.recheck:
-                unit.check = "same" if same else "different"
-                wrong = [] if same else unit.at("good")
-                copy.at = "good"
-                for one in wrong:
-                    self._ban(one.host)
+                self._compare_recheck(unit, copy, same)
             else:
                 copy.at = "good" if same else "wrong"
                 self._record(copy, valid=same)
+        self._ask_again(unit)
         if not unit.at("new", "out") or self.now > unit.not_after:
             unit.kept = False
-            unit.check = "unfinished" if unit.check == "pending" else unit.check
+            if unit.check in ("pending", "doubted"):
+                unit.check, unit.doubt = "unfinished", None
             for copy in unit.at("answer", "fresh"):
                 copy.at = "late"
+
+    # -------------------------------------------------------------- spot checks
+
+    def _compare_recheck(self, unit, copy, same):
+        """One re-check that differs is a doubt; a second opinion decides."""
+        copy.at = "good"
+        if unit.check == "pending":
+            unit.check = "same" if same else "doubted"
+            unit.doubt = None if same else copy
+        elif unit.check == "doubted":
+            again = copy.said == unit.doubt.said
+            resumed = copy.answer[-1] == unit.doubt.answer[-1] == "~"
+            proven = again and not same and not resumed
+            unit.check = "different" if proven else "disputed"
+            unit.doubt = None
+            copy.at = "good" if same or again else "late"
+            for one in unit.at("good") if proven else ():
+                if not one.recheck:
+                    self._punish(one)
+
+    def _ask_again(self, unit):
+        others = [one for one in unit.copies if one.recheck and one is not unit.doubt]
+        useful = ("new", "out", "fresh", "answer", "good", "late")
+        if (
+            unit.check == "doubted"
+            and unit.issuable(self.now)
+            and len(others) < SECOND_OPINIONS
+            and not any(one.at in useful for one in others)
+        ):
+            had = {one.host.user for one in unit.copies if one.host}
+            unit.make(1, recheck=True)
+            unit.copies[-1].open = not (self.ours - had)
+
+    def _punish(self, copy):
+        excuses = self.excuses.get(copy.host, 0)
+        if copy.answer.endswith("~") and excuses < EXCUSES:
+            if copy.host.user not in self.ours:
+                self.excuses[copy.host] = excuses + 1
+                self._forget_record(copy.host)
+        else:
+            self._ban(copy.host)
 
     # -------------------------------------------------------------- records
 
@@ -276,7 +327,7 @@ class Project:
             return
         self.banned.add(host)
         self._forget_record(host)
-        for unit in [one for one in self.workunits if not one.end]:
+        for unit in [one for one in self.workunits if not one.end or one.kept]:
             for copy in unit.at("out", "silent", "fresh", "answer"):
                 if copy.host == host:
                     copy.at = "bad"

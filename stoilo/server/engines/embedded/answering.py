@@ -39,9 +39,17 @@ def answer(question: Question, validation: Validation) -> Answers:
         checks[name] = _check(question, name, validation)
         if checks[name].verdict is ResultVerdict.FATAL:
             return Answers(row, checks, fatal=checks[name])
-    pairs = {name: _compare(question, name, validation) for name in question.pairs}
+    pairs = {
+        name: _compare(question, question.canonical, name, validation)
+        for name in question.pairs
+    }
+    opinions = {
+        name: _compare(question, question.doubt, name, validation)
+        for name in question.opinions
+        if pairs[name] is PairVerdict.DIFFERENT
+    }
     if not question.judge:
-        return Answers(row, checks, pairs=pairs)
+        return Answers(row, checks, pairs=pairs, opinions=opinions)
     try:
         judgement = _judge(question, validation)
     except _Interrupted as stop:
@@ -57,6 +65,7 @@ def is_unsure(answers: Answers) -> bool:
     return (
         ResultVerdict.INCONCLUSIVE in checks
         or PairVerdict.INCONCLUSIVE in answers.pairs.values()
+        or PairVerdict.INCONCLUSIVE in answers.opinions.values()
         or bool(answers.judged and answers.judgement is None)
     )
 
@@ -89,13 +98,15 @@ def _judge(question: Question, validation: Validation) -> Judgement:
     return judge(question.judge, question.quorum, same)
 
 
-def _compare(question: Question, name: str, validation: Validation) -> PairVerdict:
-    """Return how a result that came after the end compares with the canonical one."""
-    canonical = question.results.get(question.canonical)
+def _compare(
+    question: Question, known: str, name: str, validation: Validation
+) -> PairVerdict:
+    """Return how a result that came after the end compares with one `known` before."""
+    before = question.results.get(known)
     result = question.results.get(name)
-    if canonical is None or result is None or not canonical.path.exists():
+    if before is None or result is None or not before.path.exists():
         return PairVerdict.FATAL  # nothing is left to compare
-    return _pair(canonical, result, validation).verdict
+    return _pair(before, result, validation).verdict
 
 
 def _pair(

@@ -1,141 +1,57 @@
-"""One door to the engine's database: short write transactions, snapshot reads.
+"""The embedded engine's database: its tables, and transactions that callers share.
 
-On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
-takes the write lock at its start, so that a decision and what it rests on cannot drift
-apart. On MariaDB `stoilo.server.mariadb` sees to the same.
+Those who wait for the write lock at the same time can share one transaction and its wait
+for the disk (`write_together`). A piece of work that may find nothing to write can be tried
+on a connection that reads: it says `must_write` before it changes anything, and is begun
+again if that raises.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import create_engine, event
-from sqlalchemy.exc import SQLAlchemyError
-
-from stoilo.core.errors import InternalError
+from stoilo.server.engines.database import EngineDatabase, is_writing
+from stoilo.server.engines.embedded.groupcommit import CommitGroup
 from stoilo.server.engines.embedded.schema import metadata
-from stoilo.server.mariadb import (
-    check_settings,
-    is_mariadb,
-    open_mariadb,
-    write_turn,
-)
-from stoilo.server.migrations import Branch, upgrade
-from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
+from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-    from sqlalchemy import Connection, Engine
-    from sqlalchemy.engine.interfaces import DBAPIConnection
-    from sqlalchemy.pool import ConnectionPoolEntry
+    from sqlalchemy import Connection
 
-__all__ = ["ENGINE", "Database"]
+__all__ = ["ENGINE", "Database", "NeedsWritingError", "is_writing", "must_write"]
 
 ENGINE = Branch("engine", "engine_version", metadata)
-LOCK_WAIT_S = 30
-_READ = "stoilo_read"
+
+_T = TypeVar("_T")
 
 
-class Database:
+class NeedsWritingError(Exception):
+    """Work on a connection that reads has come to something that it has to write."""
+
+
+def must_write(connection: Connection) -> None:
+    """Raise `NeedsWritingError` unless the connection is inside a write transaction."""
+    if not is_writing(connection):
+        raise NeedsWritingError
+
+
+class Database(EngineDatabase):
     """The engine's database behind `url` (SQLAlchemy form)."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self._mariadb = is_mariadb(url)
-        self._engine, self._writing = _open(url)
-        self._writer = threading.Lock()
+        super().__init__(url, ENGINE)
+        self._group = CommitGroup(self.write)
 
-    def upgrade(self) -> None:
-        """Bring the tables to this version's revision, or raise ``STO-E003``."""
-        try:
-            if self._mariadb:
-                check_settings(self._engine)
-            upgrade(self.url, ENGINE)
-        except SQLAlchemyError as error:
-            raise _refused(error) from error
+    def write_together(self, work: Callable[[Connection], _T]) -> _T:
+        """Return what `work` returns, once it is durable; others' may share the commit.
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Yield a connection inside one transaction, committed durably at the end.
+        Each sees what those before it have written. When one fails, none of them is
+        stored, and each is done again in a transaction of its own: so `work` has no other
+        effects than those in the database.
 
         Raises:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
-        try:
-            with self._writer, self._begin_writing() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise _refused(error) from error
-
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Yield a connection that sees one consistent state.
-
-        Raises:
-            InternalError: ``STO-E003``.
-        """
-        try:
-            with self._engine.connect() as connection:
-                yield connection.execution_options(**{_READ: True})
-        except SQLAlchemyError as error:
-            raise _refused(error) from error
-
-    def _begin_writing(self) -> contextlib.AbstractContextManager[Connection]:
-        if self._mariadb:
-            return write_turn(self._writing, ENGINE.name)
-        return self._writing.begin()
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._writing.dispose()
-        self._engine.dispose()
-
-
-def _open(url: str) -> tuple[Engine, Engine]:
-    """Return what reads and what writes."""
-    if is_mariadb(url):
-        engine = open_mariadb(url)
-        return engine, engine
-    reading: Engine = create_engine(url, pool_pre_ping=False)
-    writing: Engine = create_engine(url, pool_size=1, max_overflow=0)
-    event.listen(writing, "connect", _prepare_writer)
-    for engine in (reading, writing):
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    return reading, writing
-
-
-def _refused(error: SQLAlchemyError) -> InternalError:
-    """Return our error for a database's; only the kind is told, never the SQL."""
-    return InternalError(
-        "STO-E003", f"the engine's database refused ({type(error).__name__})"
-    )
-
-
-def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    """Set what makes commits durable and leaves transactions to us."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute("PRAGMA temp_store = MEMORY")
-    cursor.close()
-
-
-def _prepare_writer(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    """Let the one connection that writes keep its pages from one commit to the next."""
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """Begin for real; a writer takes the write lock before it reads."""
-    read_only = connection.get_execution_options().get(_READ, False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        return self._group.run(work)

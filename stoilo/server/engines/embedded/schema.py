@@ -24,16 +24,19 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "account_standings",
     "bans",
     "bounds",
     "code_sign_keys",
     "copies",
+    "excuses",
     "files",
     "global_preferences",
     "grants",
     "histories",
     "host_records",
     "hosts",
+    "key_changes",
     "leases",
     "lingering",
     "metadata",
@@ -44,6 +47,7 @@ __all__ = [
     "programs",
     "quotas",
     "replications",
+    "resumptions",
     "settings",
     "spot_checks",
     "trusted_users",
@@ -86,6 +90,24 @@ users = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
+key_changes = Table(  # accounts whose keys are not their first
+    "engine_key_change",
+    metadata,
+    Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+)
+
+account_standings = (
+    Table(  # accounts that turned work away since their last valid result
+        "engine_account_standing",
+        metadata,
+        Column("user_id", Key, ForeignKey("engine_user.id"), primary_key=True),
+        Column("turned_away", Integer, nullable=False),
+        Column("paused_until", BigInteger, nullable=False),
+    )
+)
+
 hosts = Table(
     "engine_host",
     metadata,
@@ -96,6 +118,7 @@ hosts = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
     UniqueConstraint("user_id", "cpid"),
+    Index("engine_host_cpid", "cpid"),
 )
 
 workunits = Table(
@@ -394,4 +417,19 @@ spot_checks = Table(
     Column("ended_at", BigInteger, nullable=False),
     Index("engine_spot_check_workunit", "workunit_id"),
     Index("engine_spot_check_ended", "ended_at"),
+)
+
+resumptions = Table(  # results whose run was interrupted and went on from a checkpoint
+    "engine_resumption",
+    metadata,
+    Column("copy_id", Key, ForeignKey("engine_result.id"), primary_key=True),
+    Column("step", BigInteger, nullable=False),
+)
+
+excuses = Table(  # hosts found wrong in a resumed run, and not banned for it
+    "engine_excuse",
+    metadata,
+    Column("host_id", Key, primary_key=True, autoincrement=False),
+    Column("workunit_id", Key, primary_key=True, autoincrement=False),
+    Column("since", BigInteger, nullable=False),
 )

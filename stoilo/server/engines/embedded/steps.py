@@ -20,14 +20,15 @@ from stoilo.server.engines.embedded.rules.actions import (
     Finish,
     Judge,
     ReleaseClass,
+    SecondOpinion,
 )
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed
 from stoilo.server.engines.embedded.rules.lingering import has_stragglers
 from stoilo.server.engines.embedded.rules.quotas import note_error
-from stoilo.server.engines.embedded.rules.records import Validity
+from stoilo.server.engines.embedded.rules.records import CheckVerdict, Validity
 from stoilo.server.engines.embedded.rules.replication import release_class
 from stoilo.server.engines.embedded.rules.spotchecks import (
-    CheckVerdict,
+    ask_again,
     begin_check,
     end_check,
 )
@@ -76,6 +77,8 @@ def apply_action(
             release_class(connection, workunit_id)
         case Close():
             _close(connection, workunit_id, now)
+        case SecondOpinion():
+            ask_again(connection, workunit_id, now)
         case Check() | Judge() | Compare():
             raise InternalError("STO-E004", "a question is not an action to write")
         case _:

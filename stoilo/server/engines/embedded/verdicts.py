@@ -21,8 +21,19 @@ from stoilo.server.engines.embedded.rules.quotas import (
     note_refusal,
     note_success,
 )
-from stoilo.server.engines.embedded.rules.records import Copy, Validity
-from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict, end_check
+from stoilo.server.engines.embedded.rules.records import (
+    CheckVerdict,
+    Copy,
+    Validity,
+    WorkunitView,
+)
+from stoilo.server.engines.embedded.rules.spotchecks import (
+    all_resumed,
+    doubt_check,
+    end_check,
+    note_resumption,
+    second_verdict,
+)
 from stoilo.server.engines.embedded.steps import begin_lingering, end_workunit
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
@@ -61,6 +72,8 @@ class Question:
         canonical: the canonical copy, empty while there is none.
         quorum: how many must agree.
         results: the files, by copy name.
+        doubt: the re-check that differed from the canonical copy, empty without one.
+        opinions: those of `pairs` that are a second opinion on it.
     """
 
     workunit_id: int
@@ -70,6 +83,8 @@ class Question:
     canonical: str
     quorum: int
     results: dict[str, ReceivedResult]
+    doubt: str = ""
+    opinions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,8 @@ class Answers:
         judged: the copies that were compared, empty if none.
         judgement: the outcome of comparing, None when it could not be completed.
         pairs: how copies compare with the canonical one.
+        opinions: how second opinions compare with the re-check that is in doubt; only
+            where they differ from the canonical one.
         fatal: the answer that ends the workunit, None without.
     """
 
@@ -90,6 +107,7 @@ class Answers:
     judged: tuple[str, ...] = ()
     judgement: Judgement | None = None
     pairs: dict[str, PairVerdict] = field(default_factory=dict)
+    opinions: dict[str, PairVerdict] = field(default_factory=dict)
     fatal: ResultCheck | None = None
 
 
@@ -112,12 +130,7 @@ def write_answers(
         if waiting[name].unchecked:
             _write_check(connection, name, check, now)
     if view.lingering:
-        pairs = {
-            name: pair
-            for name, pair in answers.pairs.items()
-            if waiting[name].undecided
-        }
-        _write_pairs(connection, answers.workunit_id, waiting, pairs, now)
+        _write_pairs(connection, view, answers, now)
     elif answers.fatal is not None:
         kind = OutcomeKind.VALIDATOR_FAILED
         end_workunit(connection, answers.workunit_id, kind, now, answer=answers.fatal)
@@ -151,6 +164,8 @@ def _write_check(
     )
     if outcome is CopyOutcome.REFUSED:
         note_refusal(connection, copy, now)
+    if check.resumed_at:
+        note_resumption(connection, copy, check.resumed_at)
 
 
 def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:
@@ -168,27 +183,64 @@ def _write_judgement(connection: Connection, answers: Answers, now: int) -> None
 
 
 def _write_pairs(
-    connection: Connection,
-    workunit_id: int,
-    copies: dict[str, Copy],
-    pairs: dict[str, PairVerdict],
-    now: int,
+    connection: Connection, view: WorkunitView, answers: Answers, now: int
 ) -> None:
     """Write how results that came after the end compare with the canonical one."""
-    for name, pair in pairs.items():
-        if pair is PairVerdict.INCONCLUSIVE:
-            continue
-        if pair is PairVerdict.FATAL:
-            _set_validity(connection, [name], Validity.TOO_LATE)
-        elif copies[name].recheck:
-            same = pair is PairVerdict.SAME
-            verdict = CheckVerdict.SAME if same else CheckVerdict.DIFFERENT
-            end_check(connection, workunit_id, verdict, now)
-            _set_validity(connection, [name], Validity.VALID)
+    for copy in view.copies:
+        if copy.undecided and copy.name in answers.pairs:
+            pair = answers.pairs[copy.name]
+            _write_pair(connection, view, answers, copy, pair, now)
+
+
+def _write_pair(
+    connection: Connection,
+    view: WorkunitView,
+    answers: Answers,
+    copy: Copy,
+    pair: PairVerdict,
+    now: int,
+) -> None:
+    """Write how a result that came after the end compares with the canonical one."""
+    if pair is PairVerdict.INCONCLUSIVE:
+        return
+    same = pair is PairVerdict.SAME
+    if pair is PairVerdict.FATAL:
+        _set_validity(connection, [copy.name], Validity.TOO_LATE)
+    elif not copy.recheck:
+        found = Validity.VALID if same else Validity.INVALID
+        _decide(connection, [copy.name], found, now)
+    elif view.doubt:
+        _write_opinion(connection, view, answers, copy.name, now, same=same)
+    else:
+        if same:
+            end_check(connection, answers.workunit_id, CheckVerdict.SAME, now)
         else:
-            same = pair is PairVerdict.SAME
-            found = Validity.VALID if same else Validity.INVALID
-            _decide(connection, [name], found, now)
+            doubt_check(connection, copy.name)
+        _set_validity(connection, [copy.name], Validity.VALID)
+
+
+def _write_opinion(
+    connection: Connection,
+    view: WorkunitView,
+    answers: Answers,
+    copy: str,
+    now: int,
+    *,
+    same: bool,
+) -> None:
+    """Write what a second opinion makes of the re-check that is in doubt."""
+    like_first = answers.opinions.get(copy)
+    if like_first is PairVerdict.INCONCLUSIVE:
+        return
+    verdict = second_verdict(
+        like_canonical=same,
+        like_first=like_first is PairVerdict.SAME,
+        both_resumed=all_resumed(connection, [view.doubt, copy]),
+    )
+    end_check(connection, answers.workunit_id, verdict, now)
+    agrees = same or like_first is PairVerdict.SAME
+    validity = Validity.VALID if agrees else Validity.TOO_LATE
+    _set_validity(connection, [copy], validity)
 
 
 def _decide(

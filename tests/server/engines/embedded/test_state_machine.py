@@ -24,10 +24,11 @@ from sqlalchemy import select
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, ResultState
-from stoilo.server.engines.embedded import schema, steps
+from stoilo.server.engines.embedded import schema, steps, verdicts
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.rules import spotchecks, transitioner
+from stoilo.server.engines.embedded.rules.records import CheckVerdict
 from stoilo.server.engines.embedded.scheduling import dispatch, reports
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
@@ -177,7 +178,7 @@ class Both(RuleBasedStateMachine):
     @rule(
         hosts=st.lists(st.sampled_from(HOSTS), min_size=2, max_size=6, unique=True),
         luck=LUCK,
-        what=st.sampled_from(["x", "x", "x", "y", "y", "bad", "error"]),
+        what=st.sampled_from(["x", "x", "x", "x~", "y", "y", "bad", "error"]),
     )
     def work(self, hosts, luck, what):
         self.work_for(hosts, luck, what)
@@ -188,16 +189,27 @@ class Both(RuleBasedStateMachine):
                 self.answer(place, self.model.workunits[place].copies[number], what)
         self.settle()
 
-    @precondition(lambda self: any(u.check == "pending" for u in self.model.workunits))
-    @rule(what=st.sampled_from(["x", "y"]))
+    @precondition(lambda self: self.is_checked("pending"))
+    @rule(what=st.sampled_from(["x", "y", "y~"]))
     def check_again(self, what):
         ours = [host for host in HOSTS if host.user in self.model.ours]
         self.work_for(ours, 0.9, what)
 
+    @precondition(lambda self: self.is_checked("doubted"))
+    @rule(what=st.sampled_from(["x", "y", "y", "y~", "z", "error"]))
+    def give_second_opinion(self, what):
+        ours = [host for host in HOSTS if host.user in self.model.ours]
+        self.work_for([*ours, *HOSTS[:5]], 0.9, what)
+
+    def is_checked(self, word):
+        return any(unit.check == word for unit in self.model.workunits)
+
     @precondition(lambda self: any(copy.host for _, copy in self.copies()))
     @rule(
         pick=st.integers(0, 50),
-        what=st.sampled_from([*"xxxxxyy", "bad", "optin", "error", "aborted", "fatal"]),
+        what=st.sampled_from(
+            [*"xxxxxyy", "x~", "bad", "optin", "error", "aborted", "fatal"]
+        ),
     )
     def report(self, pick, what):
         sent = [one for one in self.copies() if one[1].host]
@@ -288,7 +300,9 @@ class Both(RuleBasedStateMachine):
             assert self.bench.outcomes.calls[name] == 1
             assert self.bench.outcomes.kind(name).value == unit.end
         assert list((self.bench.directory / "uploads").iterdir()) == []
-        verdicts = [check.verdict.value for check in self.bench.engine.spot_checks()]
+        verdicts = [
+            check.verdict.value for check in self.bench.engine.roster.spot_checks()
+        ]
         assert sorted(verdicts) == sorted(
             u.check for u in self.model.workunits if u.check
         )
@@ -321,6 +335,12 @@ def test_engine_follows_the_reference_model_for_long(machine):
     play(machine, 40, 50)
 
 
+def condemn_at_once(connection, copy):
+    table = schema.copies
+    row = connection.execute(select(table).where(table.c.name == copy)).one()
+    spotchecks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
+
+
 BROKEN_RULES = {
     "silence is an error": (
         transitioner,
@@ -330,6 +350,9 @@ BROKEN_RULES = {
     "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
     "nobody is banned": (spotchecks, "ban_host", lambda *_: None),
+    "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
+    "resumed runs are evidence": (verdicts, "all_resumed", lambda *_: False),
+    "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
     "late results are not received": (reports, "can_receive", lambda *_: False),
 }

@@ -2,8 +2,12 @@
 
 A key (BOINC: authenticator) is an HMAC over the account's e-mail, so it can be shown
 again without being stored; a thief of the database alone can neither use nor recompute
-it.
+it. New keys are the HMAC over one number more: the old ones stop at once.
 The weak key reports and fetches work and opens nothing else (reference/boinc.md §0.4).
+
+Nobody verifies addresses. An account that was made over the web has a password, and
+whoever knows that made it: such an account is *unverified*. One that the operator made,
+or gave new keys, has none: only whom the operator told its keys can use it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select, update
 
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
@@ -43,10 +47,18 @@ from stoilo.server.engines.embedded.people.preferences import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 
-__all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret", "open_accounts"]
+__all__ = [
+    "LEVELS",
+    "Account",
+    "Accounts",
+    "User",
+    "key_digest",
+    "load_secret",
+    "user_of",
+]
 
 SECRET_BYTES = 32
 KEY_CHARS = 32
@@ -56,7 +68,19 @@ _MAX_EMAIL = 254
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account with its keys in clear; show them to nobody but their owner."""
+    """An account with its keys in clear; show them to nobody but their owner.
+
+    Attributes:
+        user_id: its row.
+        email: its address, in the one form that is stored.
+        key: strong; changes what the account lets the project do.
+        weak_key: fetches and reports work.
+        max_level: the highest level whose tasks may be sent.
+        name: shown to others, empty for none.
+        verified: the operator gave out its keys; else it was made over the web, by
+            somebody who said that the address is his.
+        key_number: how often its keys were changed.
+    """
 
     user_id: int
     email: str
@@ -64,16 +88,27 @@ class Account:
     weak_key: str
     max_level: str
     name: str = ""
+    verified: bool = True
+    key_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a scheduler request comes from, which apps may be sent, what was chosen."""
+    """Who a scheduler request comes from, which apps may be sent, what was chosen.
+
+    Attributes:
+        id: row of the account.
+        apps: what may be sent.
+        banned: the account is.
+        chosen: its preferences.
+        weak: the caller has shown the weak key: nothing of the account may change.
+    """
 
     id: int
     apps: tuple[str, ...]
     banned: bool = False
     chosen: ProjectPreferences = field(default_factory=ProjectPreferences)
+    weak: bool = False
 
 
 def load_secret(path: Path) -> bytes:
@@ -210,27 +245,71 @@ class Accounts:
                 raise DeniedError("STO-E016", "no such account")
             return self._account(connection, address)
 
+    def change_keys(self, user_id: int, now: int) -> Account:
+        """Give an account new keys; the old ones, strong and weak, stop at once.
+
+        A password stays: who has it can still look the (new) weak key up.
+
+        Raises:
+            DeniedError: ``STO-E016`` when there is no such account.
+        """
+        with self._database.write() as connection:
+            return self._account(connection, self._renew(connection, user_id, now))
+
+    def take_over(self, email: str, now: int) -> Account:
+        """Give an account new keys and no password: the operator's word for its owner.
+
+        Whoever made it over the web is out; nobody but who is told its keys can use it.
+
+        Raises:
+            UsageError: ``STO-E015``.
+            DeniedError: ``STO-E016`` when there is no such account.
+        """
+        address = _check_email(email)
+        table = schema.users
+        with self._database.write() as connection:
+            self._renew(connection, _find(connection, address) or 0, now)
+            connection.execute(
+                update(table)
+                .where(table.c.email == address)
+                .values(password_salt="", password_hash="")
+            )
+            return self._account(connection, address)
+
+    def _renew(self, connection: Connection, user_id: int, now: int) -> str:
+        """Store the hashes of an account's next keys; return its address."""
+        users, changes = schema.users, schema.key_changes
+        address = connection.scalar(select(users.c.email).where(users.c.id == user_id))
+        if address is None:
+            raise DeniedError("STO-E016", "no such account")
+        number = _key_number(connection, user_id) + 1
+        connection.execute(delete(changes).where(changes.c.user_id == user_id))
+        connection.execute(
+            insert(changes).values(user_id=user_id, number=number, changed_at=now)
+        )
+        connection.execute(
+            update(users)
+            .where(users.c.id == user_id)
+            .values(
+                key_hash=_hash_key(self._key(address, "key", number)),
+                weak_key_hash=_hash_key(self._key(address, "weak", number)),
+            )
+        )
+        return str(address)
+
     def stamp(self, purpose: str, text: str) -> str:
         """Return a MAC over `text` that nobody else can make, 64 hex digits."""
         message = f"{purpose}\0{text}".encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
-    def authenticate(self, connection: Connection, key: str) -> User | None:
-        """Return who holds an (untrusted) key, strong or weak; None for nobody."""
-        if not key or len(key) > BOUNDS.token_chars:
-            return None
-        digest = _hash_key(key)
-        users, chosen, people = schema.users, schema.preferences, schema.people
-        row = connection.execute(
-            select(users.c.id, users.c.max_level, chosen, people.c.banned_at)
-            .outerjoin(chosen, chosen.c.user_id == users.c.id)
-            .outerjoin(people, people.c.user_id == users.c.id)
-            .where((users.c.key_hash == digest) | (users.c.weak_key_hash == digest))
-        ).first()
-        if row is None:
-            return None
-        preferences = preferences_of(row)
-        return User(row.id, preferences.levels, bool(row.banned_at), preferences)
+    def knows(self, key: str) -> bool:
+        """Say whether an (untrusted) key is an account's; waits for no writer."""
+        digest, table = key_digest(key), schema.users
+        query = select(table.c.id).where(
+            (table.c.key_hash == digest) | (table.c.weak_key_hash == digest)
+        )
+        with self._database.read() as connection:
+            return bool(digest) and connection.scalar(query) is not None
 
     def _insert(
         self,
@@ -258,33 +337,28 @@ class Accounts:
         """Return an account that exists, keys in clear."""
         table = schema.users
         row = connection.execute(
-            select(table.c.id, table.c.max_level).where(table.c.email == address)
+            select(table.c.id, table.c.max_level, table.c.password_hash).where(
+                table.c.email == address
+            )
         ).one()
         person = load_person(connection, row.id)
+        number = _key_number(connection, row.id)
         return Account(
             user_id=row.id,
             email=address,
-            key=self._key(address, "key"),
-            weak_key=self._key(address, "weak"),
+            key=self._key(address, "key", number),
+            weak_key=self._key(address, "weak", number),
             max_level=row.max_level,
             name=person.name,
+            verified=not row.password_hash,
+            key_number=number,
         )
 
-    def _key(self, address: str, kind: str) -> str:
-        """Return the account's key of one kind."""
-        text = f"{kind}\0{address}".encode()
+    def _key(self, address: str, kind: str, number: int = 0) -> str:
+        """Return the account's key of one kind, the `number`-th after the first."""
+        again = f"\0{number}" if number else ""
+        text = f"{kind}\0{address}{again}".encode()
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:KEY_CHARS]
-
-
-def open_accounts(directory: Path) -> Accounts:
-    """Return the accounts of the engine under `directory`, also beside a running one.
-
-    Raises:
-        InternalError: ``STO-E003`` or ``STO-E005``.
-    """
-    database = Database(f"sqlite:///{directory / 'engine.sqlite'}")
-    database.upgrade()
-    return Accounts(database, load_secret(directory / "account.secret"))
 
 
 def _check_email(email: str) -> str:
@@ -302,6 +376,30 @@ def _find(connection: Connection, address: str) -> int | None:
     return connection.scalar(
         select(schema.users.c.id).where(schema.users.c.email == address)
     )
+
+
+def _key_number(connection: Connection, user_id: int) -> int:
+    """Return how often an account's keys were changed."""
+    table = schema.key_changes
+    query = select(table.c.number).where(table.c.user_id == user_id)
+    return int(connection.scalar(query) or 0)
+
+
+def user_of(row: Row, digest: str) -> User:  # type: ignore[type-arg]  # see below
+    """Return who calls.
+
+    Args:
+        row: with the account, its preferences and its standing.
+        digest: of the key that was shown.
+    """
+    preferences = preferences_of(row)
+    weak = row.weak_key_hash == digest
+    return User(row.id, preferences.levels, bool(row.banned_at), preferences, weak)
+
+
+def key_digest(key: str) -> str:
+    """Return what is stored of an (untrusted) key, empty for one that nobody can have."""
+    return _hash_key(key) if 0 < len(key) <= BOUNDS.token_chars else ""
 
 
 def _hash_key(key: str) -> str:

@@ -13,7 +13,11 @@ from sqlalchemy import exists, func, select, update
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import Database
-from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.people.accounts import (
+    Account,
+    Accounts,
+    load_secret,
+)
 from stoilo.server.engines.embedded.people.credit import Standing, fade
 from stoilo.server.engines.embedded.people.people import (
     Person,
@@ -56,6 +60,7 @@ class KnownAccount:
     created_at: int
     total_credit: float
     average_credit: float
+    verified: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,15 @@ class Roster:
             save_preferences(connection, user_id, chosen, now)
             save_person(connection, user_id, person)
 
+    def change_keys(self, email: str, now: int) -> Account:
+        """Give an account new keys and no password (`Accounts.take_over`).
+
+        Raises:
+            UsageError: ``STO-E069``.
+        """
+        self.find_user(email)
+        return self.accounts.take_over(email, now)
+
     def ban_host(self, host_id: int, now: int, *, lift: bool = False) -> None:
         """Give a host no work and count none of its results, or do so again.
 
@@ -188,13 +202,17 @@ class Roster:
         self._database.close()
 
 
-def open_roster(directory: Path) -> Roster:
+def open_roster(directory: Path, database_url: str = "") -> Roster:
     """Return the roster of the engine under `directory`, also beside a running one.
+
+    Args:
+        directory: the engine's own; the secret of the accounts lies there.
+        database_url: where the tables are, empty for SQLite in `directory`.
 
     Raises:
         InternalError: ``STO-E003`` or ``STO-E005``.
     """
-    database = Database(f"sqlite:///{directory / 'engine.sqlite'}")
+    database = Database(database_url or f"sqlite:///{directory / 'engine.sqlite'}")
     database.upgrade()
     secret = load_secret(directory / "account.secret")
     return Roster(database, Accounts(database, secret))
@@ -228,6 +246,7 @@ def _account(row: Row, now: int) -> KnownAccount:  # type: ignore[type-arg]  # u
         created_at=row.created_at,
         total_credit=standing.total,
         average_credit=standing.average,
+        verified=not row.password_hash,
     )
 
 

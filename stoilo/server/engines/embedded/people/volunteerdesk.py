@@ -3,7 +3,8 @@
 A login makes no session and no cookie. The page that follows holds a token of the
 account and a time, good for half an hour, and only who has that page can send it back: so
 no other site can choose for somebody. Keys and passwords travel in form bodies alone and
-are never shown again, logged or put into an address.
+are not logged or put into an address; new keys are shown once, on the page that made
+them. Tokens name the keys in force, so that a page of the time before is of no use.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from stoilo.server.engines.embedded.people.volunteerpages import (
     render_choices,
+    render_keys,
     render_login,
 )
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["VolunteerDesk", "check_same_site", "first", "parse_choices"]
 
 FORM_LIFE_S: Final = 1800
+TOKEN_DIGITS: Final = 18
 _PURPOSE: Final = "preferences form"
 
 
@@ -83,6 +86,8 @@ class VolunteerDesk:
                 return self._show(self._log_in(form), now)
             case "save":
                 return self._save(form, now)
+            case "keys":
+                return self._change_keys(form, now)
             case _:
                 return render_login(self.project)
 
@@ -98,34 +103,46 @@ class VolunteerDesk:
 
     def _save(self, form: Form, now: int) -> str:
         """Store what the form says and show it again."""
-        account = self.roster.accounts.open_by_id(self._check(form, now))
+        account = self._check(form, now)
         chosen, person = parse_choices(form)
         self.roster.choose(account.user_id, chosen, person, now)
         return self._show(account, now, news="Saved.")
 
+    def _change_keys(self, form: Form, now: int) -> str:
+        """Give the account new keys and show them, this once."""
+        account = self._check(form, now)
+        if first(form, "sure") != "1":
+            raise UsageError("STO-E060", "tick that the old keys shall stop")
+        return render_keys(
+            self.project, self.roster.accounts.change_keys(account.user_id, now)
+        )
+
     def _show(self, account: Account, now: int, *, news: str = "") -> str:
         """Return the page with an account's choices."""
         chosen, person = self.roster.load(account.user_id)
-        token = self._token(account.user_id, now + FORM_LIFE_S)
+        token = self._token(account, now + FORM_LIFE_S)
         return render_choices(self.project, account, chosen, person, token, news=news)
 
-    def _token(self, user_id: int, until: int) -> str:
+    def _token(self, account: Account, until: int) -> str:
         """Return what only this project can make for an account and a time, s."""
-        text = f"{user_id}.{until}"
-        return f"{text}.{self.roster.accounts.stamp(_PURPOSE, text)}"
+        text = f"{account.user_id}.{until}"
+        stamped = f"{text}.{account.key_number}"
+        return f"{text}.{self.roster.accounts.stamp(_PURPOSE, stamped)}"
 
-    def _check(self, form: Form, now: int) -> int:
+    def _check(self, form: Form, now: int) -> Account:
         """Return the account of a form's token; raises ``STO-E061``."""
         given = first(form, "token")[:200]
         text, _, _ = given.rpartition(".")
         user, _, until = text.partition(".")
-        usable = (
-            user.isascii() and user.isdigit() and until.isascii() and until.isdigit()
+        usable = all(
+            one.isascii() and one.isdigit() and len(one) <= TOKEN_DIGITS
+            for one in (user, until)
         )
         if usable and int(until) >= now:
-            mine = self._token(int(user), int(until))
+            account = self.roster.accounts.open_by_id(int(user))
+            mine = self._token(account, int(until))
             if hmac.compare_digest(mine.encode(), given.encode()):
-                return int(user)
+                return account
         raise DeniedError("STO-E061", "this form is too old or not from here")
 
 

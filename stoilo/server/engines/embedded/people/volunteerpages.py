@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.people.people import Person
     from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 
-__all__ = ["POLICY", "render_choices", "render_login", "render_problem"]
+__all__ = ["POLICY", "render_choices", "render_keys", "render_login", "render_problem"]
 
 _STYLE: Final = """
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 44rem;
@@ -83,6 +83,8 @@ def render_choices(
         _check("level", level, level in chosen.levels, level, _LEVELS[level])
         for level in LEVELS
     )
+    text, more = "The old keys shall stop at once", "There is no way back."
+    sure = _check("sure", "1", on=False, text=text, more=more)
     return _page(
         project,
         f"""{_note(news, "note")}
@@ -100,7 +102,29 @@ which libraries it has and how much of the computer it may use.</p>
 {_fieldset_of_rules(chosen)}
 {_fieldset_of_person(person)}
 <button>Save</button>
-</form>""",
+</form>
+<form method="post" action="preferences">
+<input type="hidden" name="step" value="keys">
+<input type="hidden" name="token" value="{escape(token)}">
+<fieldset><legend>New account keys</legend>
+<p>For when somebody else may know them. Your computers get no work until each has the new
+weak key: remove the project in the BOINC manager and add it again. What they have done
+already is not lost. A password stays as it is.</p>
+{sure}
+<button>Make new keys</button></fieldset></form>""",
+    )
+
+
+def render_keys(project: str, account: Account) -> str:
+    """Return the page that shows an account's new keys."""
+    return _page(
+        project,
+        f"""{_note("The old keys have stopped.", "note")}
+<p>Account <b>{escape(account.email)}</b>. This page is not shown again.</p>
+<dl><dt>Account key: opens your preferences, belongs into no client</dt>
+<dd><code>{escape(account.key)}</code></dd>
+<dt>Weak account key: for your clients</dt>
+<dd><code>{escape(account.weak_key)}</code></dd></dl>""",
     )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Finish",
     "Judge",
     "ReleaseClass",
+    "SecondOpinion",
 ]
 
 
@@ -81,6 +82,20 @@ class Close:
     """No result can come any more: the files of an ended workunit may go."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """A re-check differed: let somebody else compute it once more before a verdict."""
+
+
 Action = (
-    Expire | Drop | Create | ReleaseClass | Check | Judge | Compare | Finish | Close
+    Expire
+    | Drop
+    | Create
+    | ReleaseClass
+    | Check
+    | Judge
+    | Compare
+    | Finish
+    | Close
+    | SecondOpinion
 )

@@ -22,7 +22,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.records import Validity
+from stoilo.server.engines.embedded.rules.records import UNDECIDED, Validity
 from stoilo.server.engines.interface import CopyOutcome, CopyState, Homogeneity
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def note_valid(connection: Connection, copies: Iterable[str]) -> None:
 def note_failed(connection: Connection, copies: Iterable[str]) -> None:
     """Begin again with the hosts of results that were invalid, failed or never came."""
     table = schema.histories
-    for host_id, app in _hosts_of(connection, copies):
+    for host_id, app in set(_hosts_of(connection, copies)):
         connection.execute(
             update(table)
             .where(table.c.host_id == host_id, table.c.app == app)
@@ -202,7 +202,7 @@ def trust_account(
         raise UsageError(
             "STO-E040",
             f"the account of {email[:100]!r} was made over the web: nobody knows by whom",
-            hint="trust one that you made with `stoilo boinc account`",
+            hint="trust one that you made, or gave new keys, with `stoilo boinc account`",
         )
     user_id = None if row is None else row.id
     if user_id is None:
@@ -298,14 +298,21 @@ def lift_ban(connection: Connection, host_id: int) -> bool:
 
 
 def void_copies(connection: Connection, host_id: int, now: int) -> None:
-    """Let nothing that the host has or has brought decide a workunit any more."""
-    table, of = schema.copies, schema.workunits
-    open_ones = select(of.c.id).where(of.c.outcome.is_(None))
+    """Let nothing that the host has or has brought decide anything any more.
+
+    What is compared after a workunit's end counts for nobody either: no credit, no
+    record. What was found valid or invalid before stays as it is.
+    """
+    table, of, kept = schema.copies, schema.workunits, schema.lingering
+    alive = select(of.c.id).where(
+        of.c.outcome.is_(None) | of.c.id.in_(select(kept.c.workunit_id))
+    )
     counted = (CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE)
     mine = (
         table.c.host_id == host_id,
-        table.c.workunit_id.in_(open_ones),
+        table.c.workunit_id.in_(alive),
         table.c.outcome.in_([outcome.value for outcome in counted]),
+        table.c.validity.in_([validity.value for validity in UNDECIDED]),
     )
     touched = list(connection.scalars(select(table.c.workunit_id).where(*mine)))
     connection.execute(

@@ -7,12 +7,13 @@ is compared before the server has taken it. After any other end nothing is compa
 every copy is dropped (BOINC's ``NO_CHECK``).
 
 A re-check (a copy for trusted hosts only) is the one copy that is handed out after the
-end.
+end. Where it differs from the canonical result, others are asked for a second opinion, one
+after the other, until one has given it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.embedded.rules.actions import (
     Action,
@@ -21,13 +22,17 @@ from stoilo.server.engines.embedded.rules.actions import (
     Compare,
     Drop,
     Expire,
+    SecondOpinion,
 )
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
     from stoilo.server.engines.embedded.rules.records import Copy, WorkunitView
 
 __all__ = ["actions_after_end", "has_stragglers", "transition_after_end"]
+
+MOST_OPINIONS: Final = 3
+"""Second opinions asked for, one after the other, until one comes."""
 
 
 def actions_after_end(view: WorkunitView, now: int) -> list[Action]:
@@ -45,8 +50,22 @@ def actions_after_end(view: WorkunitView, now: int) -> list[Action]:
     return (
         [Check(copy.name) for copy in view.copies if copy.unchecked]
         or [Compare(copy.name) for copy in view.copies if copy.undecided]
+        or ([SecondOpinion()] if _wants_opinion(view, now) else [])
         or ([] if has_stragglers(view) else [Close()])
     )
+
+
+def _wants_opinion(view: WorkunitView, now: int) -> bool:
+    """Say whether a re-check differed, nobody else has said what it is, and may yet."""
+    if not view.doubt or now + view.redundancy.delay_bound_s > view.not_after:
+        return False
+    others = [copy for copy in view.copies if copy.recheck and not copy.doubts]
+    return len(others) < MOST_OPINIONS and not any(_may_answer(one) for one in others)
+
+
+def _may_answer(copy: Copy) -> bool:
+    """Say whether a re-check has given an answer, or may still give one."""
+    return copy.state is not CopyState.OVER or copy.outcome is CopyOutcome.SUCCESS
 
 
 def has_stragglers(view: WorkunitView) -> bool:

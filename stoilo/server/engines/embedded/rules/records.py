@@ -16,7 +16,14 @@ from stoilo.server.engines.interface import (
 if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
-__all__ = ["Caller", "Copy", "Validity", "WorkunitView"]
+__all__ = [
+    "UNDECIDED",
+    "Caller",
+    "CheckVerdict",
+    "Copy",
+    "Validity",
+    "WorkunitView",
+]
 
 
 class Validity(StrEnum):
@@ -28,6 +35,23 @@ class Validity(StrEnum):
     VALID = "valid"  # agrees with the canonical one, or is a trusted re-check
     INVALID = "invalid"  # refused by the init validator or outvoted
     TOO_LATE = "too_late"  # nothing is left to compare it with: neither of the two
+
+
+class CheckVerdict(StrEnum):
+    """How a spot check ended, or where one of its copies stands."""
+
+    PENDING = "pending"  # a copy for trusted hosts
+    OPEN = "open"  # a second opinion that any host may give
+    DOUBTED = "doubted"  # it differed; a second opinion is asked for
+    SECOND = "second"  # was a second opinion: the first copy has the verdict
+    SAME = "same"
+    DIFFERENT = "different"
+    DISPUTED = "disputed"  # two re-checks do not prove anything together
+    UNFINISHED = "unfinished"  # nobody brought a result in time
+
+
+UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
+"""Neither valid nor invalid yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +66,9 @@ class Copy:
         user_id: whose host has it, 0 while unsent.
         host_key: identity of the machine (BOINC's host CPID), empty while unsent.
         deadline: s, 0 while unsent.
-        recheck: made after the end, for a trusted host only (a spot check).
+        recheck: made after the end, to check the canonical result (a spot check).
+        doubts: a re-check that differed from the canonical result.
+        for_anybody: a re-check that any host may have, not only a trusted one.
     """
 
     name: str
@@ -53,6 +79,8 @@ class Copy:
     host_key: str = ""
     deadline: int = 0
     recheck: bool = False
+    doubts: bool = False
+    for_anybody: bool = False
 
     @property
     def viable(self) -> bool:
@@ -71,11 +99,7 @@ class Copy:
     @property
     def undecided(self) -> bool:
         """Whether it came back and is neither valid nor invalid."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
-            Validity.INIT,
-            Validity.CHECKED,
-            Validity.INCONCLUSIVE,
-        }
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +131,11 @@ class WorkunitView:
     homogeneous: Homogeneity = Homogeneity.NONE
     host_class: str = ""
     alone: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """The re-check that differed from the canonical copy, empty without one."""
+        return next((copy.name for copy in self.copies if copy.doubts), "")
 
     @property
     def in_force(self) -> Redundancy:

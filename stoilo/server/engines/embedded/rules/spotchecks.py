@@ -2,9 +2,16 @@
 
 With probability `rate` a workunit that found its canonical result gets one more copy, for
 hosts of trusted accounts only (the operator's own machines). Its result is compared with
-the canonical one by the same validators. Where they differ, the hosts that gave the
-canonical answer lose their record and are banned; what was delivered stays as it is. Every
-check is a row that the server can read (`ended_checks`).
+the canonical one by the same validators. Where they differ somebody else is asked for a
+second opinion: a host of another trusted account, or any third host where there is none.
+Only when both say the same, other than the canonical result, are the hosts that gave that
+one banned, and lose their record; what was delivered stays as it is. Every check is a row
+that the server can read (`ended_checks`).
+
+A run that was interrupted and went on from a checkpoint may differ without any bad will:
+what its task keeps outside of its state is lost. Two such re-checks are no evidence, and a
+host whose own run was resumed is *excused*: it loses its record and is not banned, at most
+`MOST_EXCUSES` times, as that it was resumed is its own word.
 
 For a task of many items two results are the same when at least half of the items are, as
 in a quorum; falsified items below that share are not found here.
@@ -14,32 +21,40 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.creation import add_copies
-from stoilo.server.engines.embedded.rules.hosttrust import ban_host
-from stoilo.server.engines.embedded.rules.records import Validity
+from stoilo.server.engines.embedded.rules.hosttrust import ban_host, note_failed
+from stoilo.server.engines.embedded.rules.records import CheckVerdict, Validity
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Collection
 
-__all__ = ["CheckVerdict", "SpotCheck", "begin_check", "end_check", "ended_checks"]
+    from sqlalchemy import Connection, Row
+
+__all__ = [
+    "SpotCheck",
+    "all_resumed",
+    "ask_again",
+    "begin_check",
+    "doubt_check",
+    "end_check",
+    "ended_checks",
+    "note_resumption",
+    "second_verdict",
+]
 
 
 log = logging.getLogger(__name__)
 
+MOST_EXCUSES: Final = 2
+"""Wrong results of resumed runs for which a host is not banned."""
 
-class CheckVerdict(StrEnum):
-    """How a spot check ended."""
 
-    PENDING = "pending"
-    SAME = "same"
-    DIFFERENT = "different"
-    UNFINISHED = "unfinished"  # no trusted host brought a result in time
+_RUNNING: Final = (CheckVerdict.PENDING, CheckVerdict.OPEN, CheckVerdict.DOUBTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,7 @@ class SpotCheck:
         verdict: how it ended.
         ended_at: s since 1970.
         banned: hosts that were banned for it.
+        excused: hosts that were wrong in a resumed run, and not banned.
     """
 
     id: int
@@ -59,6 +75,21 @@ class SpotCheck:
     verdict: CheckVerdict
     ended_at: int
     banned: tuple[int, ...] = ()
+    excused: tuple[int, ...] = ()
+
+
+def second_verdict(
+    *, like_canonical: bool, like_first: bool, both_resumed: bool
+) -> CheckVerdict:
+    """Return what a second opinion makes of a re-check that differed.
+
+    Args:
+        like_canonical: it is the same as the canonical result.
+        like_first: it is the same as the first re-check.
+        both_resumed: both re-checks went on after an interruption.
+    """
+    proven = like_first and not like_canonical and not both_resumed
+    return CheckVerdict.DIFFERENT if proven else CheckVerdict.DISPUTED
 
 
 def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
@@ -66,7 +97,6 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
 
     There is nothing to do either when a trusted account is among those that agreed.
     """
-    trusted = set(connection.scalars(select(schema.trusted_users.c.user_id)))
     table = schema.copies
     agreed = connection.scalars(
         select(table.c.user_id).where(
@@ -74,52 +104,145 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
             table.c.validity == Validity.VALID.value,
         )
     )
+    trusted = _trusted(connection)
     if not trusted or trusted & set(agreed):
         return False
-    (copy_id,) = add_copies(connection, workunit_id, 1)
-    connection.execute(
-        insert(schema.spot_checks).values(
-            copy_id=copy_id,
-            workunit_id=workunit_id,
-            verdict=CheckVerdict.PENDING.value,
-            made_at=now,
-            ended_at=0,
-        )
-    )
+    _add(connection, workunit_id, CheckVerdict.PENDING, now)
     return True
+
+
+def doubt_check(connection: Connection, copy: str) -> None:
+    """Note that a re-check of a check that goes on differed from the canonical result."""
+    table, of = schema.spot_checks, schema.copies
+    its = select(of.c.id).where(of.c.name == copy).scalar_subquery()
+    waiting = (CheckVerdict.PENDING.value, CheckVerdict.OPEN.value)
+    connection.execute(
+        update(table)
+        .where(table.c.copy_id == its, table.c.verdict.in_(waiting))
+        .values(verdict=CheckVerdict.DOUBTED.value)
+    )
+
+
+def ask_again(connection: Connection, workunit_id: int, now: int) -> None:
+    """Make the copy of a second opinion: for a trusted account that had none, if any."""
+    table = schema.copies
+    had = connection.scalars(
+        select(table.c.user_id).where(table.c.workunit_id == workunit_id)
+    )
+    others = _trusted(connection) - set(had)
+    kind = CheckVerdict.PENDING if others else CheckVerdict.OPEN
+    _add(connection, workunit_id, kind, now)
 
 
 def end_check(
     connection: Connection, workunit_id: int, verdict: CheckVerdict, now: int
 ) -> None:
-    """Note how a workunit's pending check ended; ban whom it showed to be wrong."""
+    """Note how a workunit's running check ended; ban whom it showed to be wrong."""
     table = schema.spot_checks
-    changed = connection.execute(
-        update(table)
-        .where(
-            table.c.workunit_id == workunit_id,
-            table.c.verdict == CheckVerdict.PENDING.value,
+    running = list(
+        connection.scalars(
+            select(table.c.copy_id)
+            .where(
+                table.c.workunit_id == workunit_id,
+                table.c.verdict.in_([one.value for one in _RUNNING]),
+            )
+            .order_by(table.c.copy_id)
         )
+    )
+    if not running:
+        return
+    rest = table.c.copy_id.in_(running[1:])
+    connection.execute(
+        update(table).where(rest).values(verdict=CheckVerdict.SECOND.value)
+    )
+    connection.execute(
+        update(table)
+        .where(table.c.copy_id == running[0])
         .values(verdict=verdict.value, ended_at=now)
     )
-    if changed.rowcount and verdict is CheckVerdict.DIFFERENT:
-        wrong = _blamed(connection, workunit_id)
-        for copy in wrong:
-            ban_host(connection, copy, now)
-        log.warning("checked again and wrong, hosts banned: %s", ", ".join(wrong))
+    if verdict is CheckVerdict.DIFFERENT:
+        _punish(connection, workunit_id, now)
+    elif verdict is CheckVerdict.DISPUTED:
+        log.warning("checked again and disputed, nobody banned: row %d", workunit_id)
 
 
-def _blamed(connection: Connection, workunit_id: int) -> list[str]:
+def note_resumption(connection: Connection, copy: str, step: int) -> None:
+    """Keep that a host says it resumed the run of a copy at `step`."""
+    table, of = schema.resumptions, schema.copies
+    copy_id = connection.scalar(select(of.c.id).where(of.c.name == copy))
+    connection.execute(delete(table).where(table.c.copy_id == copy_id))
+    connection.execute(insert(table).values(copy_id=copy_id, step=step))
+
+
+def all_resumed(connection: Connection, copies: Collection[str]) -> bool:
+    """Say whether the hosts of all of these copies say that they resumed the run."""
+    table, of = schema.resumptions, schema.copies
+    query = (
+        select(func.count())
+        .select_from(table.join(of, of.c.id == table.c.copy_id))
+        .where(of.c.name.in_(copies))
+    )
+    return connection.scalar(query) == len(copies)
+
+
+def _trusted(connection: Connection) -> set[int]:
+    """Return the accounts whose hosts check others again."""
+    return set(connection.scalars(select(schema.trusted_users.c.user_id)))
+
+
+def _add(
+    connection: Connection, workunit_id: int, kind: CheckVerdict, now: int
+) -> None:
+    """Make one copy of a check."""
+    (copy_id,) = add_copies(connection, workunit_id, 1)
+    connection.execute(
+        insert(schema.spot_checks).values(
+            copy_id=copy_id,
+            workunit_id=workunit_id,
+            verdict=kind.value,
+            made_at=now,
+            ended_at=0,
+        )
+    )
+
+
+def _punish(connection: Connection, workunit_id: int, now: int) -> None:
+    """Ban the hosts that gave the canonical answer, or excuse them."""
+    for row in _blamed(connection, workunit_id):
+        if row.step is not None and _excuses(connection, row.host_id) < MOST_EXCUSES:
+            note_failed(connection, [row.name])
+            connection.execute(
+                insert(schema.excuses).values(
+                    host_id=row.host_id, workunit_id=workunit_id, since=now
+                )
+            )
+            log.warning("checked again and wrong, resumed and excused: %s", row.name)
+        else:
+            ban_host(connection, row.name, now)
+            log.warning("checked again and wrong, host banned: %s", row.name)
+
+
+def _excuses(connection: Connection, host_id: int) -> int:
+    """Return how often a host was excused."""
+    table = schema.excuses
+    query = select(func.count()).where(table.c.host_id == host_id)
+    return connection.scalar(query) or 0
+
+
+def _blamed(connection: Connection, workunit_id: int) -> list[Row]:  # type: ignore[type-arg]  # name, host, step
     """Return the copies of others that agree with the canonical one."""
-    table, own = schema.copies, schema.trusted_users
+    table, own, resumed = schema.copies, schema.trusted_users, schema.resumptions
     return list(
-        connection.scalars(
-            select(table.c.name).where(
+        connection.execute(
+            select(table.c.name, table.c.host_id, resumed.c.step)
+            .outerjoin(resumed, resumed.c.copy_id == table.c.id)
+            .where(
                 table.c.workunit_id == workunit_id,
                 table.c.validity == Validity.VALID.value,
                 table.c.id.not_in(select(schema.spot_checks.c.copy_id)),
                 table.c.user_id.not_in(select(own.c.user_id)),
             )
+            .order_by(table.c.id)
         )
     )
 
@@ -140,6 +263,7 @@ def ended_checks(connection: Connection, since: int = 0) -> list[SpotCheck]:
             CheckVerdict(row.verdict),
             row.ended_at,
             _banned_for(connection, row.workunit_id),
+            _excused_for(connection, row.workunit_id),
         )
         for row in rows
     ]
@@ -148,5 +272,12 @@ def ended_checks(connection: Connection, since: int = 0) -> list[SpotCheck]:
 def _banned_for(connection: Connection, workunit_id: int) -> tuple[int, ...]:
     """Return the hosts that were banned for a workunit and still are."""
     table = schema.bans
+    query = select(table.c.host_id).where(table.c.workunit_id == workunit_id)
+    return tuple(connection.scalars(query.order_by(table.c.host_id)))
+
+
+def _excused_for(connection: Connection, workunit_id: int) -> tuple[int, ...]:
+    """Return the hosts that were excused for a workunit."""
+    table = schema.excuses
     query = select(table.c.host_id).where(table.c.workunit_id == workunit_id)
     return tuple(connection.scalars(query.order_by(table.c.host_id)))

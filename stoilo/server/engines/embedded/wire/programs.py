@@ -7,23 +7,16 @@ mistake stops at the server instead of making every host's tasks fail.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, func, insert, select, update
 
-from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.interface import CopyState, WorkunitFile
-from stoilo.signer.boinckeys import (
-    BoincPublicKey,
-    check_boinc_signature,
-    md5_hex,
-    parse_boinc_public,
-)
+from stoilo.server.engines.programs import check_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -40,49 +33,6 @@ __all__ = [
 
 FIRST_VERSION = 100  # BOINC shows it as 1.00
 VERIFIER_OPEN_NAME = "stoilo-verifier.tar"
-_PLATFORM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
-
-def check_programs(
-    programs: Sequence[AppProgram], md5s: Mapping[str, str], key: CodeSignKey
-) -> None:
-    """Check programs as a client would.
-
-    Args:
-        programs: one for each platform.
-        md5s: digest of a file → its MD5.
-        key: to check with.
-
-    Raises:
-        UsageError: ``STO-E051``.
-        TrustError: ``STO-E050``; ``STO-K075`` for a malformed key.
-    """
-    platforms = [program.platform for program in programs]
-    if len(set(platforms)) < len(platforms):
-        raise UsageError("STO-E051", "two programs for one platform")
-    if not all(map(_PLATFORM.fullmatch, platforms)):
-        raise UsageError("STO-E051", "a platform's name is not usable")
-    if not programs and not key.text:
-        return
-    public = parse_boinc_public(key.text)
-    for program in programs:
-        for file in (program.launcher, program.verifier):
-            what = f"{program.platform}'s program"
-            _check_signature(md5s[file.digest], file.signature, public, what)
-    for former in key.former:
-        text = md5_hex(key.text.strip().encode())
-        old = parse_boinc_public(former.key)
-        _check_signature(text, former.signature, old, "the change of the key")
-
-
-def _check_signature(
-    md5: str, signature: str, public: BoincPublicKey, what: str
-) -> None:
-    """Check one signature; raises ``STO-E050``."""
-    try:
-        check_boinc_signature(md5, signature, public)
-    except TrustError as error:
-        raise TrustError("STO-E050", f"{what}: {error.message}") from error
 
 
 def program_files(programs: Iterable[AppProgram]) -> tuple[WorkunitFile, ...]:

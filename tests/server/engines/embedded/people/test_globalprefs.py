@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.executor.messages import SchedulerRequest
 from stoilo.executor.xmltext import escape
-from stoilo.server.engines.embedded.people.accounts import open_accounts
 from stoilo.server.engines.embedded.people.globalprefs import (
     GLOBAL_TAGS,
     GlobalPreferences,
@@ -13,6 +13,8 @@ from stoilo.server.engines.embedded.people.globalprefs import (
     parse_global_preferences,
     render_global_preferences,
 )
+from stoilo.server.engines.embedded.people.roster import open_roster
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 
 NOW = 1_800_000_000
 TEXTS = st.text(max_size=12) | st.floats().map(str) | st.integers().map(str)
@@ -74,15 +76,20 @@ def test_documents_that_cannot_be_said_whole_are_left_alone(more):
 
 @pytest.fixture
 def exchange(tmp_path):
-    accounts = open_accounts(tmp_path)
-    user = accounts.ensure("a@example.org", 1).user_id
+    roster = open_roster(tmp_path)
+    account = roster.accounts.ensure("a@example.org", 1)
+    request = SchedulerRequest(account.key, 0, 1, "c")
 
-    def call(sent, now=NOW):
-        with accounts._database.write() as connection:
-            return exchange_global_preferences(connection, user, sent, now)
+    def call(sent, now=NOW, *, weak=False):
+        with roster._database.write() as connection:
+            stored = find_visitor(connection, request).preferences
+            user = account.user_id
+            return exchange_global_preferences(
+                connection, user, stored, sent, now, weak=weak
+            )
 
     yield call
-    accounts._database.close()
+    roster.close()
 
 
 def test_newest_goes_to_the_other_hosts_and_not_back(exchange):
@@ -106,3 +113,12 @@ def test_unreadable_preferences_are_not_answered_with_others(exchange):
 def test_clients_text_is_never_echoed(exchange):
     exchange(document(more="<start_hour>8</start_hour><x>SECRET</x><!-- SECRET -->"))
     assert "SECRET" not in exchange("")
+
+
+def test_weak_key_reads_preferences_and_changes_none(exchange):
+    assert exchange(document(NOW - 200), weak=True) == ""
+    assert exchange("") == ""
+    exchange(document(NOW - 100))
+    assert "<mod_time>1799999900<" in exchange(document(NOW - 200), weak=True)
+    assert exchange(document(NOW - 50), weak=True) == ""
+    assert "<mod_time>1799999900<" in exchange("")

@@ -28,9 +28,7 @@ def world(tmp_path_factory):
     bench = EmbeddedBench(
         tmp_path_factory.mktemp("people") / "engine", ManualClock(1_800_000_000)
     )
-    options = HttpOptions(
-        account_calls_per_minute=100_000, calls=CallLimits(new_accounts=100_000)
-    )
+    options = HttpOptions(calls=CallLimits(account_calls=100_000, new_accounts=100_000))
     with ProjectServer(bench.engine, options=options) as server:
         bench.url = server.url
         bench.pool = urllib3.PoolManager(retries=False)
@@ -131,11 +129,11 @@ def test_name_is_kept(world):
 
 @pytest.mark.parametrize(
     "limits",
-    [{"account_calls_per_minute": 2}, {"calls": CallLimits(new_accounts=2)}],
+    [CallLimits(account_calls=2), CallLimits(new_accounts=2)],
 )
 def test_new_accounts_are_limited_by_address_and_altogether(tmp_path, clock, limits):
     bench = EmbeddedBench(tmp_path / "engine", clock)
-    with ProjectServer(bench.engine, options=HttpOptions(**limits)) as server:
+    with ProjectServer(bench.engine, options=HttpOptions(calls=limits)) as server:
         bench.url, bench.pool = server.url, urllib3.PoolManager(retries=False)
         answers = [create(bench, f"a{n}@example.org") for n in range(3)]
         bench.pool.clear()
@@ -280,6 +278,40 @@ def test_pages_forbid_scripts_caches_and_frames(world):
 
 def test_oversized_form_is_refused(world):
     assert send(world, {"step": "login", "key": "x" * 50_000}).status == 400
+
+
+# ------------------------------------------------------------------ new keys
+
+
+def test_new_keys_are_shown_once_and_the_old_ones_stop(world, account):
+    token = token_of(log_in(world, account).data)
+    page = send(world, {"step": "keys", "token": token, "sure": "1"}).data.decode()
+    new = world.engine.accounts.open_by_id(account.user_id)
+    assert new.key in page
+    assert new.weak_key in page
+    assert log_in(world, account).status == 403
+    assert log_in(world, new).status == 200
+
+
+@pytest.mark.parametrize("step", ["save", "keys"])
+def test_page_of_before_new_keys_changes_nothing(world, account, step):
+    token = token_of(log_in(world, account).data)
+    new = world.engine.accounts.change_keys(account.user_id, 2)
+    before = stored(world, account)
+    form = HARMLESS | {"step": step, "token": token, "sure": "1"}
+    assert send(world, form).status == 403
+    assert stored(world, account) == before
+    assert world.engine.accounts.open_by_key(new.key) == new
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [({"sure": ""}, 400), ({"token": "9" * 40 + ".9.x"}, 403)]
+)
+def test_keys_are_not_changed_by_half_a_form(world, account, change, status):
+    token = token_of(log_in(world, account).data)
+    form = {"step": "keys", "token": token, "sure": "1"} | change
+    assert send(world, form).status == status
+    assert world.engine.accounts.open_by_key(account.key) == account
 
 
 # ------------------------------------------------------------------ statistics

@@ -8,21 +8,30 @@ from engine_bench import EmbeddedBench
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.rules.spotchecks import CheckVerdict
+from stoilo.server.engines.embedded.rules.records import CheckVerdict
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind, Replication
 from stoilo.testing.engine import make_spec
 
 OURS = 9
 
 
-def open_bench(tmp_path, clock, rate=1.0, draw=0.5):
+def open_bench(tmp_path, clock, rate=1.0, draw=0.5, url=""):
     options = EngineOptions(spot_check_rate=rate, draw=lambda: draw)
-    return EmbeddedBench(tmp_path / "engine", clock, options)
+    return EmbeddedBench(tmp_path / "engine", clock, options, database_url=url)
 
 
 @pytest.fixture
 def bench(tmp_path, clock):
     made = open_bench(tmp_path, clock)
+    made.trust(OURS)
+    yield made
+    made.engine.close()
+
+
+@pytest.fixture
+def either(tmp_path, clock, engine_url):
+    """The same on each kind of database."""
+    made = open_bench(tmp_path, clock, url=engine_url)
     made.trust(OURS)
     yield made
     made.engine.close()
@@ -36,8 +45,16 @@ def settle_quorum(bench, body=b"x", users=(1, 2), name="w_1", **changes):
     assert bench.outcomes.kind(name) is OutcomeKind.CANONICAL
 
 
+def disprove(bench, body=b"true", second=b"true", other=8):
+    """Let a trusted host and then another one say what the result should have been."""
+    bench.finish(OURS, *bench.fetch(OURS, room=1), body)
+    bench.settle()
+    bench.finish(other, *bench.fetch(other, room=1), second)
+    bench.settle()
+
+
 def verdicts(bench):
-    return [check.verdict for check in bench.engine.spot_checks()]
+    return [check.verdict for check in bench.engine.roster.spot_checks()]
 
 
 def files(bench):
@@ -58,9 +75,8 @@ def test_canonical_result_is_computed_again_by_a_trusted_host_only(bench):
 def test_hosts_that_gave_a_wrong_answer_are_banned_and_told_so(bench):
     settle_quorum(bench, b"lie")
     before = bench.outcomes.outcomes["w_1"]
-    bench.finish(OURS, *bench.fetch(OURS), b"true")
-    bench.settle()
-    (check,) = bench.engine.spot_checks()
+    disprove(bench)
+    (check,) = bench.engine.roster.spot_checks()
     assert (check.workunit, check.verdict) == ("w_1", CheckVerdict.DIFFERENT)
     assert len(check.banned) == 2
     bench.engine.create_workunits([make_spec("w_2")])
@@ -75,8 +91,7 @@ def test_hosts_that_gave_a_wrong_answer_are_banned_and_told_so(bench):
 
 def test_ban_reaches_nobody_else_who_shows_the_same_cpid(bench):
     settle_quorum(bench, b"lie")
-    bench.finish(OURS, *bench.fetch(OURS), b"true")
-    bench.settle()
+    disprove(bench)
     bench.engine.create_workunits([make_spec("w_2")])
     assert bench.fetch(1) == []
     assert bench.fetch(7, cpid=f"{1:032x}")  # else knowing a CPID would be enough
@@ -84,10 +99,9 @@ def test_ban_reaches_nobody_else_who_shows_the_same_cpid(bench):
 
 def test_lifted_ban_lets_a_host_work_again(bench):
     settle_quorum(bench, b"lie")
-    bench.finish(OURS, *bench.fetch(OURS), b"true")
-    bench.settle()
-    for host in bench.engine.spot_checks()[0].banned:
-        assert bench.engine.lift_ban(host)
+    disprove(bench)
+    for host in bench.engine.roster.spot_checks()[0].banned:
+        bench.engine.roster.ban_host(host, bench.clock(), lift=True)
     bench.engine.create_workunits([make_spec("w_2")])
     assert bench.fetch(1)
 
@@ -99,8 +113,7 @@ def test_nothing_of_a_banned_host_decides_an_open_workunit(bench):
     bench.settle()
     (running,) = bench.fetch(2)
     settle_quorum(bench, b"lie")
-    bench.finish(OURS, *bench.fetch(OURS, room=1), b"true")
-    bench.settle()
+    disprove(bench)
     with pytest.raises(DeniedError, match="STO-E031"):
         bench.upload(running, b"lie 2")
     bench.settle()
@@ -173,11 +186,120 @@ def test_quorum_with_a_trusted_host_in_it_is_checked_already(bench):
 def test_result_accepted_alone_is_checked_too(bench):
     bench.set_record(1, 10)
     settle_quorum(bench, b"lie", users=(1,), replication=Replication(adaptive=True))
-    bench.finish(OURS, *bench.fetch(OURS), b"true")
-    bench.settle()
+    disprove(bench)
     assert verdicts(bench) == [CheckVerdict.DIFFERENT]
 
 
 def test_account_that_does_not_exist_cannot_be_trusted(bench):
     with pytest.raises(UsageError, match="STO-E040"):
-        bench.engine.trust_account("nobody@example.org")
+        bench.engine.roster.trust("nobody@example.org", bench.clock())
+
+
+# ------------------------------------------------------------------ second opinions
+
+
+def banned(bench):
+    return [host.email for host in bench.engine.roster.list_hosts(1) if host.banned]
+
+
+def test_one_comparison_bans_nobody_and_asks_a_third_host(either):
+    settle_quorum(either, b"lie")
+    either.finish(OURS, *either.fetch(OURS), b"true")
+    either.settle()
+    assert verdicts(either) == banned(either) == []
+    assert either.fetch(1) == []
+    either.finish(8, *either.fetch(8), b"true")
+    either.settle()
+    assert verdicts(either) == [CheckVerdict.DIFFERENT]
+    assert banned(either) == ["u1@example.org", "u2@example.org"]
+    assert files(either) == []
+
+
+def test_second_opinion_goes_to_another_trusted_account_where_there_is_one(bench):
+    bench.trust(7)
+    settle_quorum(bench, b"lie")
+    bench.finish(OURS, *bench.fetch(OURS), b"true")
+    bench.settle()
+    assert bench.fetch(8) == []
+    bench.finish(7, *bench.fetch(7), b"true")
+    bench.settle()
+    assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+
+
+@pytest.mark.parametrize("second", [b"x", b"something else", b"fatal"])
+def test_second_opinion_that_does_not_agree_bans_nobody(bench, second):
+    settle_quorum(bench)
+    disprove(bench, b"odd", second)
+    expected = CheckVerdict.DISPUTED if second != b"fatal" else CheckVerdict.UNFINISHED
+    assert verdicts(bench) == [expected]
+    assert banned(bench) == files(bench) == []
+
+
+@pytest.mark.parametrize("what", ["silent", "error", "bad"])
+def test_useless_second_opinions_are_followed_by_others_but_not_for_ever(bench, what):
+    settle_quorum(bench, b"lie")
+    bench.finish(OURS, *bench.fetch(OURS), b"true")
+    bench.settle()
+    for user in (4, 5, 6):
+        (copy,) = bench.fetch(user)
+        if what == "error":
+            bench.fail(user, copy)
+        elif what == "bad":
+            bench.finish(user, copy, b"bad")
+        bench.pass_time(301 if what == "silent" else 0)
+        bench.settle()
+    assert bench.fetch(7) == []
+    assert verdicts(bench) == [CheckVerdict.UNFINISHED]
+    assert banned(bench) == files(bench) == []
+
+
+def test_second_opinion_that_nobody_gives_in_time_bans_nobody(bench, clock):
+    settle_quorum(bench, b"lie", not_after=clock() + 1000)
+    bench.finish(OURS, *bench.fetch(OURS), b"true")
+    bench.settle()
+    bench.pass_time(701)
+    bench.settle()
+    assert verdicts(bench) == [CheckVerdict.UNFINISHED]
+    assert banned(bench) == files(bench) == []
+
+
+def test_second_opinion_is_resent_and_survives_a_restart(bench):
+    settle_quorum(bench, b"lie")
+    bench.finish(OURS, *bench.fetch(OURS), b"true")
+    bench.settle()
+    (copy,) = bench.fetch(8)
+    bench.restart()
+    assert [one.name for one in bench.request(8).results] == [copy]
+    bench.finish(8, copy, b"true")
+    bench.settle()
+    assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+
+
+# ------------------------------------------------------------------ resumed runs
+
+
+def test_two_resumed_checks_prove_nothing(bench):
+    settle_quorum(bench)
+    disprove(bench, b"other~", b"other~")
+    assert verdicts(bench) == [CheckVerdict.DISPUTED]
+    assert banned(bench) == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(b"a~", b"a"), (b"a", b"a~")])
+def test_one_check_in_one_go_is_enough(bench, first, second):
+    settle_quorum(bench)
+    disprove(bench, first, second)
+    assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+
+
+def test_host_that_resumed_is_excused_without_its_record_and_not_for_ever(either):
+    either.set_record(1, 10)
+    either.set_record(2, 10)
+    for round_ in range(3):
+        assert banned(either) == []
+        settle_quorum(either, b"lie~", name=f"w_{round_}")
+        disprove(either)
+        assert (either.record(1), either.record(2)) == (0, 0)
+    checks = either.engine.roster.spot_checks()
+    assert [len(check.excused) for check in checks] == [2, 2, 0]
+    assert banned(either) == ["u1@example.org", "u2@example.org"]

@@ -385,3 +385,26 @@ def test_host_of_any_size_can_name_all_that_it_holds(bench, monkeypatch):
     make(bench, count=20)
     got = [bench.fetch(1, room=8, ncpus=4096) for _ in range(3)]
     assert [len(names) for names in got] == [8, 2, 0]
+
+
+def test_host_goes_on_with_its_copies_under_the_new_key(bench):
+    bench.engine.create_workunits([make_spec("w_1")])
+    (copy,) = bench.fetch(1)
+    old = bench.engine.accounts.ensure("u1@example.org", 1)
+    (host,) = bench.engine.roster.list_hosts(bench.clock(), email=old.email)
+    bench.engine.accounts.change_keys(old.user_id, 2)
+    assert bench.request(1, key=old.weak_key).bad_key
+    assert bench.request(1, key=old.key).bad_key
+    bench.finish(1, copy, b"x")
+    assert bench.engine.roster.list_hosts(bench.clock(), email=old.email) == (host,)
+    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+
+
+@pytest.mark.parametrize(("which", "kept"), [("key", True), ("weak_key", False)])
+def test_weak_key_changes_no_global_preferences(bench, which, kept):
+    account = bench.engine.accounts.ensure("u1@example.org", 1)
+    sent = f"<mod_time>{bench.clock()}</mod_time><start_hour>8</start_hour>"
+    key = getattr(account, which)
+    bench.request(1, key=key, own_program=False, global_preferences=sent)
+    reply = bench.request(1, own_program=False)
+    assert bool(reply.global_preferences) is kept

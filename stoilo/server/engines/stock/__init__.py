@@ -1,0 +1,1 @@
+"""A stock BOINC server as the work engine."""

@@ -1,0 +1,251 @@
+"""Workunits into BOINC: our rows first, durably, then ``create_work`` in batches.
+
+``create_work --stdin`` makes a thousand workunits in the time of one, but it is not one
+step: a duplicate name makes the whole statement fail, a long list is several statements,
+and it may die between them. So the rows written before are the truth. `Creator.flush`
+takes what has no BOINC row yet, asks the database which of those exist after all, calls
+the tool for the rest, and asks again: after a failure the next flush goes on with
+exactly what is missing, and nothing is made twice, because names are unique in BOINC.
+
+Callers that come while a flush is running wait for it and find their rows done by the
+next one: many submitters share few calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import bindparam, select, update
+
+from stoilo.core.errors import InternalError, StoiloError
+from stoilo.server.bulk import insert_many, select_in
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.stock import boinctables, schema
+from stoilo.server.engines.stock.jobs import (
+    Job,
+    JobClass,
+    batches,
+    class_arguments,
+    stdin_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.stock.database import Database
+    from stoilo.server.engines.stock.tools import Tools
+
+__all__ = ["Creator", "Draft", "insert_drafts"]
+
+log = logging.getLogger(__name__)
+_AT_ONCE: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A workunit's row to be.
+
+    Attributes:
+        spec: what was asked for.
+        files: names in the download folder, in the template's order.
+        input_template: below ``templates``.
+        result_template: below ``templates``.
+        release: the one of `files` that holds the release metadata, empty without.
+    """
+
+    spec: WorkunitSpec
+    files: tuple[str, ...]
+    input_template: str
+    result_template: str
+    release: str = ""
+
+    def job(self, row: int = 0) -> Job:
+        """Return what `create_work` is told."""
+        group = JobClass.of(self.spec.app, self.spec.redundancy)
+        return Job(
+            row,
+            self.spec.name,
+            group,
+            self.spec.priority,
+            self.input_template,
+            self.result_template,
+            self.files,
+        )
+
+
+def insert_drafts(
+    connection: Connection, drafts: Sequence[Draft], now: int
+) -> list[str]:
+    """Insert those that are new; returns their names.
+
+    One that no host could finish before its admission ends has its outcome at once, and
+    BOINC never hears of it.
+    """
+    table = schema.workunits
+    names = [draft.spec.name for draft in drafts]
+    known = {
+        name for (name,) in select_in(connection, [table.c.name], table.c.name, names)
+    }
+    fresh = {draft.spec.name: draft for draft in drafts if draft.spec.name not in known}
+    insert_many(connection, table, [_row(draft, now) for draft in fresh.values()])
+    rows = select_in(connection, [table.c.name, table.c.id], table.c.name, fresh)
+    needs = [
+        {"workunit_id": row, "position": position, "file": file}
+        for name, row in rows
+        for position, file in enumerate(fresh[name].files)
+    ]
+    insert_many(connection, schema.needs, needs)
+    return list(fresh)
+
+
+def _row(draft: Draft, now: int) -> dict[str, object]:
+    """Return the columns of a new workunit."""
+    spec, redundancy = draft.spec, draft.spec.redundancy
+    late = now + redundancy.delay_bound_s > spec.not_after
+    return {
+        "name": spec.name,
+        "app": spec.app,
+        "min_quorum": redundancy.min_quorum,
+        "target_results": redundancy.target_results,
+        "max_error": redundancy.max_error,
+        "max_total": redundancy.max_total,
+        "max_success": redundancy.max_success,
+        "delay_bound_s": redundancy.delay_bound_s,
+        "priority": spec.priority,
+        "not_after": spec.not_after,
+        "input_template": draft.input_template,
+        "result_template": draft.result_template,
+        "release_file": draft.release,
+        "created_at": now,
+        "outcome": OutcomeKind.ADMISSION_ENDED.value if late else None,
+        "undelivered": int(late),
+    }
+
+
+class Creator:
+    """Makes the workunits that have rows and no BOINC row.
+
+    Attributes:
+        turn: held while workunits are being made.
+    """
+
+    def __init__(self, database: Database, tools: Tools) -> None:
+        self._database = database
+        self._tools = tools
+        self.turn = threading.Lock()
+
+    def flush(self) -> bool:
+        """Make what is to be made; returns whether anything was.
+
+        Raises:
+            InternalError: ``STO-B005``, ``STO-E003``; call again later.
+        """
+        with self.turn:
+            jobs = self._pending()
+            if not jobs:
+                return False
+            trouble: StoiloError | None = None
+            wanted = self._note_made(jobs)
+            for group, members in batches(wanted):
+                try:
+                    self._make(group, members)
+                except StoiloError as error:
+                    log.warning("workunits wait for another try: %s", error)
+                    trouble = error
+            if trouble is not None:
+                raise trouble
+            return True
+
+    def _make(self, group: JobClass, members: Sequence[Job]) -> None:
+        """Call the tool and believe the database; again while a failure made some."""
+        left = list(members)
+        while left:
+            before = len(left)
+            try:
+                lines = [stdin_line(job) for job in left]
+                self._tools.create_work(class_arguments(group), lines)
+            except StoiloError:
+                left = self._note_made(left)
+                if len(left) == before:
+                    raise
+            else:
+                left = self._note_made(left)
+                if len(left) == before:
+                    raise InternalError("STO-B005", "create_work made nothing")
+
+    def _pending(self) -> list[Job]:
+        """Return what has no BOINC row, oldest first."""
+        table, needs = schema.workunits, schema.needs
+        query = (
+            select(table)
+            .where(table.c.boinc_id == 0, table.c.outcome.is_(None))
+            .order_by(table.c.id)
+            .limit(_AT_ONCE)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            found = select_in(
+                connection,
+                [needs.c.workunit_id, needs.c.position, needs.c.file],
+                needs.c.workunit_id,
+                [row.id for row in rows],
+            )
+            files: dict[int, list[tuple[int, str]]] = {row.id: [] for row in rows}
+            for workunit, position, file in found:
+                files[workunit].append((position, file))
+        return [_job(row, files[row.id]) for row in rows]
+
+    def _note_made(self, jobs: Sequence[Job]) -> list[Job]:
+        """Write down which of `jobs` BOINC has; return the others."""
+        there = boinctables.workunits
+        with self._database.read() as connection:
+            columns = [there.c.name, there.c.id]
+            names = [job.name for job in jobs]
+            found = dict(
+                tuple(row)
+                for row in select_in(connection, columns, there.c.name, names)
+            )
+        made = [
+            {"row": job.row, "there": found[job.name]}
+            for job in jobs
+            if job.name in found
+        ]
+        if made:
+            table = schema.workunits
+            with self._database.write() as connection:
+                connection.execute(
+                    update(table)
+                    .where(table.c.id == bindparam("row"))
+                    .values(boinc_id=bindparam("there")),
+                    made,
+                )
+        return [job for job in jobs if job.name not in found]
+
+
+def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
+    """Return a row as what `create_work` is told."""
+    success = max(row.max_success, row.target_results)
+    group = JobClass(
+        row.app,
+        row.min_quorum,
+        row.target_results,
+        row.max_error,
+        row.max_total,
+        success,
+        row.delay_bound_s,
+    )
+    return Job(
+        row.id,
+        row.name,
+        group,
+        row.priority,
+        row.input_template,
+        row.result_template,
+        tuple(file for _, file in sorted(files)),
+    )

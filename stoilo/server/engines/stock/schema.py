@@ -1,0 +1,149 @@
+"""Our tables beside BOINC's: what was asked for, what became of it, what is undelivered.
+
+The migrations' branch ``stock`` makes what `metadata` says. They lie in the project's own
+database, so that one transaction sees both. Times are whole seconds since 1970; enums are
+stored as their text. Rows go when BOINC has purged the workunit and its files are gone.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+)
+from sqlalchemy.dialects import mysql
+
+__all__ = [
+    "asks",
+    "kept_results",
+    "metadata",
+    "needs",
+    "settings",
+    "verdicts",
+    "workunits",
+]
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself only for INTEGER keys; MariaDB shall have 64 bits.
+Key = BigInteger().with_variant(Integer(), "sqlite")
+NAME_CHARS = 160
+# Names compare byte by byte everywhere; MariaDB's default collation would fold case.
+Name = String(NAME_CHARS).with_variant(
+    mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
+    "mysql",
+    "mariadb",
+)
+# MariaDB's FLOAT has 24 bits.
+Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
+APP_CHARS = 32
+TEMPLATE_CHARS = 48
+FILE_CHARS = 64
+
+settings = Table(
+    "stoilo_setting",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
+
+workunits = Table(
+    "stoilo_workunit",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("app", String(APP_CHARS), nullable=False),
+    Column("min_quorum", Integer, nullable=False),
+    Column("target_results", Integer, nullable=False),
+    Column("max_error", Integer, nullable=False),
+    Column("max_total", Integer, nullable=False),
+    Column("max_success", Integer, nullable=False),
+    Column("delay_bound_s", Integer, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("not_after", BigInteger, nullable=False),
+    Column("input_template", String(TEMPLATE_CHARS), nullable=False),
+    Column("result_template", String(TEMPLATE_CHARS), nullable=False),
+    # name of the file with the release metadata among its inputs, empty without
+    Column("release_file", String(FILE_CHARS), nullable=False, default=""),
+    Column("created_at", BigInteger, nullable=False),
+    # BOINC's row, 0 until create_work has made it
+    Column("boinc_id", BigInteger, nullable=False, default=0),
+    # 1 once no copy may be issued any more: the admission ends
+    Column("frozen", Integer, nullable=False, default=0),
+    # NULL while it runs; then never changed
+    Column("outcome", String(32), nullable=True),
+    Column("code", String(16), nullable=False, default=""),
+    Column("message", String(500), nullable=False, default=""),
+    # 1 while the outcome waits to be delivered
+    Column("undelivered", Integer, nullable=False, default=0),
+    Column("retry_at", BigInteger, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    # 1 while BOINC has yet to be told that it is cancelled
+    Column("cancelling", Integer, nullable=False, default=0),
+    # 1 when nothing of it needs files any more
+    Column("closed", Integer, nullable=False, default=0),
+    Index("stoilo_workunit_boinc", "boinc_id", "id"),
+    Index("stoilo_workunit_open", "outcome", "not_after"),
+    Index("stoilo_workunit_undelivered", "undelivered", "retry_at"),
+    Index("stoilo_workunit_cancelling", "cancelling"),
+    Index("stoilo_workunit_closed", "closed", "id"),
+)
+
+needs = Table(
+    "stoilo_need",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("file", String(FILE_CHARS), nullable=False),
+    Index("stoilo_need_file", "file"),
+)
+
+verdicts = Table(
+    "stoilo_verdict",
+    metadata,
+    Column("result", Name, primary_key=True),
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
+    Column("verdict", String(32), nullable=False),
+    Column("code", String(16), nullable=False),
+    Column("message", String(500), nullable=False),
+    Column("judged_at", BigInteger, nullable=False),
+    # of a refusal: what BOINC will take from the host and is given back
+    Column("host_id", BigInteger, nullable=False, default=0),
+    Column("app_version_id", BigInteger, nullable=False, default=0),
+    Column("jobs_per_day", Integer, nullable=False, default=0),
+    Column("consecutive_valid", Integer, nullable=False, default=0),
+    Column("owed", Integer, nullable=False, default=0),
+    Index("stoilo_verdict_workunit", "workunit_id"),
+    Index("stoilo_verdict_owed", "owed"),
+)
+
+asks = Table(
+    "stoilo_ask",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("retry_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Index("stoilo_ask_retry", "retry_at"),
+)
+
+kept_results = Table(
+    "stoilo_kept_result",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("name", Name, primary_key=True),
+    Column("canonical", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("host_id", BigInteger, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("cpu_s", Real, nullable=False),
+    Column("flops", Real, nullable=False),
+)

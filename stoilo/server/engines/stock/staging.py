@@ -1,0 +1,234 @@
+"""Input files into the project's download folder: by digest, whole, once.
+
+A file's name follows from its SHA-256 and a secret of the project, so equal files are
+stored once, and nobody who only knows a digest can ask the public download folder for
+the file. Beside it lies ``NAME.md5`` in BOINC's form, which spares ``create_work`` and the
+scheduler reading the file again. Templates mark every file ``<no_delete/>``: BOINC's own
+deleter would take it away when the first of its workunits ends; `remove` does it when
+the last has.
+
+Files appear under their names only when complete (written aside, then renamed), and
+`sync` makes a batch of them durable at once; only then may a row name them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.server.engines.stock.filestore import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from stoilo.server.engines.interface import WorkunitFile
+
+__all__ = ["Stage", "StagedFile", "file_md5"]
+
+_CHUNK: Final = 1024 * 1024
+_NAME_DIGITS: Final = 40
+_FILE_MODE: Final = 0o644  # a web server hands them out
+_FOLDER_MODE: Final = 0o2775  # BOINC's tools may run as another user of the group
+_REMEMBERED: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file as the project knows it.
+
+    Attributes:
+        name: in the download folder, immutable.
+        size: bytes.
+        md5: BOINC's checksum.
+    """
+
+    name: str
+    size: int
+    md5: str
+
+
+class Stage:
+    """The files below one download folder.
+
+    Args:
+        download: the folder.
+        fanout: of the project.
+        secret: of the project; names follow from it.
+    """
+
+    def __init__(self, download: Path, fanout: int, secret: bytes) -> None:
+        self._download = download
+        self._fanout = fanout
+        self._secret = secret
+        self._known: dict[str, StagedFile] = {}
+
+    def name_of(self, digest: str) -> str:
+        """Return the name of the file of a digest."""
+        text = hmac.new(self._secret, digest.encode(), hashlib.sha256).hexdigest()
+        return f"stoilo_{text[:_NAME_DIGITS]}"
+
+    def path_of(self, name: str) -> Path:
+        """Return where a file lies."""
+        return place(self._download, name, self._fanout)
+
+    def add(self, files: Iterable[WorkunitFile]) -> dict[str, StagedFile]:
+        """Store files that are not there yet; returns all of them by digest.
+
+        Raises:
+            TrustError: ``STO-E002`` when a file does not have its digest.
+            InternalError: ``STO-E003`` when the disk refuses; call again later.
+        """
+        found: dict[str, StagedFile] = {}
+        try:
+            for file in files:
+                if file.digest not in found:
+                    found[file.digest] = self._add(file)
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"an input file could not be staged (errno {error.errno})"
+            ) from error
+        return found
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file that is not there yet, whole; raises ``STO-E003``."""
+        if path.exists():
+            return
+        try:
+            _write_whole(path, text.encode())
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"a template could not be written (errno {error.errno})"
+            ) from error
+
+    def sync(self) -> None:
+        """Return when everything that was added is on the disk; raises ``STO-E003``."""
+        folder = os.open(self._download, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(folder):
+                number = ctypes.get_errno()
+                raise InternalError(
+                    "STO-E003", f"the disk of the downloads refuses (errno {number})"
+                )
+        finally:
+            os.close(folder)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files that no workunit needs any more; those that are gone are gone."""
+        dropped = set(names)
+        self._known = {
+            digest: one
+            for digest, one in self._known.items()
+            if one.name not in dropped
+        }
+        for name in names:
+            path = self.path_of(name)
+            path.with_name(f"{name}.md5").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+    def _add(self, file: WorkunitFile) -> StagedFile:
+        known = self._known.get(file.digest)
+        path = self.path_of(self.name_of(file.digest))
+        if known is not None and _has_size(path, known.size):
+            return known
+        staged = self._store(file, path)
+        _write_whole(
+            path.with_name(f"{path.name}.md5"), f"{staged.md5} {staged.size}\n".encode()
+        )
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[file.digest] = staged
+        return staged
+
+    def _store(self, file: WorkunitFile, path: Path) -> StagedFile:
+        """Put a file's bytes under its name, checked on the way."""
+        if isinstance(file.source, bytes):
+            digest = hashlib.sha256(file.source).hexdigest()
+            _check(digest, file.digest)
+            md5 = hashlib.md5(file.source, usedforsecurity=False).hexdigest()
+            if not _has_size(path, len(file.source)):
+                _write_whole(path, file.source)
+            return StagedFile(path.name, len(file.source), md5)
+        draft = _draft(path)
+        try:
+            _link_or_copy(file.source, draft)
+            size, md5 = _measure(draft, file.digest)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        return StagedFile(path.name, size, md5)
+
+
+def file_md5(source: Path | bytes, digest: str) -> str:
+    """Return the MD5 of a file; raises ``STO-E002`` when it has another digest."""
+    if isinstance(source, bytes):
+        _check(hashlib.sha256(source).hexdigest(), digest)
+        return hashlib.md5(source, usedforsecurity=False).hexdigest()
+    try:
+        return _measure(source, digest)[1]
+    except OSError as error:
+        raise InternalError(
+            "STO-E003", f"a program's file cannot be read (errno {error.errno})"
+        ) from error
+
+
+def _check(found: str, wanted: str) -> None:
+    if found != wanted:
+        raise TrustError("STO-E002", "an input file does not have its digest")
+
+
+def _measure(path: Path, digest: str) -> tuple[int, str]:
+    """Return size and MD5 of a file whose SHA-256 is as it should be."""
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with path.open("rb") as stream:
+        while data := stream.read(_CHUNK):
+            sha256.update(data)
+            md5.update(data)
+            size += len(data)
+    _check(sha256.hexdigest(), digest)
+    return size, md5.hexdigest()
+
+
+def _has_size(path: Path, size: int) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size == size
+    return False
+
+
+def _draft(path: Path) -> Path:
+    """Return a name beside a file that no tool of BOINC looks at."""
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # another user's folder is good enough
+            path.parent.chmod(_FOLDER_MODE)
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    draft = _draft(path)
+    try:
+        draft.write_bytes(data)
+        draft.chmod(_FILE_MODE)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Link a file that everybody may read, copy any other."""
+    if source.stat().st_mode & stat.S_IROTH:
+        with contextlib.suppress(OSError):  # another disk, or links are forbidden
+            os.link(source, target)
+            return
+    shutil.copyfile(source, target)
+    target.chmod(_FILE_MODE)

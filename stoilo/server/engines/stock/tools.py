@@ -1,0 +1,60 @@
+"""Running BOINC's own programs, with an end in time and no shell.
+
+What they print is read for the log only: whether something was done is asked from the
+database, because they stop half-way and some print errors and exit with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+from stoilo.core.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stoilo.server.engines.stock.project import StockProject
+
+__all__ = ["Tools"]
+
+_TIME_S: Final = 120
+_KEPT_CHARS: Final = 300
+
+
+class Tools:
+    """The programs in a project's ``bin``."""
+
+    def __init__(self, project: StockProject, time_s: float = _TIME_S) -> None:
+        self._project = project
+        self._time_s = time_s
+
+    def create_work(self, arguments: Sequence[str], lines: Sequence[str]) -> None:
+        """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
+        self._run("create_work", arguments, "".join(f"{line}\n" for line in lines))
+
+    def cancel(self, name: str) -> None:
+        """Cancel a workunit by its name; raises ``STO-B005``."""
+        self._run("cancel_jobs", ["--name", name])
+
+    def _run(self, tool: str, arguments: Sequence[str], text: str = "") -> None:
+        try:
+            done = subprocess.run(
+                [str(self._project.tool(tool)), *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd=self._project.root,
+                env={**os.environ, "BOINC_PROJECT_DIR": str(self._project.root)},
+                timeout=self._time_s,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InternalError(
+                "STO-B005", f"{tool} could not be run ({type(error).__name__})"
+            ) from error
+        if done.returncode:
+            said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
+            raise InternalError("STO-B005", f"{tool} exited {done.returncode}: {said}")

@@ -1,0 +1,201 @@
+"""Wiring: the watch over one running server, out of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from stoilo.server.watching.calls import MeteredApp
+from stoilo.server.watching.collecting import Collector, Sources
+from stoilo.server.watching.face import may_watch, watch_app, watch_routes
+from stoilo.server.watching.freshness import HeadFreshness, LogFigures
+from stoilo.server.watching.probes import (
+    check_disk,
+    check_engine,
+    check_log,
+    check_release,
+    check_store,
+)
+from stoilo.server.watching.readiness import Watchman
+from stoilo.server.webserver import (
+    listen,
+    stop_web,
+    wait_until_started,
+    web_server,
+)
+from stoilo.signer.client import SignerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AsyncExitStack
+    from pathlib import Path
+
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.datadir import DataDir
+    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.release import Release
+    from stoilo.server.releasestatus import ReleaseWatch
+    from stoilo.server.store import Store
+    from stoilo.server.watching.admissions import CountedSigner
+
+__all__ = ["Lookout", "WatchedLog", "WatchedParts"]
+
+SIGNER_S = 2.0
+WATCH_FILE = "watch"
+"""Below ``DIR/run``: the watch address' URL as bound."""
+
+
+class WatchedLog(Protocol):
+    """What is asked of the log (`stoilo.audit.sequencer.Sequencer`)."""
+
+    @property
+    def size(self) -> int:
+        """Leaves acknowledged."""
+        ...
+
+    @property
+    def published_size(self) -> int:
+        """Leaves under the published checkpoint."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from going on; empty for nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedParts:
+    """The parts of a server that are watched."""
+
+    store: Store
+    engine: MeasuredEngine
+    log: WatchedLog
+    signer: CountedSigner
+    release: Release
+    status: ReleaseWatch
+
+
+class Lookout:
+    """Metrics and readiness of one server.
+
+    Attributes:
+        sources: where figures come from; its meters are to be hung into gRPC and HTTP.
+        watchman: asks whether the server is ready, from `start` on.
+    """
+
+    def __init__(
+        self, sources: Sources, watchman: Watchman, allowed: Callable[[str], bool]
+    ) -> None:
+        self.sources = sources
+        self.watchman = watchman
+        self.collector = Collector(sources)
+        self._allowed = allowed
+
+    @classmethod
+    def over(cls, home: DataDir, parts: WatchedParts, clock: Callable[[], int]) -> Self:
+        """Return the lookout over the parts of the server in `home`; starts nothing."""
+        freshness = HeadFreshness()
+
+        def log() -> LogFigures:
+            """Read the published size first: so it is never the larger."""
+            published = parts.log.published_size
+            size = parts.log.size
+            lag = freshness.lag(size, published, time.monotonic())
+            return LogFigures(size, published, lag, parts.log.trouble if lag else "")
+
+        places = _places(home.path)
+        watchman = Watchman(
+            {
+                "database": lambda: check_store(parts.store),
+                "engine": lambda: check_engine(parts.engine),
+                "signer": lambda: _ping(home.path / "run" / "signer.sock"),
+                "log": lambda: check_log(log),
+                "release": lambda: check_release(parts.status.status),
+                "disk": lambda: check_disk(places.values()),
+            }
+        )
+        sources = Sources(
+            store=parts.store,
+            engine=parts.engine,
+            log=log,
+            signer=parts.signer,
+            release=parts.status.status,
+            epoch_rate=lambda: _epoch_rate(parts.release, clock()),
+            readiness=watchman.newest,
+            places=places,
+            clock=clock,
+        )
+        return cls(sources, watchman, may_watch(parts.store))
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes for the project's own address."""
+        return watch_routes(self.collector, self.watchman.newest, self._allowed)
+
+    def metered(self, app: ASGIApp, prefix: str) -> MeteredApp:
+        """Return `app` with its calls timed; `prefix` is its URL's path."""
+        return MeteredApp(app, self.sources.http, prefix)
+
+    async def serve(
+        self, config: ServerConfig, home: DataDir, stack: AsyncExitStack
+    ) -> None:
+        """Listen on the watch address, where there is one, and note its URL."""
+        if not config.watch:
+            return
+        listener = listen(config.watch)
+        web = web_server(
+            config, watch_app(self.collector, self.watchman.newest), tls=False
+        )
+        serving = asyncio.create_task(web.serve(sockets=[listener]))
+        stack.push_async_callback(stop_web, web, serving)
+        await wait_until_started(web, serving)
+        host, port = listener.getsockname()[:2]
+        name = f"[{host}]" if ":" in host else host
+        (home.part("run") / WATCH_FILE).write_text(f"http://{name}:{port}/\n")
+
+    async def start(self, stack: AsyncExitStack, told: Callable[[bool], None]) -> None:
+        """Begin to ask; `told` hears, in the caller's event loop, what changes."""
+        loop = asyncio.get_running_loop()
+        self.watchman.tell(lambda ready: _post(loop, told, ready))
+        await asyncio.to_thread(self.watchman.start)
+        stack.callback(self.watchman.stop)
+
+
+def _post(
+    loop: asyncio.AbstractEventLoop, told: Callable[[bool], None], ready: bool
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(told, ready)
+
+
+def _places(data: Path) -> dict[str, Path]:
+    """Return the disks that matter; places on one disk are shown each all the same."""
+    return {
+        "data": data,
+        "log": data / "audit",
+        "log_head": data / "audit-head",
+    }
+
+
+def _ping(path: Path) -> str:
+    """Ask the signer on a connection of our own, so that nobody waits for the answer."""
+    with SignerClient(path, timeout_s=SIGNER_S) as client:
+        client.ping()
+    return ""
+
+
+def _epoch_rate(release: Release, now: int) -> int:
+    trust = release.trust()
+    rates = [
+        epoch.max_per_minute
+        for epoch in trust.epochs
+        if epoch.not_before <= now < epoch.not_after
+        and epoch.number >= trust.min_epoch
+        and epoch.number not in trust.revoked_epochs
+    ]
+    return rates[-1] if rates else 0

@@ -1,0 +1,62 @@
+"""Counts of the server's own tables: tasks, attempts, events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from stoilo.core.types import TaskState
+from stoilo.server import schema
+from stoilo.server.states import AttemptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
+
+__all__ = ["ServerFigures", "read_server_figures"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """One moment of the server's tables.
+
+    Attributes:
+        tasks: by state, every state named.
+        attempts: open ones by state, every open state named.
+        ages: s since the oldest attempt of a state was made; 0 for none.
+        events_waiting: events that have no leaf yet.
+    """
+
+    tasks: Mapping[str, int]
+    attempts: Mapping[str, int]
+    ages: Mapping[str, int]
+    events_waiting: int
+
+
+def read_server_figures(connection: Connection, now: int) -> ServerFigures:
+    """Return the figures at `now`, s, within one read transaction."""
+    task, attempt, event = schema.task, schema.attempt, schema.event
+    by_state = select(task.c.state, func.count()).group_by(task.c.state)
+    tasks = dict.fromkeys((state.value for state in TaskState), 0)
+    tasks |= {row[0]: int(row[1]) for row in connection.execute(by_state)}
+    names = [state.value for state in AttemptState if state.open]
+    query = (
+        select(attempt.c.state, func.count(), func.min(attempt.c.created_at))
+        .where(attempt.c.state.in_(names))
+        .group_by(attempt.c.state)
+    )
+    found = {row[0]: row for row in connection.execute(query)}
+    waiting = connection.scalar(
+        select(func.count()).select_from(event).where(event.c.log_index.is_(None))
+    )
+    return ServerFigures(
+        tasks=tasks,
+        attempts={name: int(found[name][1]) if name in found else 0 for name in names},
+        ages={
+            name: max(0, now - found[name][2]) if name in found else 0 for name in names
+        },
+        events_waiting=int(waiting or 0),
+    )
