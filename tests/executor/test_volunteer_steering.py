@@ -90,7 +90,8 @@ def test_preferences_travel_by_the_project_to_the_users_other_computer(
     first.mkdir()
     text = f"<mod_time>{int(time.time())}</mod_time><max_ncpus_pct>37</max_ncpus_pct>"
     (first / SHARED).write_text(f"<global_preferences>{text}</global_preferences>")
-    for name in ("a", "b"):
-        world.join(name, key=world.key("a"))
+    strong = world.engine.accounts.ensure("a@example.org", world.engine.now()).key
+    for name, key in (("a", strong), ("b", world.key("a"))):  # a weak one changes none
+        world.join(name, key=key)
     wait_until((second / SHARED).exists)
     assert "<max_ncpus_pct>37" in (second / SHARED).read_text()
