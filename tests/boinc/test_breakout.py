@@ -108,12 +108,21 @@ def run(world: tuple[BoincProject, BoincClient], code: str) -> str:
     return project.submit(ESCAPING, {"code": code})
 
 
+HARMFUL = (FORKING, KILLING, CALLING, REPLACING, WRITING)
+JAIL_ENDED = "STO-S010"
+
+
+@pytest.fixture(scope="module")
+def tasks(world: tuple[BoincProject, BoincClient]) -> tuple[str, list[str]]:
+    """Return a task that looks around and others that do harm; all begin at once."""
+    return run(world, LOOKING), [run(world, code) for code in HARMFUL]
+
+
 def test_task_that_broke_out_sees_nothing_of_its_host(
-    world: tuple[BoincProject, BoincClient],
+    world: tuple[BoincProject, BoincClient], tasks: tuple[str, list[str]]
 ) -> None:
     project, client = world
-    answer = project.wait(run(world, LOOKING), client)
-    seen = decode(answer.value)
+    seen = decode(project.wait(tasks[0], client).value)
     assert seen[:2] == [True, True]  # it did break out
     assert seen[2:] == [["PermissionError", errno.EACCES]] * 4 * len(places(client))
 
@@ -123,18 +132,13 @@ def has_come_back(answer: pb.PollTaskResponse) -> bool:
     return bool(answer.copies and answer.copies[0].received_at)
 
 
-HARMFUL = (FORKING, KILLING, CALLING, REPLACING, WRITING)
-JAIL_ENDED = "STO-S010"
-
-
 def test_tasks_that_broke_out_harm_nothing_and_the_client_goes_on(
-    world: tuple[BoincProject, BoincClient],
+    world: tuple[BoincProject, BoincClient], tasks: tuple[str, list[str]]
 ) -> None:
     project, client = world
-    tasks = [run(world, code) for code in HARMFUL]
 
     def answers() -> list[pb.PollTaskResponse]:
-        return [project.researcher.poll(task) for task in tasks]
+        return [project.researcher.poll(task) for task in tasks[1]]
 
     client.wait_for(lambda: all(map(has_come_back, answers())))
     client.wait_for(lambda: not client.family())
