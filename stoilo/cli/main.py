@@ -57,6 +57,7 @@ COMMANDS = {
         "restore",
         "Make a server's data directory out of a backup.",
     ),
+    "mirror": ("stoilo.cli.mirror", "mirror", "Serve a project's shared files."),
     "metrics": (
         "stoilo.cli.metrics",
         "metrics",
