@@ -29,6 +29,8 @@ from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.filter_text import render_filter
+from stoilo.server.config import ServerConfig
+from stoilo.server.watching.catalogue import METRICS
 
 __all__ = ["PAGES", "help_text", "write_pages"]
 
@@ -324,13 +326,63 @@ def limits_page() -> str:
     return LIMITS_INTRO + "\n".join([*rows, "", *runs]) + "\n" + units
 
 
+SETTINGS_INTRO = """\
+# Settings of a server
+
+Defaults < `DIR/stoilo.toml` < `STOILO_SERVER_*` < flags of `stoilo up`. Unknown keys are
+errors. `stoilo config show --data DIR --origin` says what is in force and why; passwords in
+URLs are hidden there. How to set them: [run a server](../howto/run-a-server.md),
+[deploy](../howto/deploy.md).
+
+"""
+
+METRICS_INTRO = """\
+# Metrics
+
+What `/metrics` shows, in Prometheus' text format. Labels take values from lists of ours
+only, at most a hundred series a metric; there is no name of a person, task, host, file or
+address in them. Who may read them: [watch a server](../howto/watch-a-server.md).
+
+"""
+
+
+def settings_page() -> str:
+    """Return the page of settings; what each is for is its attribute's text."""
+    text = (inspect.getdoc(ServerConfig) or "").partition("Attributes:")[2]
+    texts = {
+        name: " ".join(words.split())
+        for name, words in re.findall(
+            r"^    (\w+): (.+?)(?=^    \w+: |\Z)", text, re.MULTILINE | re.DOTALL
+        )
+    }
+    rows = ["| setting | default | |", "|---|---|---|"]
+    rows += [
+        f"| `{item.name}` | `{item.default!r}` | {texts[item.name]} |"
+        for item in fields(ServerConfig)
+        if item.name != "data"
+    ]
+    return SETTINGS_INTRO + "\n".join(rows) + "\n"
+
+
+def metrics_page() -> str:
+    """Return the page of metrics."""
+    rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
+    rows += [
+        f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |"
+        for one in METRICS
+    ]
+    return METRICS_INTRO + "\n".join(rows) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "error-codes.md": lambda: render_markdown(list(load_codebook().values())),
     "levels.md": levels_page,
     "limits.md": limits_page,
+    "metrics.md": metrics_page,
     "python-api.md": api_page,
     "redundancy.md": redundancy_page,
+    "settings.md": settings_page,
 }
 
 

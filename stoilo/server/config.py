@@ -101,6 +101,8 @@ class ServerConfig:
         database: SQLAlchemy URL, empty = SQLite in the data directory.
         engine_database: the same for workunits, copies and accounts of volunteers; empty
             = where `database` says, each in a file of its own on SQLite.
+        signer_socket: unix socket of a signer that runs as a user of its own; empty = the
+            server starts one itself.
         origin: name of project and log, fixed at the first start.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
@@ -131,6 +133,7 @@ class ServerConfig:
     watch: str = ""
     database: str = ""
     engine_database: str = ""
+    signer_socket: str = ""
     origin: str = DEFAULT_ORIGIN
     policy: str = ""
     log_policy: str = ""
