@@ -10,6 +10,7 @@ from stoilo.cli.boinc_hosts import ban, checks, hosts, trust
 from stoilo.cli.boinc_install import install
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
+from stoilo.cli.boinc_simulate import simulate
 
 __all__ = ["boinc"]
 
@@ -24,3 +25,4 @@ for command in (
     *(install, doctor),
 ):
     boinc.add_command(command)
+boinc.add_command(simulate)

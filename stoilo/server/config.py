@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.server.engines.mirrors import parse_mirrors
 from stoilo.server.replication import parse_replication
 
 EVERY_ONE = 100
@@ -110,6 +111,8 @@ class ServerConfig:
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
+        mirrors: data servers that hosts may have shared files from, as
+            ``URL [weight=N] [utc=±H]``, comma-separated.
     """
 
     data: Path
@@ -135,6 +138,7 @@ class ServerConfig:
     homogeneous: str = ""
     adaptive: str = ""
     spot_check_percent: int = 0
+    mirrors: str = ""
 
     @property
     def database_url(self) -> str:
@@ -183,6 +187,7 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    parse_mirrors(config.mirrors)
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
     _check_watch(config.watch)

@@ -208,6 +208,7 @@ async def _run(
     web = web_server(config, lookout.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
+    _start_mirror_watch(work, stack)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
     master = work.project_url(url)
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
@@ -223,6 +224,14 @@ async def _run(
     )
     await _watch(stop, chores, volunteers)
     await set_serving(grpc_server, serving=False)
+
+
+def _start_mirror_watch(work: WorkEngine, stack: AsyncExitStack) -> None:
+    """Begin to check the mirrors that hosts are sent to, if any are named."""
+    mirrors = work.mirror_watch()
+    if mirrors is not None:
+        mirrors.start()
+        stack.push_async_callback(asyncio.to_thread, mirrors.stop)
 
 
 def _start_volunteers(

@@ -22,8 +22,10 @@ from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project
 from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
 from stoilo.server.engines.interface import Engine
+from stoilo.server.engines.mirrors import parse_mirrors
 from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project import read_project
+from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.volunteers import LocalVolunteers
 
 if TYPE_CHECKING:
@@ -89,6 +91,12 @@ class WorkEngine:
             return None
         return LocalVolunteers(count, home, self.embedded, url, root_file)
 
+    def mirror_watch(self) -> MirrorWatch | None:
+        """Return what watches the mirrors, None where a stock project has its own."""
+        if self.embedded is None:
+            return None
+        return MirrorWatch(self.embedded.mirrors, self.embedded.mirror_desk)
+
     def export(self) -> None:
         """Write public statistics when they are due; a stock project has its own."""
         if self.embedded is not None:
@@ -111,7 +119,10 @@ def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
     embedded = EmbeddedEngine(
         home.part("engine"),
         database_url=engine_url(config),
-        options=EngineOptions(spot_check_rate=config.spot_check_percent / 100),
+        options=EngineOptions(
+            spot_check_rate=config.spot_check_percent / 100,
+            mirrors=parse_mirrors(config.mirrors),
+        ),
     )
     return WorkEngine(embedded, embedded)
 

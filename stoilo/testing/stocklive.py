@@ -246,7 +246,15 @@ class LiveBench:
 
     def restart(self) -> None:
         """Stop the engine and start another on the same project."""
+        self.away()
+        self.back()
+
+    def away(self) -> None:
+        """Stop the engine; BOINC goes on."""
         self._stock.close()
+
+    def back(self) -> None:
+        """Start another engine on the same project."""
         self._stock = self._open()
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
@@ -276,6 +284,7 @@ class LiveBench:
 
     def _wait_for_feeder(self) -> int:
         """Wait until the youngest unsent copy is old enough; return how many there are."""
+        self.wait_for(lambda: not self._count(_PENDING), "BOINC makes the copies")
         with self._sql.connect() as connection:
             row = connection.execute(text(_YOUNGEST), self._mine)
             youngest, count = row.one()

@@ -31,15 +31,19 @@ from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
+from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
 from stoilo.server.engines.embedded.wire.programs import (
     check_programs,
     offered_platforms,
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.mirrorboard import MirrorBoard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
         WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.mirrors import Mirror
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 
@@ -75,7 +80,9 @@ class EngineOptions:
         seen_within_s: a host counts as attached when it called within that time, s.
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
+        mirrors: data servers besides this one.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
+        uploads: how much of the disk result files may take.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -85,6 +92,8 @@ class EngineOptions:
     seen_within_s: int = 600
     spot_check_rate: float = 0.0
     draw: Callable[[], float] = random.SystemRandom().random
+    uploads: UploadLimits = field(default_factory=UploadLimits)
+    mirrors: tuple[Mirror, ...] = ()
 
 
 class EmbeddedEngine:
@@ -96,6 +105,8 @@ class EmbeddedEngine:
         statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
+        mirrors: which data servers hosts are sent to.
+        mirror_desk: what those may have.
         changes: grows whenever there may be new copies to hand out.
     """
 
@@ -120,23 +131,36 @@ class EmbeddedEngine:
         )
         self._database.upgrade()
         self._depot = Depot(directory / "files")
-        self.uploads = UploadDesk(self._database, directory / "uploads")
+        self.uploads = UploadDesk(
+            self._database,
+            directory / "uploads",
+            limits=self._options.uploads,
+            clock=clock,
+        )
         self._store = Store(
-            self._database, self._depot, directory / "uploads", self._spot_check
+            self._database,
+            self._depot,
+            directory / "uploads",
+            self._spot_check,
+            self.uploads.forget,
         )
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
         self.roster = Roster(self._database, self.accounts)
         self.statistics = Statistics(self._database, directory / "stats")
+        self.mirrors = MirrorBoard(self._options.mirrors, clock)
+        self.mirror_desk = MirrorDesk(
+            self._database, self._depot, directory / "mirror.secret"
+        )
         self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(
             self._database,
-            self.accounts,
             pace=self._options.pace,
             on_report=self._wake.set,
             draw=self._options.draw,
+            mirrors=self.mirrors,
         )
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -174,6 +198,7 @@ class EmbeddedEngine:
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -185,6 +210,7 @@ class EmbeddedEngine:
             check_programs(programs, {one.digest: one.md5 for one in stored}, key)
             self._depot.add_rows(connection, stored)
             old = store_programs(connection, programs, key, self.now())
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -250,6 +276,7 @@ class EmbeddedEngine:
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
         now = self.now()
+        self.uploads.expire()
         due = self._store.due(now, self._options.batch)
         questions = self._store.advance(due, (), now) if due else []
         while questions:
