@@ -86,6 +86,20 @@ def test_create_work_that_does_nothing_is_called_again_later(bench):
     assert in_boinc(bench) == ["w_1"]
 
 
+def test_workunit_that_cannot_be_made_stops_no_other(bench):
+    tool = bench.fake.project.tool("create_work")
+    aside = tool.rename(tool.with_suffix(".aside"))
+    create(bench, "w_1", data=b"to be lost")
+    for file in bench.fake.project.download.rglob("stoilo_*"):
+        file.unlink()
+    create(bench, "w_2", "w_3")
+    aside.rename(tool)
+    bench.pass_time(60)
+    bench.settle()
+    assert in_boinc(bench) == ["w_2", "w_3"]
+    assert "create_work" in bench.engine.status("w_1").explanation
+
+
 def test_engine_that_died_before_it_knew_what_was_made_makes_nothing_twice(bench):
     create(bench, "w_1", "w_2")
     with bench.engine._database.write() as connection:
