@@ -57,6 +57,11 @@ _PASS: Final = (
 )
 _FORGET: Final = """UPDATE host, user SET host.rpc_time = 1
  WHERE user.id = host.userid AND user.email_addr LIKE :mail"""
+_CHOOSE: Final = """UPDATE user SET project_prefs = :prefs WHERE authenticator = :key"""
+_PREFERENCES: Final = (
+    "<project_preferences>\n<resource_share>100</resource_share>\n"
+    "<project_specific>\n{}\n</project_specific>\n</project_preferences>\n"
+)
 _OPEN: Final = """SELECT name FROM workunit WHERE name LIKE :mine
  AND assimilate_state <> 2"""
 
@@ -222,6 +227,11 @@ class LiveBench:
         del copies  # the volunteer knows what it holds
         told = self.volunteer(user).unneeded()
         return [name.removeprefix(self.prefix) for name in told]
+
+    def choose(self, user: int, preferences: str) -> None:
+        """Store what a user chose on the project's page."""
+        key = self.volunteer(user).key
+        self._change(_CHOOSE, prefs=_PREFERENCES.format(preferences), key=key)
 
     def pass_time(self, seconds: int) -> None:
         """Let time pass for the workunits of this bench."""
