@@ -208,7 +208,8 @@ class LiveBench:
         while left and not found and time.monotonic() < end:
             time.sleep(1)
             found = volunteer.fetch(room)
-        return [name.removeprefix(self.prefix) for name in found]
+        mine = [name for name in found if name.startswith(self.prefix)]
+        return [name.removeprefix(self.prefix) for name in mine]
 
     def finish(self, user: int, copy: str, body: bytes) -> None:
         """Upload and report a result."""
