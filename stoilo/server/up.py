@@ -55,7 +55,7 @@ from stoilo.server.keyevents import facts_in_force, note_changes, revoked_keys
 from stoilo.server.leaves import LeafBook, log_changes
 from stoilo.server.logfiles import log_routes
 from stoilo.server.logmemory import check_log_size
-from stoilo.server.mirrorwatch import MirrorWatch
+from stoilo.server.mirrorwatch import watch_mirrors
 from stoilo.server.neighbours import (
     JailedJudge,
     ValidatorJails,
@@ -211,9 +211,7 @@ async def _run(
     web = web_server(config, lookout.metered(face, urlsplit(url).path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
-    mirrors = MirrorWatch(engine.mirrors, engine.mirror_desk)
-    mirrors.start()
-    stack.push_async_callback(asyncio.to_thread, mirrors.stop)
+    watch_mirrors(engine.mirrors, engine.mirror_desk, stack)
     volunteers = LocalVolunteers(
         config.volunteers, home, engine, url, project.root.root_file
     )
