@@ -223,6 +223,10 @@ class Ledger:
         kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
         return tuple(sorted(path.name for path in kept if _is_sticky(path)))
 
+    def used_bytes(self) -> int:
+        """Return what the kept inputs take, bytes."""
+        return sum(path.stat().st_size for path in self.files.iterdir())
+
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""
         needed = {file.name for copy in self._known.values() for file in copy.files}

@@ -94,6 +94,8 @@ class ServerConfig:
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
         volunteers: local volunteers to run.
+        engine: ``embedded``, or ``stock`` for a BOINC server's project.
+        project_dir: directory of the stock project.
         watch: loopback address where /metrics, /healthz and /readyz need no token; empty
             = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
@@ -122,6 +124,8 @@ class ServerConfig:
     http_key: str = ""
     tls_names: str = ""
     volunteers: int = 0
+    engine: str = "embedded"
+    project_dir: str = ""
     watch: str = ""
     database: str = ""
     engine_database: str = ""

@@ -84,8 +84,7 @@ def test_account_as_json_is_complete_and_shows_no_strong_key(data, capsys):
 def test_key_works_beside_the_running_server(data, engine, capsys):
     account(data)
     key = capsys.readouterr().out.strip()
-    with engine._database.read() as connection:
-        assert engine.accounts.authenticate(connection, key) is not None
+    assert engine.accounts.knows(key)
 
 
 def test_account_file_attaches_a_client_with_the_weak_key(data, tmp_path, capsys):
@@ -129,9 +128,9 @@ def test_new_key_ends_the_old_one_and_the_password_of_whoever_made_it(
     assert "--new-key" in said.err
     assert account(data, "--new-key") == 0
     new = capsys.readouterr().out.strip()
-    with engine.accounts._database.read() as connection:
-        assert engine.accounts.authenticate(connection, old.weak_key) is None
-        assert engine.accounts.authenticate(connection, new).id == old.user_id
+    assert not engine.accounts.knows(old.weak_key)
+    assert engine.accounts.open_by_id(old.user_id).weak_key == new
+    assert engine.accounts.knows(new)
     with pytest.raises(DeniedError, match="STO-E016"):
         engine.accounts.find(EMAIL, "a" * 32)
     assert main(["boinc", "trust", EMAIL, "--data", data]) == 0

@@ -31,10 +31,15 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-__all__ = ["EngineDatabase"]
+__all__ = ["EngineDatabase", "is_writing"]
 
 LOCK_WAIT_S = 30
 _READ = "stoilo_read"
+
+
+def is_writing(connection: Connection) -> bool:
+    """Say whether a connection is inside a write transaction."""
+    return not connection.get_execution_options().get(_READ, False)
 
 
 class EngineDatabase:

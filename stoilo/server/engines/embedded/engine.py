@@ -31,6 +31,7 @@ from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
 from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
 from stoilo.server.engines.embedded.wire.programs import (
@@ -39,6 +40,7 @@ from stoilo.server.engines.embedded.wire.programs import (
     program_files,
     store_programs,
 )
+from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.engines.mirrorboard import MirrorBoard
@@ -80,6 +82,7 @@ class EngineOptions:
             0..1.
         mirrors: data servers besides this one.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
+        uploads: how much of the disk result files may take.
     """
 
     pace: Pace = field(default_factory=Pace)
@@ -89,6 +92,7 @@ class EngineOptions:
     seen_within_s: int = 600
     spot_check_rate: float = 0.0
     draw: Callable[[], float] = random.SystemRandom().random
+    uploads: UploadLimits = field(default_factory=UploadLimits)
     mirrors: tuple[Mirror, ...] = ()
 
 
@@ -127,9 +131,18 @@ class EmbeddedEngine:
         )
         self._database.upgrade()
         self._depot = Depot(directory / "files")
-        self.uploads = UploadDesk(self._database, directory / "uploads")
+        self.uploads = UploadDesk(
+            self._database,
+            directory / "uploads",
+            limits=self._options.uploads,
+            clock=clock,
+        )
         self._store = Store(
-            self._database, self._depot, directory / "uploads", self._spot_check
+            self._database,
+            self._depot,
+            directory / "uploads",
+            self._spot_check,
+            self.uploads.forget,
         )
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
@@ -144,7 +157,6 @@ class EmbeddedEngine:
         self._wake = threading.Event()
         self.scheduler = Scheduler(
             self._database,
-            self.accounts,
             pace=self._options.pace,
             on_report=self._wake.set,
             draw=self._options.draw,
@@ -186,6 +198,7 @@ class EmbeddedEngine:
         with self._depot.hold([file]) as stored, self._database.write() as connection:
             self._depot.add_rows(connection, stored)
             old = self._store.set_release(digest, connection)
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -197,6 +210,7 @@ class EmbeddedEngine:
             check_programs(programs, {one.digest: one.md5 for one in stored}, key)
             self._depot.add_rows(connection, stored)
             old = store_programs(connection, programs, key, self.now())
+            change_catalogue(connection)
             keep = self._store.kept(connection)
             unused = self._depot.remove_unused(connection, old, keep)
         self._depot.unlink(unused)
@@ -262,6 +276,7 @@ class EmbeddedEngine:
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
         now = self.now()
+        self.uploads.expire()
         due = self._store.due(now, self._options.batch)
         questions = self._store.advance(due, (), now) if due else []
         while questions:

@@ -68,6 +68,7 @@ class Store:
         depot: their input files.
         uploads: where result files lie.
         spot_check: says for each canonical result whether it is to be checked again.
+        forget_upload: removes a result file that no copy needs any more.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class Store:
         database: Database,
         depot: Depot,
         uploads: Path,
-        spot_check: Callable[[], bool] = lambda: False,
+        spot_check: Callable[[], bool],
+        forget_upload: Callable[[str], None],
     ) -> None:
         self._database = database
         self._depot = depot
         self._uploads = uploads
         self._spot_check = spot_check
+        self._forget_upload = forget_upload
 
     def create(self, specs: Sequence[WorkunitSpec], now: int) -> None:
         """Store workunits with their first copies, all or none; see `Engine`."""
@@ -223,8 +226,7 @@ class Store:
         """Delete files that no row claims any more."""
         self._depot.unlink(unused)
         for upload in uploads:
-            (self._uploads / upload).unlink(missing_ok=True)
-            (self._uploads / f"{upload}.part").unlink(missing_ok=True)
+            self._forget_upload(upload)
 
     def refused(self, name: str, now: int) -> None:
         """Note that the server could not take an outcome; it is offered again later."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select
 
@@ -22,44 +22,58 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from sqlalchemy import Connection, Row, Select
 
-__all__ = ["copy_of", "load_view"]
+__all__ = [
+    "copies_of",
+    "copy_of",
+    "load_view",
+    "load_views",
+    "view_columns",
+    "view_of",
+]
 
 
 def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
-    """Return the query for a workunit, how its copies are spread, what is left of it."""
-    table, spread = schema.workunits, schema.replications
-    ended, box = schema.lingering, schema.outbox
+    """Return the query for workunits, how their copies are spread, what is left of them."""
+    table = schema.workunits
+    spread, ended, box = schema.replications, schema.lingering, schema.outbox
     return (
-        select(
-            table,
-            spread.c.homogeneous,
-            spread.c.host_class,
-            spread.c.alone,
-            ended.c.workunit_id.label("lingering"),
-            box.c.workunit_id.label("undelivered"),
-        )
+        select(table, *view_columns())
         .outerjoin(spread, spread.c.workunit_id == table.c.id)
         .outerjoin(ended, ended.c.workunit_id == table.c.id)
         .outerjoin(box, box.c.workunit_id == table.c.id)
-        .where(table.c.id == bindparam("row"))
+        .where(table.c.id.in_(bindparam("rows", expanding=True)))
     )
 
 
+def view_columns() -> list[Any]:
+    """Return what a view needs of `replications`, `lingering` and `outbox`."""
+    spread, ended, box = schema.replications, schema.lingering, schema.outbox
+    return [
+        spread.c.homogeneous,
+        spread.c.host_class,
+        spread.c.alone,
+        ended.c.workunit_id.label("lingering"),
+        box.c.workunit_id.label("undelivered"),
+    ]
+
+
 def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for a workunit's copies, oldest first."""
+    """Return the query for workunits' copies, oldest first."""
     table, checks = schema.copies, schema.spot_checks
     return (
         select(table, checks.c.verdict.label("check"))
         .outerjoin(checks, checks.c.copy_id == table.c.id)
-        .where(table.c.workunit_id == bindparam("row"))
+        .where(table.c.workunit_id.in_(bindparam("rows", expanding=True)))
         .order_by(table.c.id)
     )
 
 
 # Built once: every step of every workunit asks them.
-_WORKUNIT, _COPIES = _workunit_query(), _copies_query()
+_WORKUNITS, _COPIES = _workunit_query(), _copies_query()
 
 
 def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
@@ -85,9 +99,38 @@ def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-ar
 
 def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
     """Return a workunit as the rules see it."""
-    which = {"row": workunit_id}
-    row = connection.execute(_WORKUNIT, which).one()
-    copies = connection.execute(_COPIES, which).all()
+    return load_views(connection, [workunit_id])[workunit_id]
+
+
+def load_views(
+    connection: Connection, workunits: Collection[int]
+) -> dict[int, WorkunitView]:
+    """Return workunits as the rules see them; all of them exist."""
+    if not workunits:
+        return {}
+    rows = connection.execute(_WORKUNITS, {"rows": list(workunits)}).all()
+    copies = copies_of(connection, workunits)
+    return {row.id: view_of(row, copies[row.id]) for row in rows}
+
+
+def copies_of(
+    connection: Connection, workunits: Collection[int]
+) -> dict[int, list[Copy]]:
+    """Return the copies of each workunit, oldest first."""
+    found: dict[int, list[Copy]] = {row: [] for row in workunits}
+    rows = connection.execute(_COPIES, {"rows": list(workunits)}).all()
+    for row in rows:
+        found[row.workunit_id].append(copy_of(row, row.check))
+    return found
+
+
+def view_of(row: Row, copies: Iterable[Copy]) -> WorkunitView:  # type: ignore[type-arg]  # see below
+    """Return a workunit as the rules see it.
+
+    Args:
+        row: of `workunits`, with `view_columns`.
+        copies: its own, oldest first.
+    """
     return WorkunitView(
         redundancy=Redundancy(
             min_quorum=row.min_quorum,
@@ -98,7 +141,7 @@ def load_view(connection: Connection, workunit_id: int) -> WorkunitView:
             delay_bound_s=row.delay_bound_s,
         ),
         not_after=row.not_after,
-        copies=tuple(copy_of(copy, copy.check) for copy in copies),
+        copies=tuple(copies),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
         canonical=row.canonical or "",
         lingering=row.lingering is not None,

@@ -47,10 +47,18 @@ from stoilo.server.engines.embedded.people.preferences import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 
-__all__ = ["LEVELS", "Account", "Accounts", "User", "load_secret"]
+__all__ = [
+    "LEVELS",
+    "Account",
+    "Accounts",
+    "User",
+    "key_digest",
+    "load_secret",
+    "user_of",
+]
 
 SECRET_BYTES = 32
 KEY_CHARS = 32
@@ -294,29 +302,14 @@ class Accounts:
         message = f"{purpose}\0{text}".encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
-    def authenticate(self, connection: Connection, key: str) -> User | None:
-        """Return who holds an (untrusted) key, strong or weak; None for nobody."""
-        if not key or len(key) > BOUNDS.token_chars:
-            return None
-        digest = _hash_key(key)
-        users, chosen, people = schema.users, schema.preferences, schema.people
-        row = connection.execute(
-            select(
-                users.c.id,
-                users.c.max_level,
-                users.c.weak_key_hash,
-                chosen,
-                people.c.banned_at,
-            )
-            .outerjoin(chosen, chosen.c.user_id == users.c.id)
-            .outerjoin(people, people.c.user_id == users.c.id)
-            .where((users.c.key_hash == digest) | (users.c.weak_key_hash == digest))
-        ).first()
-        if row is None:
-            return None
-        preferences = preferences_of(row)
-        weak = row.weak_key_hash == digest
-        return User(row.id, preferences.levels, bool(row.banned_at), preferences, weak)
+    def knows(self, key: str) -> bool:
+        """Say whether an (untrusted) key is an account's; waits for no writer."""
+        digest, table = key_digest(key), schema.users
+        query = select(table.c.id).where(
+            (table.c.key_hash == digest) | (table.c.weak_key_hash == digest)
+        )
+        with self._database.read() as connection:
+            return bool(digest) and connection.scalar(query) is not None
 
     def _insert(
         self,
@@ -390,6 +383,23 @@ def _key_number(connection: Connection, user_id: int) -> int:
     table = schema.key_changes
     query = select(table.c.number).where(table.c.user_id == user_id)
     return int(connection.scalar(query) or 0)
+
+
+def user_of(row: Row, digest: str) -> User:  # type: ignore[type-arg]  # see below
+    """Return who calls.
+
+    Args:
+        row: with the account, its preferences and its standing.
+        digest: of the key that was shown.
+    """
+    preferences = preferences_of(row)
+    weak = row.weak_key_hash == digest
+    return User(row.id, preferences.levels, bool(row.banned_at), preferences, weak)
+
+
+def key_digest(key: str) -> str:
+    """Return what is stored of an (untrusted) key, empty for one that nobody can have."""
+    return _hash_key(key) if 0 < len(key) <= BOUNDS.token_chars else ""
 
 
 def _hash_key(key: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Table, exists, insert, select, update
 
@@ -36,6 +36,7 @@ __all__ = [
     "credit_of",
     "fade",
     "grant",
+    "standing_of",
     "user_info",
 ]
 
@@ -114,19 +115,23 @@ def grant(connection: Connection, workunit_id: int, now: int) -> tuple[Row, ...]
     return tuple(fresh)
 
 
-def user_info(connection: Connection, user_id: int, host_id: int, now: int) -> UserInfo:
-    """Return what the client shows of an account and this host."""
-    users, people = schema.users, schema.people
-    hosts, records = schema.hosts, schema.host_records
-    row = connection.execute(
-        select(users.c.created_at, people.c.name, people.c.venue, *_figures())
-        .outerjoin(people, people.c.user_id == users.c.id)
-        .outerjoin(hosts, (hosts.c.user_id == users.c.id) & (hosts.c.id == host_id))
-        .outerjoin(records, records.c.host_id == hosts.c.id)
-        .where(users.c.id == user_id)
-    ).one()
-    person = fade(_standing(*row[3:6]), now)
-    host = fade(_standing(*row[6:9]), now)
+def user_info(
+    user_id: int,
+    row: Row,  # type: ignore[type-arg]  # see below
+    person: Standing,
+    host: Standing,
+    now: int,
+) -> UserInfo:
+    """Return what the client shows of an account and this host.
+
+    Args:
+        user_id: of the account.
+        row: with its ``created_at``, and ``name`` and ``venue`` or NULLs.
+        person: its standing.
+        host: the host's.
+        now: s.
+    """
+    person, host = fade(person, now), fade(host, now)
     return UserInfo(
         id=user_id,
         name=shown_name(user_id, row.name or ""),
@@ -175,20 +180,7 @@ def _add(
     )
 
 
-def _figures() -> list[Column[Any]]:
-    """Return the columns of a person's standing, then of a host's."""
-    return [
-        column
-        for table in (schema.people, schema.host_records)
-        for column in (
-            table.c.total_credit,
-            table.c.average_credit,
-            table.c.average_at,
-        )
-    ]
-
-
-def _standing(total: float | None, average: float | None, at: int | None) -> Standing:
+def standing_of(total: float | None, average: float | None, at: int | None) -> Standing:
     """Return a standing, the empty one for NULLs."""
     return Standing(total or 0.0, average or 0.0, at or 0)
 

@@ -10,13 +10,15 @@ what it has rather than losing a part of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.database import must_write
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GLOBAL_TAGS",
     "GlobalPreferences",
+    "StoredPreferences",
     "exchange_global_preferences",
     "parse_global_preferences",
     "render_global_preferences",
@@ -32,6 +35,9 @@ __all__ = [
 BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, depth=6, elements=500)
 MOST_AHEAD_S: Final = 86_400
 """A client's clock may be wrong by that; a later time would win for ever."""
+
+PARSED: Final = 128
+"""Documents remembered: each client sends the same ones with every call."""
 
 _NUMBERS: Final = """
     battery_charge_min_pct battery_max_temperature confirm_before_connecting
@@ -64,6 +70,15 @@ class GlobalPreferences:
     settings: tuple[tuple[str, float], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPreferences:
+    """A user's preferences as they go out: our own text, and its ``mod_time``, s."""
+
+    modified_at: int
+    document: str
+
+
+@lru_cache(maxsize=PARSED)
 def parse_global_preferences(text: str) -> GlobalPreferences | None:
     """Return a client's (hostile) preferences; None where there are none to carry.
 
@@ -97,7 +112,13 @@ def render_global_preferences(preferences: GlobalPreferences) -> str:
 
 
 def exchange_global_preferences(
-    connection: Connection, user_id: int, sent: str, now: int, *, weak: bool
+    connection: Connection,
+    user_id: int,
+    stored: StoredPreferences | None,
+    sent: str,
+    now: int,
+    *,
+    weak: bool,
 ) -> str:
     """Store what a host sent if it is the newest; return what is newer than that.
 
@@ -105,12 +126,12 @@ def exchange_global_preferences(
     the `weak` key nothing is stored (BOINC: ``handle_global_prefs``).
     """
     given = parse_global_preferences(sent)
-    table = schema.global_preferences
-    row = connection.execute(select(table).where(table.c.user_id == user_id)).first()
-    stored_at = row.modified_at if row else 0
     if given is None:
-        return "" if row is None or sent.strip() else str(row.document)
+        return "" if stored is None or sent.strip() else stored.document
+    stored_at = stored.modified_at if stored else 0
     if not weak and stored_at < given.modified_at <= now + MOST_AHEAD_S:
+        must_write(connection)
+        table = schema.global_preferences
         connection.execute(delete(table).where(table.c.user_id == user_id))
         connection.execute(
             insert(table).values(
@@ -119,7 +140,7 @@ def exchange_global_preferences(
                 document=render_global_preferences(given),
             )
         )
-    return str(row.document) if row and stored_at > given.modified_at else ""
+    return stored.document if stored and stored_at > given.modified_at else ""
 
 
 def _number(text: str) -> float | None:

@@ -164,7 +164,7 @@ def note_valid(connection: Connection, copies: Iterable[str]) -> None:
 def note_failed(connection: Connection, copies: Iterable[str]) -> None:
     """Begin again with the hosts of results that were invalid, failed or never came."""
     table = schema.histories
-    for host_id, app in _hosts_of(connection, copies):
+    for host_id, app in set(_hosts_of(connection, copies)):
         connection.execute(
             update(table)
             .where(table.c.host_id == host_id, table.c.app == app)

@@ -13,20 +13,22 @@ the host does nothing else: its word alone must not use up one workunit after th
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, delete, insert, select
+from sqlalchemy import and_, bindparam, insert, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.records import Validity
 from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Update
 
 __all__ = [
     "RULES",
@@ -36,8 +38,10 @@ __all__ = [
     "after_error",
     "after_success",
     "allowed_today",
+    "load_quotas",
     "note_copies",
     "note_error",
+    "note_errors",
     "note_refusal",
     "note_success",
     "room_in",
@@ -146,15 +150,21 @@ def room_in(quota: Quota, ncpus: int, now: int, rules: QuotaRules = RULES) -> in
 
 
 def allowed_today(
-    connection: Connection,
-    host_id: int,
+    known: Mapping[str, Quota],
     apps: Sequence[str],
     ncpus: int,
     now: int,
     rules: QuotaRules = RULES,
 ) -> Allowance:
-    """Return what a host may get of these apps now."""
-    known = dict(_load(connection, host_id))
+    """Return what a host may get of these apps now.
+
+    Args:
+        known: its standing with every app that it has had.
+        apps: those it may get.
+        ncpus: what it says that it has.
+        now: s.
+        rules: numbers.
+    """
     fresh = Quota(rules.per_cpu)
     rooms = {app: room_in(known.get(app, fresh), ncpus, now, rules) for app in apps}
     closed = {app: known[app] for app in apps if not rooms[app]}
@@ -172,19 +182,34 @@ def note_copies(
     connection: Connection,
     host_id: int,
     apps: Iterable[str],
+    known: Mapping[str, Quota],
     now: int,
     rules: QuotaRules = RULES,
 ) -> None:
-    """Count copies just handed out, one `app` each."""
-    counts: dict[str, int] = {}
-    for app in apps:
-        counts[app] = counts.get(app, 0) + 1
-    if not counts:
-        return
-    known = dict(_load(connection, host_id))
-    for app, count in counts.items():
+    """Count copies just handed out, one `app` each, on a standing that is `known`."""
+    for app, count in Counter(apps).items():
         quota = known.get(app, Quota(rules.per_cpu))
-        _store(connection, host_id, app, after_issue(quota, count, now))
+        better = after_issue(quota, count, now)
+        _store(connection, host_id, app, better, known=app in known)
+
+
+def note_errors(
+    connection: Connection,
+    host_id: int,
+    apps: Iterable[str],
+    known: Mapping[str, Quota],
+    now: int,
+    rules: QuotaRules = RULES,
+) -> dict[str, Quota]:
+    """Count bad results of a host, one `app` each; return its standing with every app."""
+    after = dict(known)
+    for app, count in Counter(apps).items():
+        quota = after.get(app, Quota(rules.per_cpu))
+        for _ in range(count):
+            quota = after_error(quota, now, rules)
+        _store(connection, host_id, app, quota, known=app in known)
+        after[app] = quota
+    return after
 
 
 def note_error(
@@ -193,8 +218,9 @@ def note_error(
     """Count a bad result against the host that had the copy of that name."""
     place = _place(connection, copy)
     if place is not None:
-        quota = dict(_load(connection, place[0])).get(place[1], Quota(rules.per_cpu))
-        _store(connection, *place, after_error(quota, now, rules))
+        host_id, app = place
+        known = load_quotas(connection, host_id)
+        note_errors(connection, host_id, [app], known, now, rules)
 
 
 def note_refusal(
@@ -229,10 +255,10 @@ def note_success(
     connection: Connection, host_id: int, app: str, rules: QuotaRules = RULES
 ) -> None:
     """Count a valid result for a host."""
-    quota = dict(_load(connection, host_id)).get(app)
+    quota = load_quotas(connection, host_id).get(app)
     better = None if quota is None else after_success(quota, rules)
     if better is not None and better != quota:
-        _store(connection, host_id, app, better)
+        _store(connection, host_id, app, better, known=True)
 
 
 def _place(connection: Connection, copy: str) -> tuple[int, str] | None:
@@ -247,19 +273,31 @@ def _place(connection: Connection, copy: str) -> tuple[int, str] | None:
     return None if row is None else (row.host_id, row.app)
 
 
-def _load(connection: Connection, host_id: int) -> list[tuple[str, Quota]]:
+def load_quotas(connection: Connection, host_id: int) -> dict[str, Quota]:
     """Return a host's standing with every app that it has had."""
     table = schema.quotas
     rows = connection.execute(select(table).where(table.c.host_id == host_id)).all()
-    return [(row.app, Quota(*row[2:])) for row in rows]
+    return {row.app: Quota(*row[2:]) for row in rows}
 
 
-def _store(connection: Connection, host_id: int, app: str, quota: Quota) -> None:
-    """Write a host's standing with one app."""
+def _store(
+    connection: Connection, host_id: int, app: str, quota: Quota, *, known: bool
+) -> None:
+    """Write a host's standing with one app, over the row that is `known` to be there."""
+    if known:
+        place = {"of_host": host_id, "of_app": app}
+        connection.execute(_change(), place | asdict(quota))
+    else:
+        row = {"host_id": host_id, "app": app, **asdict(quota)}
+        connection.execute(insert(schema.quotas), row)
+
+
+@cache
+def _change() -> Update:
+    """Return the statement that changes the standing of :of_host with :of_app."""
     table = schema.quotas
-    place = (table.c.host_id == host_id, table.c.app == app)
-    connection.execute(delete(table).where(*place))
-    connection.execute(insert(table).values((host_id, app, *astuple(quota))))
+    mine = (table.c.host_id == bindparam("of_host"), table.c.app == bindparam("of_app"))
+    return update(table).where(*mine)
 
 
 def _wait(quota: Quota, now: int) -> int:

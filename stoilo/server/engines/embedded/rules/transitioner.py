@@ -61,6 +61,7 @@ __all__ = [
     "next_actions",
     "next_transition",
     "refusal_cap",
+    "still_counts",
 ]
 
 ANSWER_GRACE_S: Final = 86_400
@@ -140,9 +141,14 @@ def can_receive(view: WorkunitView, copy: Copy) -> bool:
     A late result counts while the workunit has no outcome, or still has its canonical
     result to compare with (as BOINC does).
     """
-    late = copy.state is CopyState.OVER and copy.outcome is CopyOutcome.NO_REPLY
     wanted = view.outcome is None or view.lingering
-    return wanted and (copy.state is CopyState.IN_PROGRESS or late)
+    return wanted and still_counts(copy.state, copy.outcome)
+
+
+def still_counts(state: CopyState, outcome: CopyOutcome) -> bool:
+    """Say whether a copy is on its host, or has only not come back in time."""
+    late = state is CopyState.OVER and outcome is CopyOutcome.NO_REPLY
+    return late or state is CopyState.IN_PROGRESS
 
 
 def next_actions(view: WorkunitView, now: int) -> list[Action]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import exists, or_, true
+from sqlalchemy import bindparam, or_, true
 
-from stoilo.server.bulk import select_in
 from stoilo.server.engines.embedded import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement
 
-    from stoilo.executor.messages import HostInfo
     from stoilo.server.engines.interface import WorkunitSpec
 
-__all__ = ["NOT_SAID", "HostBounds", "bound_rows", "fits_host", "load_bounds"]
+__all__ = ["HostBounds", "bound_rows", "fits_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +25,6 @@ class HostBounds:
 
     memory_bytes: int = 0
     disk_bytes: int = 0
-
-
-NOT_SAID = HostBounds()
 
 
 def bound_rows(
@@ -47,32 +42,19 @@ def bound_rows(
     ]
 
 
-def load_bounds(
-    connection: Connection, workunits: Sequence[int]
-) -> dict[int, HostBounds]:
-    """Return what some workunits need; those that say nothing are left out."""
-    table = schema.bounds
-    columns = [table.c.workunit_id, table.c.memory_bytes, table.c.disk_bytes]
-    rows = select_in(connection, columns, table.c.workunit_id, workunits)
-    return {row: HostBounds(memory, disk) for row, memory, disk in rows}
+def fits_host(*, memory: bool, disk: bool) -> ColumnElement[bool]:
+    """Return the condition for workunits, with bounds, that a host says it has room for.
 
+    What a host does not say does not count against it: it refuses by itself.
 
-def fits_host(host: HostInfo) -> ColumnElement[bool]:
-    """Return the condition for workunits that a host has room for, as it says.
-
-    What a host does not say (0) does not count against it: it refuses by itself.
+    Args:
+        memory: whether it says how much it has, bytes, parameter :memory.
+        disk: the same of what is free on its disk, :disk.
     """
     table = schema.bounds
-    too_large = [
-        column > int(most)
-        for column, most in (
-            (table.c.memory_bytes, host.memory_bytes),
-            (table.c.disk_bytes, host.disk_free_bytes),
-        )
-        if most > 0
-    ]
-    if not too_large:
-        return true()
-    return ~exists().where(
-        table.c.workunit_id == schema.workunits.c.id, or_(*too_large)
-    )
+    too_large = []
+    if memory:
+        too_large.append(table.c.memory_bytes > bindparam("memory"))
+    if disk:
+        too_large.append(table.c.disk_bytes > bindparam("disk"))
+    return ~or_(*too_large) | table.c.workunit_id.is_(None) if too_large else true()

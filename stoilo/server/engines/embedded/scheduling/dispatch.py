@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, exists, func, select, update
+from sqlalchemy import BigInteger, bindparam, exists, select, update
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.database import must_write
 from stoilo.server.engines.embedded.rules.hosttrust import (
     BY_OPERATOR,
     consecutive_valid,
-    find_ban,
     homogeneous_class,
-    is_banned,
     is_trusted,
-    is_trusted_account,
 )
 from stoilo.server.engines.embedded.rules.records import Caller, CheckVerdict
 from stoilo.server.engines.embedded.rules.replication import (
@@ -26,25 +24,26 @@ from stoilo.server.engines.embedded.rules.replication import (
     raise_quorum,
 )
 from stoilo.server.engines.embedded.rules.transitioner import (
-    deadline_of,
     may_issue,
     may_recheck,
 )
 from stoilo.server.engines.embedded.scheduling.bounds import fits_host
+from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy, copy_columns
 from stoilo.server.engines.embedded.scheduling.locality import local_first
 from stoilo.server.engines.embedded.scheduling.wishes import allowed_apps, is_wanted
-from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.embedded.views import copies_of, view_columns, view_of
 from stoilo.server.engines.interface import CopyState, Homogeneity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
     from stoilo.executor.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.people.accounts import User
     from stoilo.server.engines.embedded.rules.records import WorkunitView
     from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.embedded.scheduling.reception import Guest
 
 __all__ = ["Pace", "fresh_copies", "lost_copies", "notices"]
 
@@ -57,6 +56,9 @@ BANNED_BY_OPERATOR = "The project's operators have banned this computer [STO-E06
 MOST_HELD = 500
 """Copies of one host, whatever it says of its processors: a call names all of them, and
 one that names more than `requests.RESULTS_PER_REQUEST` is refused."""
+
+KINDS_OF_CALLERS: Final = 256
+"""Queries kept for hosts of one level, class and set of wishes."""
 
 SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
 
@@ -84,131 +86,152 @@ class Pace:
 def lost_copies(
     connection: Connection,
     account: User,
-    host: Host,
     request: SchedulerRequest,
+    held: Iterable[HeldCopy],
     pace: Pace,
-) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
+) -> list[HeldCopy]:
     """Return copies that the host should have and does not mention.
 
     What the account or the host has meanwhile ruled out is not sent again.
     """
     named = {result.name for result in request.results}
     named |= {other.name for other in request.other_results}
-    rows = connection.execute(_held_query(), {"host": host.id}).all()
-    lost = [row for row in rows if row.name not in named]
+    lost = [copy for copy in held if copy.resendable and copy.name not in named]
     if lost:
         wanted = _wanted(connection, lost, account, request.wishes)
-        lost = [row for row in lost if row.workunit_id in wanted]
+        lost = [copy for copy in lost if copy.workunit_id in wanted]
     return lost[: pace.copies_per_rpc]
 
 
 def _wanted(
-    connection: Connection,
-    rows: list[Row],  # type: ignore[type-arg]  # rows of `_copy_query`
-    account: User,
-    wishes: Wishes,
+    connection: Connection, copies: list[HeldCopy], account: User, wishes: Wishes
 ) -> set[int]:
     """Return which workunits of these copies account and host allow now."""
     table = schema.workunits
     query = select(table.c.id).where(
-        table.c.id.in_([row.workunit_id for row in rows]),
+        table.c.id.in_([copy.workunit_id for copy in copies]),
         table.c.app.in_(allowed_apps(account.apps, wishes)),
         is_wanted(wishes),
     )
     return set(connection.scalars(query))
 
 
-def notices(connection: Connection, host: Host) -> tuple[str, ...]:
+def notices(host: Host) -> tuple[str, ...]:
     """Return what a host's user is to be told about getting no work."""
-    ban = find_ban(connection, host.id)
-    if ban is None:
+    if host.ban is None:
         return ()
-    return (BANNED_BY_OPERATOR if ban == BY_OPERATOR else BANNED_NOTICE,)
+    return (BANNED_BY_OPERATOR if host.ban == BY_OPERATOR else BANNED_NOTICE,)
 
 
 def fresh_copies(
     connection: Connection,
-    user: User,
-    host: Host,
-    request: SchedulerRequest,
-    now: int,
+    guest: Guest,
+    busy: int,
     pace: Pace,
     draw: Callable[[], float],
-) -> list[Row]:  # type: ignore[type-arg]  # rows of `_copy_query`
+) -> list[HeldCopy]:
     """Give new copies to the host, as many as it asks for and may have.
 
     A trusted account's hosts get what is to be checked again first.
+
+    Args:
+        connection: of the caller's transaction.
+        guest: who asks.
+        busy: copies in progress on the host.
+        pace: how much at most.
+        draw: uniform in [0, 1).
     """
-    room = _room(connection, host, request, pace)
-    if room <= 0 or is_banned(connection, host.id):
+    room = _room(guest.request, busy, pace)
+    if room <= 0 or guest.host.ban is not None:
         return []
-    caller = _caller(connection, user, host, request)
-    given: list[int] = []
-    seen: set[int] = set()
-    most = room * CANDIDATES_PER_COPY
-    for query in _candidates(user, caller, now, request.wishes):
-        fitting = query.where(fits_host(request.host))
-        for row in local_first(connection, request, fitting, most, now):
-            if len(given) == room or row.workunit_id in seen:
-                continue
-            seen.add(row.workunit_id)
-            view = load_view(connection, row.workunit_id)
-            if may_issue(view, caller, now) or may_recheck(view, caller, now):
-                deadline = deadline_of(view.redundancy, now)
-                _issue(connection, row.id, user, host, now=now, deadline=deadline)
-                _settle_spread(connection, row.id, view, caller, host, now, draw)
-                given.append(row.id)
-    return list(connection.execute(_given_query(), {"given": given}).all())
+    caller = _caller(guest)
+    given: dict[int, Row] = {}  # type: ignore[type-arg]  # by workunit
+    for recheck in [True, False] if caller.trusted_account else [False]:
+        rows = _fitting(connection, guest, caller, room, recheck=recheck)
+        fresh = [row for row in rows if row.workunit_id not in given]
+        if not fresh:
+            continue
+        must_write(connection)
+        copies = copies_of(connection, {row.workunit_id for row in fresh})
+        for row in fresh:
+            view = view_of(row, copies[row.workunit_id])
+            fits = may_issue(view, caller, guest.now) or may_recheck(
+                view, caller, guest.now
+            )
+            if fits and row.workunit_id not in given and len(given) < room:
+                given[row.workunit_id] = row
+                _settle_spread(connection, row, view, caller, guest, draw)
+    return _issue(connection, list(given.values()), guest)
 
 
-def _caller(
-    connection: Connection, user: User, host: Host, request: SchedulerRequest
-) -> Caller:
+def _fitting(
+    connection: Connection,
+    guest: Guest,
+    caller: Caller,
+    room: int,
+    *,
+    recheck: bool,
+) -> list[Row]:  # type: ignore[type-arg]  # of `_candidates`
+    """Return rows of copies that the rules will probably give to the host, best first."""
+    request = guest.request
+    memory, disk = int(request.host.memory_bytes), int(request.host.disk_free_bytes)
+    query = _candidates(
+        allowed_apps(guest.user.apps, request.wishes),
+        request.wishes,
+        replace(caller, user_id=0, host_key=""),
+        recheck=recheck,
+        memory=memory > 0,
+        disk=disk > 0,
+    )
+    values = {
+        "user": caller.user_id,
+        "host_key": caller.host_key,
+        "now": guest.now,
+        "memory": memory,
+        "disk": disk,
+        "most": room * CANDIDATES_PER_COPY,
+    }
+    return local_first(connection, request, query, values, guest.now)
+
+
+def _caller(guest: Guest) -> Caller:
     """Return the host as the rules see it."""
+    host = guest.request.host
     return Caller(
-        user.id,
-        host.key,
-        homogeneous_class(request.host, Homogeneity.COARSE),
-        homogeneous_class(request.host, Homogeneity.FINE),
-        is_trusted_account(connection, user.id),
+        guest.user.id,
+        guest.host.key,
+        homogeneous_class(host, Homogeneity.COARSE),
+        homogeneous_class(host, Homogeneity.FINE),
+        guest.visitor.trusted,
     )
 
 
 def _settle_spread(
     connection: Connection,
-    copy_id: int,
+    row: Row,  # type: ignore[type-arg]  # of `_candidates`
     view: WorkunitView,
     caller: Caller,
-    host: Host,
-    now: int,
+    guest: Guest,
     draw: Callable[[], float],
 ) -> None:
-    """Note what a copy that has just been issued means for the others."""
-    if view.outcome is not None or not (view.homogeneous or view.alone):
+    """Note what a copy that is just being issued means for the others."""
+    if view.outcome is not None:
         return
-    table, of = schema.copies, schema.workunits
-    row = connection.execute(
-        select(of.c.id, of.c.app)
-        .join(table, table.c.workunit_id == of.c.id)
-        .where(table.c.id == copy_id)
-    ).one()
+    workunit_id = row.workunit_id
     if view.homogeneous:
-        commit_class(connection, row.id, caller.class_for(view.homogeneous))
+        commit_class(connection, workunit_id, caller.class_for(view.homogeneous))
     if view.alone and not caller.trusted_account:
-        record = consecutive_valid(connection, host.id, row.app)
+        record = consecutive_valid(connection, guest.host.id, row.app)
         if not is_trusted(record, draw()):
-            raise_quorum(connection, row.id, now)
+            raise_quorum(connection, workunit_id, guest.now)
 
 
-def _room(
-    connection: Connection, host: Host, request: SchedulerRequest, pace: Pace
-) -> int:
+def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
     """Return how many copies the request may get."""
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
         return 0
-    held = connection.scalar(_count_query(), {"host": host.id}) or 0
-    most = min(pace.copies_per_cpu * request.ncpus, MOST_HELD) - held
+    most = min(pace.copies_per_cpu * request.ncpus, MOST_HELD) - busy
     wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
     asked = math.ceil(min(wanted, 1e6))
     return max(0, min(asked, most, pace.copies_per_rpc))
@@ -216,69 +239,108 @@ def _room(
 
 def _issue(
     connection: Connection,
-    copy_id: int,
-    user: User,
-    host: Host,
-    *,
-    now: int,
-    deadline: int,
-) -> None:
-    """Write that a copy is on the host."""
+    rows: list[Row],  # type: ignore[type-arg]  # of `_candidates`
+    guest: Guest,
+) -> list[HeldCopy]:
+    """Write that copies are on the host; return them, oldest first."""
+    if not rows:
+        return []
+    now, host = guest.now, guest.host
+    given = [HeldCopy.given(row, now + row.delay_bound_s) for row in rows]
+    shared = {"user": guest.user.id, "host": host.id, "key": host.key, "now": now}
     connection.execute(
-        update(schema.copies)
-        .where(schema.copies.c.id == copy_id)
+        _copy_update(),
+        [shared | {"row": copy.id, "until": copy.deadline} for copy in given],
+    )
+    connection.execute(
+        _workunit_update(),
+        [{"row": copy.workunit_id, "after": copy.deadline + 1} for copy in given],
+    )
+    return sorted(given, key=lambda copy: copy.id)
+
+
+# Made once, as every call runs them: to put one together costs more than to run it.
+@cache
+def _copy_update() -> Update:
+    """Return the statement that copy :row is on :host."""
+    table = schema.copies
+    return (
+        update(table)
+        .where(table.c.id == bindparam("row"))
         .values(
             state=CopyState.IN_PROGRESS.value,
-            user_id=user.id,
-            host_id=host.id,
-            host_key=host.key,
-            sent_at=now,
-            deadline=deadline,
+            user_id=bindparam("user"),
+            host_id=bindparam("host"),
+            host_key=bindparam("key"),
+            sent_at=bindparam("now"),
+            deadline=bindparam("until"),
         )
     )
-    row = schema.copies.c.workunit_id
-    workunit = select(row).where(schema.copies.c.id == copy_id).scalar_subquery()
-    table = schema.workunits
-    connection.execute(
+
+
+@cache
+def _workunit_update() -> Update:
+    """Return the statement that workunit :row is to be looked at :after, not later."""
+    table, after = schema.workunits, bindparam("after", type_=BigInteger)
+    return (
         update(table)
-        .where(table.c.id == workunit, table.c.transition_at > deadline + 1)
-        .values(transition_at=deadline + 1)
+        .where(table.c.id == bindparam("row"), table.c.transition_at > after)
+        .values(transition_at=after)
     )
 
 
+@lru_cache(maxsize=KINDS_OF_CALLERS)
 def _candidates(
-    user: User, caller: Caller, now: int, wishes: Wishes
-) -> list[Select[tuple[int, int]]]:
-    """Return the queries for unsent copies that may go to this host, best first.
+    apps: tuple[str, ...],
+    wishes: Wishes,
+    caller: Caller,
+    *,
+    recheck: bool,
+    memory: bool,
+    disk: bool,
+) -> Select[Any]:
+    """Return the query for unsent copies that may go to hosts of one kind, best first.
 
-    The same rules as in `transitioner`, which has the last word.
+    The same rules as in `transitioner`, which has the last word. Parameters: :user,
+    :host_key, :now, :memory and :disk in bytes, :most.
+
+    Args:
+        apps: that may be sent.
+        wishes: of the host and its account.
+        caller: what hosts of this kind have in common.
+        recheck: those of spot checks, instead of ordinary ones.
+        memory: :memory counts.
+        disk: :disk counts.
     """
-    copies, table = schema.copies, schema.workunits
-    spread = schema.replications
+    copies, table, spread = schema.copies, schema.workunits, schema.replications
+    bounds, ended, box = schema.bounds, schema.lingering, schema.outbox
     other = copies.alias("other")
     has_one = exists().where(
         other.c.workunit_id == copies.c.workunit_id,
-        (other.c.user_id == caller.user_id) | (other.c.host_key == caller.host_key),
+        (other.c.user_id == bindparam("user"))
+        | (other.c.host_key == bindparam("host_key")),
     )
-    fitting = (
-        select(copies.c.id, copies.c.workunit_id)
+    known = {column.name for column in copy_columns()}
+    rest = [column for column in table.c if column.name not in {"id", "name", *known}]
+    return (
+        select(*copy_columns(), *rest, *view_columns())
         .join(table, table.c.id == copies.c.workunit_id)
         .outerjoin(spread, spread.c.workunit_id == table.c.id)
+        .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(box, box.c.workunit_id == table.c.id)
         .where(
             copies.c.state == CopyState.UNSENT.value,
-            table.c.app.in_(allowed_apps(user.apps, wishes)),
+            table.c.app.in_(apps),
             is_wanted(wishes),
-            table.c.not_after >= now + table.c.delay_bound_s,
+            table.c.not_after >= bindparam("now") + table.c.delay_bound_s,
             fits_class(caller),
+            fits_host(memory=memory, disk=disk),
+            _is_recheck() if recheck else table.c.outcome.is_(None) | _is_for_anybody(),
             ~has_one,
         )
         .order_by(copies.c.priority.desc(), copies.c.id)
-    )
-    ordinary = fitting.where(table.c.outcome.is_(None) | _is_for_anybody())
-    return (
-        [fitting.where(_is_recheck()), ordinary]
-        if caller.trusted_account
-        else [ordinary]
+        .limit(bindparam("most"))
     )
 
 
@@ -298,47 +360,3 @@ def _is_for_anybody() -> ColumnElement[bool]:
         table.c.copy_id == schema.copies.c.id,
         table.c.verdict == CheckVerdict.OPEN.value,
     )
-
-
-# Made once, as every call runs them: to put one together costs more than to run it.
-@cache
-def _held_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for what :host should have."""
-    return (
-        _copy_query()
-        .where(
-            schema.copies.c.host_id == bindparam("host"),
-            schema.copies.c.state == CopyState.IN_PROGRESS.value,
-            schema.workunits.c.outcome.is_(None) | _is_recheck(),
-        )
-        .order_by(schema.copies.c.id)
-    )
-
-
-@cache
-def _given_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for the copies :given."""
-    given = schema.copies.c.id.in_(bindparam("given", expanding=True))
-    return _copy_query().where(given).order_by(schema.copies.c.id)
-
-
-@cache
-def _count_query() -> Select[int]:
-    """Return the query for how many copies are in progress on :host."""
-    return select(func.count()).where(
-        schema.copies.c.host_id == bindparam("host"),
-        schema.copies.c.state == CopyState.IN_PROGRESS.value,
-    )
-
-
-def _copy_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for copies with what a reply says about their workunit."""
-    table = schema.workunits
-    return select(
-        schema.copies,
-        table.c.name.label("workunit"),
-        table.c.app,
-        table.c.fpops_est,
-        table.c.fpops_bound,
-        table.c.result_max_bytes,
-    ).join(table, table.c.id == schema.copies.c.workunit_id)

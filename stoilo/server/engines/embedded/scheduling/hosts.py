@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import exists, func, insert, select, update
+from sqlalchemy import bindparam, exists, func, insert, select, update
 
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.hosttrust import ban, is_banned
+from stoilo.server.engines.embedded.database import is_writing, must_write
+from stoilo.server.engines.embedded.rules.hosttrust import BY_OPERATOR, ban
+from stoilo.server.engines.embedded.scheduling.visitors import RECORD_COLUMNS
 from stoilo.server.engines.interface import CopyState
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Update
 
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
+    from stoilo.server.engines.embedded.scheduling.presence import Presence
+    from stoilo.server.engines.embedded.scheduling.visitors import KnownHost, Visitor
 
 __all__ = ["MAX_HOSTS", "Host", "find_host"]
 
@@ -31,58 +36,104 @@ TEXT_CHARS = 128
 RECORD_EVERY_S = 3600
 """Free disk and the like change with every call; a record follows at that pace."""
 
+SEEN_EVERY_S = 300
+"""How late the stored time and number of a host's last call may be while nothing else of
+it is written. Shorter than a host counts as attached (`EngineOptions.seen_within_s`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host that calls; `new` when its id has to be told to it."""
+    """The host that calls; `new` when its id has to be told to it.
+
+    Attributes:
+        id: its row.
+        key: its identity (CPID).
+        new: it does not know its number.
+        created_at: s.
+        known: what was stored of it, None when it has just been made.
+        ban: why it gets no work, see `hosttrust.find_ban`; None for no ban.
+    """
 
     id: int
     key: str
     new: bool
+    created_at: int
+    known: KnownHost | None = None
+    ban: int | None = None
 
 
 def find_host(
-    connection: Connection, user: User, request: SchedulerRequest, now: int
+    connection: Connection,
+    visitor: Visitor,
+    request: SchedulerRequest,
+    presence: Presence,
+    now: int,
 ) -> Host | None:
     """Return the calling host: known, known by its CPID, or new; None past `MAX_HOSTS`.
 
-    A host belongs to one user for ever. A sequence number below the stored one means
+    A host belongs to one user for ever. A sequence number below the last one means
     that the client's state was copied: the caller becomes a host of its own; one that has
     lost its id (detached, attached again) counts anew. A client that was told a new id
     makes itself a new CPID, so a known id may change its CPID.
     """
-    table, records = schema.hosts, schema.host_records
-    found = connection.execute(
-        select(table, records)
-        .outerjoin(records, records.c.host_id == table.c.id)
-        .where(
-            table.c.user_id == user.id,
-            (table.c.cpid == request.cpid) | (table.c.id == request.host_id),
-        )
-    ).all()
+    found, user = visitor.hosts, visitor.user
     same = next((one for one in found if one.cpid == request.cpid), None)
-    row = next((one for one in found if one.id == request.host_id), same)
-    if row is None:
+    known = next((one for one in found if one.id == request.host_id), same)
+    if known is None:
         return _new_host(connection, user, request, request.cpid, now)
-    if request.host_id == row.id and request.rpc_seqno < row.rpc_seqno:
+    last = max(known.rpc_seqno, presence.last_call(known.id))
+    if request.host_id == known.id and request.rpc_seqno < last:
         copied = _new_host(connection, user, request, "", now)
-        if copied is not None and is_banned(connection, row.id):
+        if copied is not None and known.ban is not None:
             ban(connection, copied.id, copied.key, now)  # copying is no way out
+            return replace(copied, ban=BY_OPERATOR)
         return copied
-    cpid = request.cpid if same is None else row.cpid
-    connection.execute(
+    presence.note_call(known.id, request.rpc_seqno)
+    cpid = request.cpid if same is None else known.cpid
+    anew = known.id != request.host_id
+    _note_call(connection, known, request, cpid, now, anew=anew)
+    _follow(connection, known, request, now)
+    return Host(known.id, cpid, anew, known.created_at, known, known.ban)
+
+
+def _note_call(
+    connection: Connection,
+    known: KnownHost,
+    request: SchedulerRequest,
+    cpid: str,
+    now: int,
+    *,
+    anew: bool,
+) -> None:
+    """Write that a host called, where something else is written anyway or it is time."""
+    due = anew or cpid != known.cpid or now - known.seen_at >= SEEN_EVERY_S
+    if not (due or is_writing(connection)):
+        return
+    must_write(connection)
+    values = {"seqno": request.rpc_seqno, "now": now, "called": cpid, "host": known.id}
+    connection.execute(_call_update(), values)
+
+
+@cache
+def _call_update() -> Update:
+    """Return the statement that :host called, with :seqno and under :called, at :now."""
+    table = schema.hosts
+    return (
         update(table)
-        .where(table.c.id == row.id)
-        .values(rpc_seqno=request.rpc_seqno, seen_at=now, cpid=cpid)
+        .where(table.c.id == bindparam("host"))
+        .values(
+            rpc_seqno=bindparam("seqno"),
+            seen_at=bindparam("now"),
+            cpid=bindparam("called"),
+        )
     )
-    _follow(connection, row, request, now)
-    return Host(row.id, cpid, row.id != request.host_id)
 
 
 def _new_host(
     connection: Connection, user: User, request: SchedulerRequest, cpid: str, now: int
 ) -> Host | None:
     """Insert a host, unless the account has its number; without a CPID it is a copy."""
+    must_write(connection)
     table = schema.hosts
     copies = schema.copies
     holds = exists().where(
@@ -94,10 +145,11 @@ def _new_host(
     )
     if (connection.scalar(query) or 0) >= MAX_HOSTS:
         return None
+    own = cpid or secrets.token_hex(16)
     made = connection.execute(
         insert(table).values(
             user_id=user.id,
-            cpid=cpid or secrets.token_hex(16),
+            cpid=own,
             rpc_seqno=request.rpc_seqno if cpid else 0,
             created_at=now,
             seen_at=now,
@@ -106,8 +158,7 @@ def _new_host(
     key = made.inserted_primary_key
     assert key is not None  # noqa: S101 - an insert of one row has a key
     _record(connection, key[0], request, now)
-    found = connection.scalar(select(table.c.cpid).where(table.c.id == key[0]))
-    return Host(key[0], str(found), new=True)
+    return Host(key[0], own, new=True, created_at=now)
 
 
 def _record(
@@ -119,24 +170,23 @@ def _record(
 
 
 def _follow(
-    connection: Connection,
-    row: Row,  # type: ignore[type-arg]  # of `hosts` with its record, or NULLs
-    request: SchedulerRequest,
-    now: int,
+    connection: Connection, known: KnownHost, request: SchedulerRequest, now: int
 ) -> None:
     """Bring a host's record up to date; a silent call forgets nothing."""
-    if row.stored_at is None:
-        _record(connection, row.id, request, now)
+    if known.stored_at is None:
+        must_write(connection)
+        _record(connection, known.id, request, now)
         return
     said = _said(request)
-    stable = {name for name, value in said.items() if not isinstance(value, float)}
-    changed = any(row._mapping[name] != said[name] for name in stable)  # noqa: SLF001
-    due = changed or now - row.stored_at >= RECORD_EVERY_S
+    before = dict(zip(RECORD_COLUMNS, known.record, strict=True))
+    stable = [name for name, value in said.items() if not isinstance(value, float)]
+    changed = any(before[name] != said[name] for name in stable)
+    due = changed or now - known.stored_at >= RECORD_EVERY_S
     if request.host != HostInfo() and due:
+        must_write(connection)
         table = schema.host_records
-        connection.execute(
-            update(table).where(table.c.host_id == row.id).values(stored_at=now, **said)
-        )
+        mine = table.c.host_id == known.id
+        connection.execute(update(table).where(mine).values(stored_at=now, **said))
 
 
 def _said(request: SchedulerRequest) -> dict[str, str | int | float]:

@@ -9,11 +9,13 @@ nobody needs, so nobody learns which files exist.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.database import must_write
 from stoilo.server.engines.embedded.scheduling.leases import (
     KEEP_S,
     Lease,
@@ -25,7 +27,7 @@ from stoilo.server.engines.interface import CopyState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from stoilo.executor.messages import FileInfo, SchedulerRequest
 
@@ -100,13 +102,17 @@ def forget_lost_hosts(connection: Connection, now: int) -> None:
 
 
 def _load(connection: Connection, host_id: int) -> list[Row]:  # type: ignore[type-arg]  # a lease, and whether its file is still known
+    return list(connection.execute(_query(), {"host": host_id}).all())
+
+
+@cache
+def _query() -> Select[Any]:
+    """Return the query for the leases of :host; made once, asked at every call."""
     table, files = schema.leases, schema.files
-    return list(
-        connection.execute(
-            select(table, files.c.digest.label("wanted"))
-            .outerjoin(files, files.c.digest == table.c.digest)
-            .where(table.c.host_id == host_id)
-        ).all()
+    return (
+        select(table, files.c.digest.label("wanted"))
+        .outerjoin(files, files.c.digest == table.c.digest)
+        .where(table.c.host_id == bindparam("host"))
     )
 
 
@@ -127,6 +133,8 @@ def _learn(
     mine = table.c.host_id == host_id
     arrived = [name for name, row in rows.items() if name in held and not row.held]
     gone = [name for name, row in rows.items() if not _is_there(row, held, now)]
+    if arrived or gone:
+        must_write(connection)
     if arrived:
         named = and_(mine, table.c.digest.in_(arrived))
         connection.execute(update(table).where(named).values(held=1))
@@ -157,6 +165,7 @@ def _lend(
         if name not in rows
     ]
     if fresh:
+        must_write(connection)
         connection.execute(insert(table), fresh)
     again = [
         name
@@ -164,6 +173,7 @@ def _lend(
         if name in rows and rows[name].lent_at + RENEWED_EVERY_S <= now
     ]
     if again:
+        must_write(connection)
         connection.execute(
             update(table)
             .where(table.c.host_id == host_id, table.c.digest.in_(again))

@@ -8,7 +8,7 @@ workunit starves because others' files are better spread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import exists, func, select
 
@@ -17,9 +17,9 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.lending import held_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from stoilo.executor.messages import SchedulerRequest
 
@@ -67,44 +67,39 @@ def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
 def local_first(
     connection: Connection,
     request: SchedulerRequest,
-    candidates: Select[tuple[int, int]],
-    most: int,
+    candidates: Select[Any],
+    values: Mapping[str, object],
     now: int,
-) -> list[Candidate]:
-    """Return at most twice `most` candidates, in the order in which they shall go.
+) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
+    """Return candidates in the order in which they shall go, the best first.
 
     Args:
         connection: of the caller's transaction.
         request: says what the host keeps.
-        candidates: query for (copy, workunit) of tables `copies` and `workunits`.
-        most: how many to look at, of all and of those whose files the host has.
+        candidates: query for ``copy_id``, ``workunit_id``, ``priority`` and
+            ``created_at`` of `copies` and `workunits`, at most :most rows; they are looked
+            for among all and among those whose files the host has.
+        values: of its parameters.
         now: s since 1970.
     """
     held = _large_held(connection, request)
-    found = _read(connection, candidates, most)
+    found = connection.execute(candidates, values).all()
     if not held:
-        return found
-    near = candidates.where(_needs_any(held))
-    every = {one.id: one for one in (*found, *_read(connection, near, most))}
-    sizes = _held_bytes(connection, {one.workunit_id for one in every.values()}, held)
+        return list(found)
+    near = connection.execute(candidates.where(_needs_any(held)), values).all()
+    rows = {row.copy_id: row for row in (*found, *near)}
+    sizes = _held_bytes(connection, {row.workunit_id for row in rows.values()}, held)
     scored = [
         Candidate(
-            one.id,
-            one.workunit_id,
-            one.priority,
-            one.created_at,
-            sizes.get(one.workunit_id, 0),
+            row.copy_id,
+            row.workunit_id,
+            row.priority,
+            row.created_at,
+            sizes.get(row.workunit_id, 0),
         )
-        for one in every.values()
+        for row in rows.values()
     ]
-    return in_order(scored, now)
-
-
-def _read(
-    connection: Connection, query: Select[tuple[int, int]], most: int
-) -> list[Candidate]:
-    wide = query.add_columns(schema.copies.c.priority, schema.workunits.c.created_at)
-    return [Candidate(*row) for row in connection.execute(wide.limit(most)).all()]
+    return [rows[one.id] for one in in_order(scored, now)]
 
 
 def _large_held(connection: Connection, request: SchedulerRequest) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from stoilo.server.engines.embedded import schema
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
+    from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.embedded.scheduling.presence import Presence
 
 __all__ = ["is_idle", "next_call", "wants_copies"]
 
@@ -37,9 +39,10 @@ def is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
 
 def next_call(
     connection: Connection,
-    host_id: int,
+    host: Host,
     request: SchedulerRequest,
     reply: SchedulerReply,
+    presence: Presence,
     pace: Pace,
     now: int,
 ) -> float:
@@ -48,20 +51,21 @@ def next_call(
         return pace.next_rpc_delay_s
     if not is_idle(request, reply):
         return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)
-    if _had_work(connection, host_id, now - RECENT_S):
+    if _had_work(connection, host, presence, now - RECENT_S):
         return pace.next_rpc_delay_s
     return max(pace.quiet_rpc_delay_s, pace.next_rpc_delay_s)
 
 
-def _had_work(connection: Connection, host_id: int, since: int) -> bool:
+def _had_work(
+    connection: Connection, host: Host, presence: Presence, since: int
+) -> bool:
     """Say whether a host is new since then, or has had a copy."""
-    hosts, copies = schema.hosts, schema.copies
-    is_new = select(hosts.c.id).where(
-        hosts.c.id == host_id, hosts.c.created_at >= since
-    )
-    has_had = (
-        select(copies.c.id)
-        .where(copies.c.host_id == host_id, copies.c.sent_at >= since)
-        .limit(1)
-    )
-    return any(connection.scalar(query) is not None for query in (is_new, has_had))
+    if host.created_at >= since:
+        return True
+    known = presence.worked_at(host.id)
+    if known is None:
+        copies = schema.copies
+        query = select(func.max(copies.c.sent_at)).where(copies.c.host_id == host.id)
+        known = int(connection.scalar(query) or 0)
+        presence.note_work(host.id, known)
+    return known >= since

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stoilo.executor.messages import SchedulerReply
-from stoilo.server.engines.embedded.people.credit import user_info
 from stoilo.server.engines.embedded.people.globalprefs import (
     exchange_global_preferences,
 )
@@ -22,15 +21,16 @@ from stoilo.server.engines.embedded.rules.quotas import allowed_today, note_copi
 from stoilo.server.engines.embedded.scheduling.dispatch import SECONDS_PER_COPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from sqlalchemy import Connection
 
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
     from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
-    from stoilo.server.engines.embedded.rules.quotas import Allowance
+    from stoilo.server.engines.embedded.rules.quotas import Allowance, Quota
     from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.embedded.scheduling.visitors import Visitor
 
 __all__ = ["Guest", "receive", "refuse_banned", "too_many_calls"]
 
@@ -44,27 +44,36 @@ class Guest:
     """One caller, with what is left to it after its own choices and its standing.
 
     Attributes:
+        visitor: what is known of the caller.
         account: with the levels that its owner allows.
         user: the same with those of them that may be sent now.
         host: that calls.
         request: with the wishes of host and account, and no more asked than is allowed.
         chosen: preferences of the account.
         allowance: of the host, None when it asks for no work.
+        now: s.
     """
 
+    visitor: Visitor
     account: User
     user: User
     host: Host
     request: SchedulerRequest
     chosen: ProjectPreferences
     allowance: Allowance | None
+    now: int
+
+    @property
+    def quotas(self) -> dict[str, Quota]:
+        """The host's standing with every app, before this call."""
+        return self.host.known.quotas if self.host.known else {}
 
     def complete(
         self,
         connection: Connection,
         reply: SchedulerReply,
         apps: Iterable[str],
-        now: int,
+        quotas: Mapping[str, Quota],
     ) -> SchedulerReply:
         """Return the reply with what the client shows and keeps.
 
@@ -72,47 +81,48 @@ class Guest:
             connection: inside the call's transaction.
             reply: what the scheduler has to say.
             apps: of every copy that it hands out for the first time.
-            now: s.
+            quotas: the host's standing after what it has reported.
         """
-        note_copies(connection, self.host.id, apps, now)
+        note_copies(connection, self.host.id, apps, quotas, self.now)
         messages, delay = reply.messages, reply.request_delay
         if self.allowance is not None:
             messages += self.allowance.messages
             delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        shared = ""
-        if not self.request.own_program:  # ours keeps none
-            sent = self.request.global_preferences
-            shared = exchange_global_preferences(
-                connection, self.user.id, sent, now, weak=self.user.weak
-            )
+        shared = exchange_global_preferences(
+            connection,
+            self.user.id,
+            self.visitor.preferences,
+            self.request.global_preferences,
+            self.now,
+            weak=self.user.weak,
+        )
         return replace(
             reply,
             messages=messages,
             request_delay=delay,
-            user=user_info(connection, self.user.id, self.host.id, now),
+            user=self.visitor.info(self.host.id, self.now),
             project_preferences=project_preferences(self.chosen),
             global_preferences=shared,
         )
 
 
-def receive(
-    connection: Connection, user: User, host: Host, request: SchedulerRequest, now: int
-) -> Guest:
+def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -> Guest:
     """Return the caller with its request narrowed to what may be sent now."""
-    chosen = user.chosen
+    user, chosen = visitor.user, visitor.user.chosen
     request = replace(request, wishes=narrow_wishes(request.wishes, chosen))
     wants_work = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     if request.dont_send_work or not wants_work:
-        return Guest(user, user, host, request, chosen, None)
-    allowance = allowed_today(connection, host.id, user.apps, request.ncpus, now)
+        return Guest(visitor, user, user, host, request, chosen, None, now)
+    quotas = host.known.quotas if host.known else {}
+    allowance = allowed_today(quotas, user.apps, request.ncpus, now)
     most = float(allowance.copies)
     request = replace(
         request,
         cpu_req_instances=min(request.cpu_req_instances, most),
         cpu_req_secs=min(request.cpu_req_secs, most * SECONDS_PER_COPY),
     )
-    now_open = replace(user, apps=allowance.apps)
-    return Guest(user, now_open, host, request, chosen, allowance)
+    open_now = replace(user, apps=allowance.apps)
+    return Guest(visitor, user, open_now, host, request, chosen, allowance, now)
 
 
 def refuse_banned(user: User, request: SchedulerRequest) -> SchedulerReply | None:

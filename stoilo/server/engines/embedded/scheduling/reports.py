@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, update
 
 from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed
-from stoilo.server.engines.embedded.rules.quotas import note_error
-from stoilo.server.engines.embedded.rules.transitioner import can_receive
-from stoilo.server.engines.embedded.views import copy_of, load_view
-from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.engines.embedded.rules.quotas import note_errors
+from stoilo.server.engines.interface import CopyOutcome, CopyState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import ReportedResult, SchedulerRequest
+    from stoilo.executor.messages import ReportedResult
+    from stoilo.server.engines.embedded.rules.quotas import Quota
+    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.mirrorboard import MirrorBoard
 
-__all__ = ["needless_copies", "optional_copies", "take_report"]
+__all__ = ["REPORTS_TAKEN", "needless_copies", "optional_copies", "take_reports"]
 
 log = logging.getLogger(__name__)
+
+REPORTS_TAKEN: Final = 128
+"""Reports of one call; a client sends again what was not acknowledged."""
 
 STDERR_SHOWN = 400
 ABORTED_VIA_GUI = 203
@@ -36,58 +41,113 @@ ABORTED_BY_PROJECT = 202
 """BOINC's exit status of a task that was not begun because nobody needs it."""
 
 
-def take_report(
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a copy that was reported has ended."""
+
+    copy: HeldCopy
+    outcome: CopyOutcome
+    code: str
+    at_fault: bool = False
+
+
+def take_reports(
     connection: Connection,
     host: Host,
-    report: ReportedResult,
+    reports: Iterable[ReportedResult],
+    held: Mapping[str, HeldCopy],
+    quotas: dict[str, Quota],
     now: int,
     mirrors: MirrorBoard,
-) -> None:
-    """Note a finished copy, if it is this host's and still counts; else ignore it."""
-    table = schema.copies
-    row = connection.execute(
-        select(table).where(table.c.name == report.name, table.c.host_id == host.id)
-    ).first()
-    if row is None:
-        return
-    if not can_receive(load_view(connection, row.workunit_id), copy_of(row)):
-        return
+) -> tuple[frozenset[str], dict[str, Quota]]:
+    """Note finished copies, as far as they are this host's and still count.
+
+    Args:
+        connection: inside a write transaction.
+        host: who reports.
+        reports: what it says, each copy once.
+        held: the host's copies, those that it names among them.
+        quotas: its standing with every app.
+        now: s.
+        mirrors: where the host was sent for files.
+
+    Returns:
+        the copies that are over now, and what became of the quotas.
+    """
+    endings = []
+    for report in reports:
+        copy = held.get(report.name)
+        ending = _ending(host, copy, report, mirrors) if copy and copy.counts else None
+        if ending is not None:
+            endings.append(ending)
+    if not endings:
+        return frozenset(), quotas
+    at_fault = [one.copy for one in endings if one.at_fault]
+    if at_fault:
+        apps = [copy.app for copy in at_fault]
+        quotas = note_errors(connection, host.id, apps, quotas, now)
+        note_failed(connection, [copy.name for copy in at_fault])
+    _write(connection, endings, now)
+    return frozenset(one.copy.name for one in endings), quotas
+
+
+def _ending(
+    host: Host, copy: HeldCopy, report: ReportedResult, mirrors: MirrorBoard
+) -> _Ending | None:
+    """Return how a copy has ended, None for a late failure: it is no reply already."""
     success = report.state == ResultState.UPLOADED and report.exit_status == 0
-    if success and row.upload_digest is not None:
-        outcome, code = CopyOutcome.SUCCESS, ""
-    else:
-        aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
-        outcome = CopyOutcome.ABORTED if aborted else CopyOutcome.CLIENT_ERROR
-        code = "STO-E020" if success else "STO-E021"
-        if row.state == CopyState.OVER.value:
-            return  # a late failure is counted as no reply already
-        _tell(host, report)
-        if mirrors.excuses(host.id, report):
-            outcome, code = CopyOutcome.REFUSED, "STO-B052"
-        elif not _called_off(connection, host, report):
-            note_error(connection, row.name, now)
-            note_failed(connection, [row.name])
+    if success and copy.uploaded:
+        return _Ending(copy, CopyOutcome.SUCCESS, "")
+    if copy.state is CopyState.OVER:
+        return None
+    _tell(host, report)
+    if mirrors.excuses(host.id, report):
+        return _Ending(copy, CopyOutcome.REFUSED, "STO-B052")
+    aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
+    called_off = report.exit_status == ABORTED_BY_PROJECT and copy.needless_to_begin
+    return _Ending(
+        copy,
+        CopyOutcome.ABORTED if aborted else CopyOutcome.CLIENT_ERROR,
+        "STO-E020" if success else "STO-E021",
+        at_fault=not called_off,
+    )
+
+
+def _write(connection: Connection, endings: Sequence[_Ending], now: int) -> None:
+    """Write how copies have ended, and that their workunits are to be looked at."""
+    rows = [
+        {"row": one.copy.id, "ended": one.outcome.value, "why": one.code, "now": now}
+        for one in endings
+    ]
+    connection.execute(_copy_update(), rows)
+    workunits = sorted({one.copy.workunit_id for one in endings})
     connection.execute(
+        _workunit_update(), [{"row": row, "now": now} for row in workunits]
+    )
+
+
+@cache
+def _copy_update() -> Update:
+    """Return the statement that copy :row is over."""
+    table = schema.copies
+    return (
         update(table)
-        .where(table.c.id == row.id)
+        .where(table.c.id == bindparam("row"))
         .values(
             state=CopyState.OVER.value,
-            outcome=outcome.value,
-            received_at=now,
-            code=code,
+            outcome=bindparam("ended"),
+            received_at=bindparam("now"),
+            code=bindparam("why"),
         )
     )
-    connection.execute(
-        update(schema.workunits)
-        .where(schema.workunits.c.id == row.workunit_id)
-        .values(transition_at=now)
-    )
 
 
-def _called_off(connection: Connection, host: Host, report: ReportedResult) -> bool:
-    """Say whether the project let the host drop this copy, as its exit status says."""
-    said = report.exit_status == ABORTED_BY_PROJECT
-    return said and bool(_optional(connection, host, [report.name]))
+@cache
+def _workunit_update() -> Update:
+    """Return the statement that workunit :row is due :now."""
+    table = schema.workunits
+    mine = table.c.id == bindparam("row")
+    return update(table).where(mine).values(transition_at=bindparam("now"))
 
 
 def _tell(host: Host, report: ReportedResult) -> None:
@@ -103,51 +163,29 @@ def _tell(host: Host, report: ReportedResult) -> None:
 
 
 def needless_copies(
-    connection: Connection, host: Host, request: SchedulerRequest
+    names: Iterable[str], held: Mapping[str, HeldCopy], over: frozenset[str]
 ) -> tuple[str, ...]:
-    """Return which unfinished copies the host need not finish."""
-    names = [other.name for other in request.other_results]
-    if not names:
-        return ()
-    table = schema.copies
-    rows = connection.execute(
-        select(table).where(table.c.name.in_(names), table.c.host_id == host.id)
-    ).all()
-    wanted = {
-        row.name
-        for row in rows
-        if can_receive(load_view(connection, row.workunit_id), copy_of(row))
-    }
-    return tuple(name for name in names if name not in wanted)
+    """Return which (untrusted) names are no copies that the host should finish.
+
+    Args:
+        names: what it says that it works on.
+        held: its copies.
+        over: of them, those that it has just reported.
+    """
+    return tuple(
+        name
+        for name in names
+        if name not in held or not held[name].counts or name in over
+    )
 
 
 def optional_copies(
-    connection: Connection, host: Host, request: SchedulerRequest
+    names: Iterable[str], held: Mapping[str, HeldCopy]
 ) -> tuple[str, ...]:
     """Return which unfinished copies the host need not begin (as BOINC does).
 
-    Their workunit has its canonical result, or their deadline has passed; one that is
-    running may finish and is still compared.
+    One that is running may finish and is still compared.
     """
-    names = [other.name for other in request.other_results]
-    return _optional(connection, host, names) if names else ()
-
-
-def _optional(
-    connection: Connection, host: Host, names: Sequence[str]
-) -> tuple[str, ...]:
-    """Return which of these copies the host need not begin."""
-    table, of, checks = schema.copies, schema.workunits, schema.spot_checks
-    late = table.c.outcome == CopyOutcome.NO_REPLY.value
-    needed = select(checks.c.copy_id)
-    rows = connection.scalars(
-        select(table.c.name)
-        .join(of, of.c.id == table.c.workunit_id)
-        .where(
-            table.c.name.in_(names),
-            table.c.host_id == host.id,
-            (of.c.outcome == OutcomeKind.CANONICAL.value) | late,
-            table.c.id.not_in(needed),
-        )
+    return tuple(
+        name for name in names if name in held and held[name].needless_to_begin
     )
-    return tuple(rows)

@@ -2,8 +2,8 @@
 
 Order of BOINC (reference/boinc.md §6): authenticate, find the host, acknowledge every
 report, abort what nobody needs, send again what the host has lost, hand out new copies.
-One RPC is one write transaction: a copy is on the host in the database before the reply
-leaves, and a report is durable before its acknowledgement does.
+One RPC is one write transaction, or shares one: a copy is on the host in the database
+before the reply leaves, and a report is durable before its acknowledgement does.
 """
 
 from __future__ import annotations
@@ -12,48 +12,53 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.executor.messages import (
-    FileInfo,
     ResultInfo,
     SchedulerReply,
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.scheduling.bounds import NOT_SAID, load_bounds
+from stoilo.server.engines.embedded.database import NeedsWritingError
 from stoilo.server.engines.embedded.scheduling.dispatch import (
     fresh_copies,
     lost_copies,
     notices,
 )
+from stoilo.server.engines.embedded.scheduling.holdings import load_held
 from stoilo.server.engines.embedded.scheduling.hosts import find_host
 from stoilo.server.engines.embedded.scheduling.lending import settle_leases
 from stoilo.server.engines.embedded.scheduling.notices import level_notice
 from stoilo.server.engines.embedded.scheduling.pacing import is_idle, next_call
+from stoilo.server.engines.embedded.scheduling.presence import Presence
 from stoilo.server.engines.embedded.scheduling.reception import (
     BANNED_DELAY_S,
     receive,
     refuse_banned,
 )
 from stoilo.server.engines.embedded.scheduling.reports import (
+    REPORTS_TAKEN,
     needless_copies,
     optional_copies,
-    take_report,
+    take_reports,
 )
 from stoilo.server.engines.embedded.scheduling.usages import note_usages
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 from stoilo.server.engines.embedded.scheduling.wishes import remember_wishes
 from stoilo.server.engines.embedded.wire.appversions import choose_program
+from stoilo.server.engines.embedded.wire.catalogue import load_catalogue
 from stoilo.server.engines.embedded.wire.inputs import file_refs
+from stoilo.server.engines.interface import CopyState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.database import Database
-    from stoilo.server.engines.embedded.people.accounts import Accounts
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.reception import Guest
+    from stoilo.server.engines.embedded.wire.catalogue import Catalogue
     from stoilo.server.engines.mirrorboard import MirrorBoard
 
 __all__ = ["Scheduler", "unknown_key"]
@@ -69,7 +74,6 @@ class Scheduler:
     def __init__(
         self,
         database: Database,
-        accounts: Accounts,
         *,
         pace: Pace,
         on_report: Callable[[], None],
@@ -78,65 +82,136 @@ class Scheduler:
     ) -> None:
         self._mirrors = mirrors
         self._database = database
-        self._accounts = accounts
         self._pace = pace
         self._on_report = on_report
         self._draw = draw
-
-    def knows(self, key: str) -> bool:
-        """Say whether an (untrusted) key is an account's; waits for no writer."""
-        with self._database.read() as connection:
-            return self._accounts.authenticate(connection, key) is not None
+        self._presence = Presence()
+        self._catalogue: Catalogue | None = None
 
     def handle(
         self, request: SchedulerRequest, base_url: str, now: int
     ) -> SchedulerReply:
         """Return the reply to a (parsed, still untrusted) request.
 
+        A call that has nothing to write is answered from a snapshot, beside any writer.
+
         Raises:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
-        with self._database.write() as connection:
-            user = self._accounts.authenticate(connection, request.authenticator)
-            if user is None:
-                return unknown_key()
-            host = find_host(connection, user, request, now)
-            if host is None:
-                return SchedulerReply(
-                    messages=("This account has too many hosts [STO-E017].",),
-                    request_delay=BAD_KEY_DELAY_S,
-                )
-            refusal = refuse_banned(user, request)
-            if refusal is not None:
-                return refusal
-            guest = receive(connection, user, host, request, now)
-            reply = self._serve(connection, guest, base_url, now)
+        reply = self._quiet(request, base_url, now)
+        if reply is None:
+            reply = self._database.write_together(
+                lambda connection: self._answer(connection, request, base_url, now)
+            )
         if request.results:
             self._on_report()
         return reply
 
+    def _quiet(
+        self, request: SchedulerRequest, base_url: str, now: int
+    ) -> SchedulerReply | None:
+        """Return the reply to a call that changes nothing, None to any other."""
+        if request.results:
+            return None
+        with self._database.read() as connection:
+            try:
+                return self._answer(connection, request, base_url, now)
+            except NeedsWritingError:
+                return None
+
+    def _answer(
+        self, connection: Connection, request: SchedulerRequest, base_url: str, now: int
+    ) -> SchedulerReply:
+        """Return the reply, in a transaction that writes if there is anything to write."""
+        visitor = find_visitor(connection, request)
+        if visitor is None:
+            return unknown_key()
+        host = find_host(connection, visitor, request, self._presence, now)
+        if host is None:
+            return SchedulerReply(
+                messages=("This account has too many hosts [STO-E017].",),
+                request_delay=BAD_KEY_DELAY_S,
+            )
+        refusal = refuse_banned(visitor.user, request)
+        if refusal is not None:
+            return refusal
+        guest = receive(visitor, host, request, now)
+        return self._serve(connection, guest, base_url)
+
     def _serve(
-        self, connection: Connection, guest: Guest, base_url: str, now: int
+        self, connection: Connection, guest: Guest, base_url: str
     ) -> SchedulerReply:
         """Take the reports of a caller who is welcome, and give what may be given."""
-        user, host, request = guest.user, guest.host, guest.request
-        remember_wishes(connection, host.id, request.wishes)
-        for report in request.results:
-            take_report(connection, host, report, now, self._mirrors)
-        note_usages(connection, host.id, request.results, request.host.fpops)
-        program = choose_program(connection, request)
+        host, request, now = guest.host, guest.request, guest.now
+        remember_wishes(connection, host, request.wishes)
+        reports = request.results[:REPORTS_TAKEN]
+        held = load_held(connection, host.id, named_copies(request))
+        over, quotas = take_reports(
+            connection, host, reports, held, guest.quotas, now, self._mirrors
+        )
+        note_usages(connection, held, reports, request.host.fpops)
+        left = {name: copy for name, copy in held.items() if name not in over}
+        catalogue = self._current(connection, guest.visitor.catalogue)
+        program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            account = guest.account
-            lost = lost_copies(connection, account, host, request, self._pace)
-            fresh = fresh_copies(
-                connection, user, host, request, now, self._pace, self._draw
+            lost = lost_copies(
+                connection, guest.account, request, left.values(), self._pace
             )
-        reply = self._reply(connection, host, request, lost + fresh, base_url, now)
+            busy = sum(copy.state is CopyState.IN_PROGRESS for copy in left.values())
+            fresh = fresh_copies(connection, guest, busy, self._pace, self._draw)
+        if fresh:
+            self._presence.note_work(host.id, now)
+        files = file_refs(
+            connection,
+            [copy.workunit_id for copy in (*lost, *fresh)],
+            catalogue.release,
+            base_url,
+        )
+        reply = render_copies([*lost, *fresh], files, base_url)
         reply = self._mirrors.send(reply, host.id, request.host.utc_offset_s)
-        reply = program.complete(connection, reply, base_url)
-        reply = guest.complete(connection, reply, [row.app for row in fresh], now)
-        if not program.usable:
+        reply = self._orders(connection, guest, reply, held, over)
+        reply = program.complete(reply, base_url)
+        reply = guest.complete(connection, reply, [one.app for one in fresh], quotas)
+        return self._paced(connection, guest, reply, usable=program.usable)
+
+    def _orders(
+        self,
+        connection: Connection,
+        guest: Guest,
+        reply: SchedulerReply,
+        held: Mapping[str, HeldCopy],
+        over: frozenset[str],
+    ) -> SchedulerReply:
+        """Return the reply with what the host may forget, drop and delete."""
+        host, request = guest.host, guest.request
+        names = [other.name for other in request.other_results]
+        acks = (result.name for result in request.results[:REPORTS_TAKEN])
+        ban = notices(host)
+        return replace(
+            reply,
+            host_id=host.id if host.new else 0,
+            acks=tuple(dict.fromkeys(acks)),
+            aborts=needless_copies(names, held, over),
+            aborts_unstarted=optional_copies(names, held),
+            delete_files=settle_leases(
+                connection, host.id, request, reply.files, guest.now
+            ),
+            messages=ban,
+            request_delay=BANNED_DELAY_S if ban else 0.0,
+        )
+
+    def _paced(
+        self,
+        connection: Connection,
+        guest: Guest,
+        reply: SchedulerReply,
+        *,
+        usable: bool,
+    ) -> SchedulerReply:
+        """Return the reply with when to call again."""
+        request, host = guest.request, guest.host
+        if not usable:
             delay = max(reply.request_delay, UNUSABLE_DELAY_S)
             return replace(reply, request_delay=delay)
         if reply.request_delay:  # a client that shall stay away is not called back
@@ -144,61 +219,69 @@ class Scheduler:
         if is_idle(request, reply) and not (request.own_program or reply.messages):
             said = level_notice(connection, guest.account, request)
             reply = replace(reply, messages=said)
-        again = next_call(connection, host.id, request, reply, self._pace, now)
+        again = next_call(
+            connection, host, request, reply, self._presence, self._pace, guest.now
+        )
+        if len(request.results) > REPORTS_TAKEN:  # the rest is to come
+            again = self._pace.next_rpc_delay_s
         return replace(reply, next_rpc_delay=again)
 
-    def _reply(
-        self,
-        connection: Connection,
-        host: Host,
-        request: SchedulerRequest,
-        rows: list[Row],  # type: ignore[type-arg]  # rows of `_copy_query`
-        base_url: str,
-        now: int,
-    ) -> SchedulerReply:
-        """Return the reply with everything that the copies in `rows` need."""
-        files: dict[str, FileInfo] = {}
-        workunits: dict[int, WorkunitInfo] = {}
-        bounds = load_bounds(connection, [row.workunit_id for row in rows])
-        for row in rows:
-            if row.workunit_id not in workunits:
-                refs = file_refs(connection, row.workunit_id, base_url, files)
-                needs = bounds.get(row.workunit_id, NOT_SAID)
-                workunits[row.workunit_id] = WorkunitInfo(
-                    row.workunit,
-                    row.app,
-                    row.fpops_est,
-                    row.fpops_bound,
-                    refs,
-                    needs.memory_bytes,
-                    needs.disk_bytes,
-                )
-        ban = notices(connection, host)
-        return SchedulerReply(
-            host_id=host.id if host.new else 0,
-            acks=tuple(dict.fromkeys(result.name for result in request.results)),
-            aborts=needless_copies(connection, host, request),
-            aborts_unstarted=optional_copies(connection, host, request),
-            files=tuple(files.values()),
-            delete_files=settle_leases(
-                connection, host.id, request, files.values(), now
-            ),
-            uploads=tuple(
-                UploadInfo(
-                    row.upload_name,
-                    f"{base_url}upload/{row.upload_token}",
-                    row.result_max_bytes,
-                )
-                for row in rows
-            ),
-            workunits=tuple(workunits.values()),
-            results=tuple(
-                ResultInfo(row.name, row.workunit, row.deadline, row.upload_name)
-                for row in rows
-            ),
-            messages=ban,
-            request_delay=BANNED_DELAY_S if ban else 0.0,
+    def _current(self, connection: Connection, version: str) -> Catalogue:
+        """Return the catalogue of this version, read anew where it is another."""
+        known = self._catalogue
+        if known is None or known.version != version:
+            known = self._catalogue = load_catalogue(connection, version)
+        return known
+
+
+def named_copies(request: SchedulerRequest) -> list[str]:
+    """Return the (untrusted) names of all copies that a host says it has."""
+    names = [result.name for result in request.results]
+    names += [other.name for other in request.other_results]
+    return list(dict.fromkeys(names))
+
+
+def render_copies(
+    copies: Sequence[HeldCopy],
+    files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
+    base_url: str,
+) -> SchedulerReply:
+    """Return a reply with some copies and all that they need.
+
+    Args:
+        copies: to be sent.
+        files: of their workunits, and each of them once.
+        base_url: of the project.
+    """
+    refs, infos = files
+    workunits = {
+        copy.workunit_id: WorkunitInfo(
+            copy.workunit,
+            copy.app,
+            copy.fpops_est,
+            copy.fpops_bound,
+            tuple(refs[copy.workunit_id]),
+            copy.bounds.memory_bytes,
+            copy.bounds.disk_bytes,
         )
+        for copy in copies
+    }
+    return SchedulerReply(
+        files=infos,
+        workunits=tuple(workunits.values()),
+        uploads=tuple(
+            UploadInfo(
+                copy.upload_name,
+                f"{base_url}upload/{copy.upload_token}",
+                copy.result_max_bytes,
+            )
+            for copy in copies
+        ),
+        results=tuple(
+            ResultInfo(copy.name, copy.workunit, copy.deadline, copy.upload_name)
+            for copy in copies
+        ),
+    )
 
 
 def unknown_key() -> SchedulerReply:

@@ -14,13 +14,16 @@ from sqlalchemy import and_, delete, exists, insert, or_, select
 
 from stoilo.executor.messages import Wishes
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.database import must_write
 from stoilo.server.engines.embedded.people.accounts import LEVELS
+from stoilo.server.engines.embedded.scheduling.visitors import WISH_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
+    from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.interface import WorkunitSpec
 
 __all__ = [
@@ -86,23 +89,24 @@ def load_offer(connection: Connection, workunit_id: int) -> Offer:
     return Offer(bool(row.reviewed), bool(row.public_source), topics)
 
 
-def remember_wishes(connection: Connection, host_id: int, wishes: Wishes) -> None:
+def remember_wishes(connection: Connection, host: Host, wishes: Wishes) -> None:
     """Store a host's wishes where they differ from those it had."""
-    table = schema.wishes
-    row = connection.execute(select(table).where(table.c.host_id == host_id)).first()
-    wanted = {
-        "host_id": host_id,
-        "max_level": wishes.max_level,
-        "require_review": int(wishes.require_review),
-        "require_public_source": int(wishes.require_public_source),
-        "topics": _join(wishes.topics),
-    }
-    if row is not None and row._mapping == wanted:  # noqa: SLF001 - a public name
+    stored = host.known.wishes if host.known else None
+    wanted = (
+        wishes.max_level,
+        int(wishes.require_review),
+        int(wishes.require_public_source),
+        _join(wishes.topics),
+    )
+    if stored == (wanted if wishes != Wishes() else None):
         return
-    if row is not None:
-        connection.execute(delete(table).where(table.c.host_id == host_id))
+    must_write(connection)
+    table = schema.wishes
+    if stored is not None:
+        connection.execute(delete(table).where(table.c.host_id == host.id))
     if wishes != Wishes():
-        connection.execute(insert(table).values(wanted))
+        row = dict(zip(WISH_COLUMNS, wanted, strict=True))
+        connection.execute(insert(table).values(host_id=host.id, **row))
 
 
 def is_wanted(wishes: Wishes) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["BodyPace", "drain", "read_body", "read_pieces"]
+__all__ = ["BodyPace", "check_announced", "drain", "read_bounded", "read_pieces"]
 
 FIRST_S = 60.0
 DRAINED_BYTES = 16 * 1024 * 1024
@@ -40,25 +40,44 @@ class BodyPace:
         return FIRST_S + size / self.bytes_per_s
 
 
-async def read_body(request: Request, most: int, pace: BodyPace) -> bytes:
-    """Return a whole body of at most `most` bytes.
+async def check_announced(
+    request: Request, pieces: AsyncIterator[bytes], most: int
+) -> None:
+    """Refuse a body that says that it is too large, before a byte of it is kept.
 
     Raises:
-        UsageError: ``STO-E012`` too large, told before a byte is kept where the length
-            is announced, or too slow.
-        InternalError: ``STO-E034`` it stopped coming.
+        UsageError: ``STO-E012``.
     """
     if _announced(request) > most:
         if "expect" not in request.headers:  # else the client waits for our answer
-            await drain(read_pieces(request, pace))
+            await drain(pieces)
         raise UsageError("STO-E012", "the request is too large")
+
+
+async def read_bounded(
+    pieces: AsyncIterator[bytes], most: int, pace: BodyPace, enough: int = 0
+) -> bytes:
+    """Return what still comes of a body, at most `most` bytes.
+
+    Args:
+        pieces: the rest of it.
+        most: bytes that may come.
+        pace: how slowly.
+        enough: stop after the piece with which so many bytes are there; 0: read all.
+
+    Raises:
+        UsageError: ``STO-E012`` too large or too slow.
+        InternalError: ``STO-E034`` it stopped coming.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(pace.seconds(most)):
-            async for chunk in read_pieces(request, pace):
+            async for chunk in pieces:
                 body += chunk
                 if len(body) > most:
                     raise UsageError("STO-E012", "the request is too large")
+                if 0 < enough <= len(body):
+                    break
     except TimeoutError as error:
         raise UsageError("STO-E012", "the request came too slowly") from error
     return bytes(body)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -27,16 +29,14 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.limits import BOUNDS
+from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.people.peopleroutes import people_routes
-from stoilo.server.engines.embedded.scheduling.reception import too_many_calls
-from stoilo.server.engines.embedded.scheduling.scheduler import unknown_key
 from stoilo.server.engines.embedded.wire.bodies import (
     BodyPace,
     drain,
-    read_body,
     read_pieces,
 )
+from stoilo.server.engines.embedded.wire.door import SchedulerDoor
 from stoilo.server.engines.embedded.wire.mirrored import mirror_routes
 from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.wire.rates import CallLimits, CallRates
@@ -46,7 +46,6 @@ from stoilo.server.engines.embedded.wire.xml import (
     ProjectConfig,
     SizeQuery,
     UploadHead,
-    parse_request,
     parse_upload,
     render_config,
     render_master_page,
@@ -59,13 +58,14 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.executor.messages import SchedulerReply, SchedulerRequest
+    from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.wire.uploads import Incoming
 
 __all__ = ["HttpOptions", "create_project_app"]
 
 XML = "text/xml; charset=utf-8"
+ANSWERED_AT_ONCE = 32  # scheduler calls; each may wait for the database
 HOLD_STEP_S = 0.05  # how often a held answer looks for work
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
@@ -146,7 +146,8 @@ class _Face:
         self._engine = engine
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
-        self._rates = rates
+        self._door = SchedulerDoor(engine.accounts.knows, rates, options.bodies)
+        self._answering = anyio.CapacityLimiter(ANSWERED_AT_ONCE)
         self.refusals = RefusalLog()
 
     async def plain_error(self, request: Request, error: Exception) -> Response:
@@ -178,20 +179,10 @@ class _Face:
 
     async def scheduler(self, request: Request) -> Response:
         """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
-        most = BOUNDS.scheduler_request_bytes
-        body = await read_body(request, most, self._options.bodies)
-        parsed = await run_in_threadpool(parse_request, body)
-        address = request.client.host if request.client else ""
-        key, knows = parsed.authenticator, self._engine.scheduler.knows
-        known = await run_in_threadpool(knows, key)
-        if not self._rates.allow_scheduler_call(address, key, known=known):
-            self.refusals.note(request, "STO-E068")
-            refusal = render_reply(too_many_calls(), self._options.project)
-            return Response(refusal, media_type=XML)
-        if not known:  # answered without the write lock
-            self.refusals.note_reply(request, unknown_key())
-            stranger = render_reply(unknown_key(), self._options.project)
-            return Response(stranger, media_type=XML)
+        parsed = await self._door.admit(request)
+        if isinstance(parsed, SchedulerReply):
+            self.refusals.note_reply(request, parsed)
+            return Response(render_reply(parsed, self._options.project), media_type=XML)
         seen = self._engine.changes
         reply = await self._answer(parsed)
         hold = min(parsed.wait_s, self._options.hold_s)
@@ -208,10 +199,12 @@ class _Face:
         return Response(text, media_type=XML)
 
     async def _answer(self, request: SchedulerRequest) -> SchedulerReply:
-        """Let the scheduler answer, in a thread of its own."""
+        """Let the scheduler answer, in a thread of those that only do this."""
         now = self._engine.now()
         handle = self._engine.scheduler.handle
-        return await run_in_threadpool(handle, request, self._base_url, now)
+        return await anyio.to_thread.run_sync(
+            handle, request, self._base_url, now, limiter=self._answering
+        )
 
     async def download(self, request: Request) -> Response:
         """GET or HEAD /download/TOKEN, with Range."""

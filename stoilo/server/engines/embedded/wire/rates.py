@@ -85,19 +85,20 @@ class CallRates:
         """Say whether anybody may make an account now."""
         return self._new_accounts.allow("")
 
-    def allow_scheduler_call(
-        self, address: str, key: str, *, known: bool = True
-    ) -> bool:
-        """Say whether a host may call the scheduler now.
+    def allow_address(self, address: str) -> bool:
+        """Say whether anybody at `address` may call the scheduler now."""
+        network = _network(address)
+        return network.startswith("loopback") or self._addresses.allow(network)
+
+    def allow_key(self, address: str, key: str, *, known: bool) -> bool:
+        """Say whether a host with `key` may call the scheduler now.
 
         Keys that are not `known` share one bucket: whoever makes them up gets no more
         for it, and takes no account's place in the table.
         """
-        network = _network(address)
-        local = network.startswith("loopback")
-        if not local and not self._addresses.allow(network):
-            return False
         if not known:
+            network = _network(address)
+            local = network.startswith("loopback")
             of_address = local or self._strangers.allow(network)
             return of_address and self._unknown_keys.allow("")
         name = hashlib.sha256(key.encode()).hexdigest()  # no key stays in memory

@@ -4,6 +4,9 @@ An upload is accepted only for an outstanding copy, by who holds the copy's secr
 upload URL, and never beyond the workunit's size limit. Bytes go straight to a ``.part``
 file; when all are there, size and MD5 are checked, the file is made durable under its
 final name and then named in the database. What is complete never changes again.
+
+Room is set aside for what is announced before a byte of it is taken (`uploadroom`); what
+stops coming is removed after some hours, and its client begins again.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import hashlib
 import hmac
 import os
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -22,6 +27,11 @@ from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageErro
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.transitioner import can_receive
 from stoilo.server.engines.embedded.views import copy_of, load_view
+from stoilo.server.engines.embedded.wire.uploadroom import (
+    Owner,
+    UploadLimits,
+    UploadRoom,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,20 +42,35 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.wire.xml import UploadHead
 
-__all__ = ["Incoming", "UploadDesk"]
+__all__ = ["Incoming", "UploadDesk", "free_bytes"]
 
 CHUNK = 1024 * 1024
-FREE_BYTES = 64 * 1024 * 1024  # never fill the disk beyond this
+NOTED_BYTES = 4 * CHUNK
+"""So much of an upload comes before its part of the reserved room is noted again."""
+
+LOOK_EVERY_S = 600
+"""How often parts that stopped coming are looked for, s."""
 
 
 @dataclass(slots=True)
 class Incoming:
-    """One upload in progress; `missing` raw bytes are still to come."""
+    """One upload in progress; `missing` raw bytes are still to come.
+
+    Attributes:
+        name: of the file.
+        head: what was announced.
+        stream: where bytes go.
+        missing: bytes that are still to come.
+        on_progress: called with `missing` after some bytes were written.
+        noted: what it was called with last.
+    """
 
     name: str
     head: UploadHead
     stream: BinaryIO
     missing: int
+    on_progress: Callable[[int], object]
+    noted: int = 0
 
     def write(self, chunk: bytes) -> None:
         """Append raw bytes.
@@ -61,14 +86,37 @@ class Incoming:
         except OSError as error:
             raise _disk(error) from error
         self.missing -= len(chunk)
+        if self.noted - self.missing >= NOTED_BYTES:
+            self.noted = self.missing
+            self.on_progress(self.missing)
 
 
 class UploadDesk:
-    """Uploads of one project, files under `directory`."""
+    """Uploads of one project, files under `directory`.
 
-    def __init__(self, database: Database, directory: Path) -> None:
+    Args:
+        database: where copies are.
+        directory: of the files.
+        limits: how much of the disk they may take.
+        clock: s since 1970.
+        free: says how many bytes are free on the disk of a directory.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Path,
+        *,
+        limits: UploadLimits | None = None,
+        clock: Callable[[], float] = time.time,
+        free: Callable[[Path], int] | None = None,
+    ) -> None:
         self._database = database
         self._directory = directory
+        self._clock = clock
+        self._free = free or free_bytes
+        self._room = UploadRoom(limits or UploadLimits())
+        self._looked_at = 0
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -95,7 +143,8 @@ class UploadDesk:
         Raises:
             DeniedError: ``STO-E031``.
             UsageError: ``STO-E030`` or ``STO-E032`` (too large): never try again.
-            InternalError: ``STO-E034`` (busy) or ``STO-E003``: try again later.
+            InternalError: ``STO-E034`` (busy), ``STO-E003`` or ``STO-E110`` (no room):
+                try again later.
             TrustError: ``STO-E033`` for a wrong checksum: try again from the start.
         """
         with self._database.read() as connection:
@@ -106,11 +155,17 @@ class UploadDesk:
             self._check_same(row, head)
             yield None
             return
-        with self._alone(head.name):
+        with (
+            self._alone(head.name),
+            self._reserved(Owner(row.user_id, row.host_id), head),
+        ):
             stream = self._open(head)
-            incoming = Incoming(
-                head.name, head, stream, missing=head.nbytes - head.offset
-            )
+            missing = head.nbytes - head.offset
+
+            def note(left: int) -> None:
+                self._room.note(head.name, head.nbytes - left, left, self._now())
+
+            incoming = Incoming(head.name, head, stream, missing, note, missing)
             try:
                 with stream:
                     yield incoming
@@ -124,11 +179,32 @@ class UploadDesk:
                 raise InternalError("STO-E034", "the upload ended in the middle")
             self._complete(head)
 
+    def forget(self, name: str) -> None:
+        """Remove an upload, whole or in part, that no copy needs any more."""
+        (self._directory / name).unlink(missing_ok=True)
+        self._part(name).unlink(missing_ok=True)
+        self._room.release(name)
+
+    def expire(self) -> None:
+        """Remove the parts that stopped coming hours ago; looks now and then only."""
+        now = self._now()
+        if abs(now - self._looked_at) < LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        for name in self._room.stale(now):
+            with contextlib.suppress(InternalError), self._alone(name):
+                self._part(name).unlink(missing_ok=True)
+                self._room.release(name)
+
     def sweep(self) -> None:
-        """Remove files that belong to no outstanding copy (left by a crash)."""
+        """Remove files that belong to no outstanding copy (left by a crash).
+
+        What stays is counted as its owner's.
+        """
+        table = schema.copies
         with self._database.read() as connection:
             query = (
-                select(schema.copies.c.upload_name)
+                select(table.c.upload_name, table.c.user_id, table.c.host_id)
                 .join(
                     schema.workunits,
                     schema.workunits.c.id == schema.copies.c.workunit_id,
@@ -147,10 +223,17 @@ class UploadDesk:
                     | schema.lingering.c.workunit_id.is_not(None)
                 )
             )
-            wanted = set(connection.scalars(query))
+            wanted = {
+                row.upload_name: Owner(row.user_id, row.host_id)
+                for row in connection.execute(query)
+            }
         for path in self._directory.iterdir():
-            if path.name.removesuffix(".part") not in wanted:
+            name = path.name.removesuffix(".part")
+            if name not in wanted:
                 path.unlink(missing_ok=True)
+                continue
+            size, whole = _size(path), path.name == name
+            self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
     def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # copy and workunit columns
         """Return the outstanding copy behind token and name, or ``STO-E031``."""
@@ -187,15 +270,41 @@ class UploadDesk:
             with self._lock:
                 self._busy.discard(name)
 
+    @contextlib.contextmanager
+    def _reserved(self, owner: Owner, head: UploadHead) -> Iterator[None]:
+        """Keep room for an upload while it comes; afterwards count what is here.
+
+        What it has on the disk beyond its announced offset is cut off first, so it is
+        counted as free.
+        """
+        name = head.name
+        part = self._part(name)
+        try:
+            free = self._free(self._directory) + max(0, _size(part) - head.offset)
+        except OSError as error:
+            raise _disk(error) from error
+        size, now = head.nbytes, self._now()
+        self._room.reserve(name, owner, size, head.offset, free, now)
+        try:
+            yield
+        finally:
+            whole = (self._directory / name).exists()
+            here = size if whole else _size(part)
+            if here:
+                self._room.load(name, owner, here, self._now(), whole=whole)
+            else:
+                self._room.release(name)
+
+    def _now(self) -> int:
+        """Return the time, s since 1970."""
+        return int(self._clock())
+
     def _open(self, head: UploadHead) -> BinaryIO:
         """Open the part for writing at the announced offset."""
         part = self._part(head.name)
         if head.offset > _size(part):
             raise InternalError("STO-E034", "the upload starts behind what is here")
         try:
-            room = os.statvfs(self._directory)
-            if room.f_bavail * room.f_frsize < head.nbytes + FREE_BYTES:
-                raise InternalError("STO-E003", "the project's disk is nearly full")
             stream = part.open("r+b" if part.exists() else "w+b")
             stream.seek(head.offset)
             stream.truncate()
@@ -233,6 +342,12 @@ class UploadDesk:
     def _part(self, name: str) -> Path:
         """Return where an unfinished upload lies."""
         return self._directory / f"{name}.part"
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how many bytes are free on a directory's disk."""
+    room = os.statvfs(directory)
+    return room.f_bavail * room.f_frsize
 
 
 def _size(path: Path) -> int:

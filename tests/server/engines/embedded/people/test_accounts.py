@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.executor.messages import SchedulerRequest
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,
@@ -12,8 +13,14 @@ from stoilo.server.engines.embedded.people.accounts import (
     load_secret,
 )
 from stoilo.server.engines.embedded.people.roster import open_roster
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 
 HASH, OTHER = "a" * 32, "b" * 32
+
+
+def user_of(connection, key):
+    visitor = find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
+    return visitor and visitor.user
 
 
 @pytest.fixture
@@ -73,10 +80,12 @@ def test_only_real_keys_authenticate(accounts, tmp_path):
     database = Database(f"sqlite:///{tmp_path / 'engine.sqlite'}")
     with database.read() as connection:
         for key in (made.key, made.weak_key):
-            user = accounts.authenticate(connection, key)
-            assert (user.id, user.apps) == (made.user_id, LEVELS[:2])
+            visitor = find_visitor(connection, SchedulerRequest(key, 0, 1, "c"))
+            assert accounts.knows(key)
+            assert (visitor.user.id, visitor.user.apps) == (made.user_id, LEVELS[:2])
         for key in ("", "x", made.key[:-1], made.key + "0", "k" * 10_000):
-            assert accounts.authenticate(connection, key) is None
+            assert not accounts.knows(key)
+            assert find_visitor(connection, SchedulerRequest(key, 0, 1, "c")) is None
     database.close()
 
 
@@ -104,8 +113,8 @@ def test_secret_is_private_stable_and_checked(tmp_path):
 def test_key_says_whether_it_is_the_weak_one(accounts):
     made = accounts.ensure("a@example.org", 1)
     with accounts._database.read() as connection:
-        assert accounts.authenticate(connection, made.weak_key).weak
-        assert not accounts.authenticate(connection, made.key).weak
+        assert user_of(connection, made.weak_key).weak
+        assert not user_of(connection, made.key).weak
 
 
 def test_new_keys_open_the_account_and_old_ones_nothing(accounts):
@@ -117,7 +126,7 @@ def test_new_keys_open_the_account_and_old_ones_nothing(accounts):
         accounts.open_by_key(old.key)
     with accounts._database.read() as connection:
         found = [
-            accounts.authenticate(connection, key)
+            user_of(connection, key)
             for key in (old.key, old.weak_key, new.key, new.weak_key, other.key)
         ]
     ids = [user and user.id for user in found]

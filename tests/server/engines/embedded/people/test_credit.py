@@ -19,7 +19,6 @@ from stoilo.server.engines.embedded.people.credit import (
     credit_of,
     fade,
     grant,
-    user_info,
 )
 from stoilo.testing.engine import make_spec
 
@@ -36,12 +35,7 @@ def bench(tmp_path, clock, engine_url):
 
 
 def standing(bench, user):
-    account = bench.engine.accounts.ensure(f"u{user}@example.org", bench.clock())
-    with bench.engine._database.read() as connection:
-        host = connection.scalar(
-            select(schema.hosts.c.id).where(schema.hosts.c.user_id == account.user_id)
-        )
-        return user_info(connection, account.user_id, host, bench.clock())
+    return bench.request(user, level=None, dont_send_work=True).user
 
 
 def granted(bench):

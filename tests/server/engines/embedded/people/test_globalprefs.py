@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.executor.messages import SchedulerRequest
 from stoilo.executor.xmltext import escape
 from stoilo.server.engines.embedded.people.globalprefs import (
     GLOBAL_TAGS,
@@ -13,6 +14,7 @@ from stoilo.server.engines.embedded.people.globalprefs import (
     render_global_preferences,
 )
 from stoilo.server.engines.embedded.people.roster import open_roster
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 
 NOW = 1_800_000_000
 TEXTS = st.text(max_size=12) | st.floats().map(str) | st.integers().map(str)
@@ -75,11 +77,16 @@ def test_documents_that_cannot_be_said_whole_are_left_alone(more):
 @pytest.fixture
 def exchange(tmp_path):
     roster = open_roster(tmp_path)
-    user = roster.accounts.ensure("a@example.org", 1).user_id
+    account = roster.accounts.ensure("a@example.org", 1)
+    request = SchedulerRequest(account.key, 0, 1, "c")
 
     def call(sent, now=NOW, *, weak=False):
         with roster._database.write() as connection:
-            return exchange_global_preferences(connection, user, sent, now, weak=weak)
+            stored = find_visitor(connection, request).preferences
+            user = account.user_id
+            return exchange_global_preferences(
+                connection, user, stored, sent, now, weak=weak
+            )
 
     yield call
     roster.close()

@@ -214,8 +214,8 @@ def test_outvoted_invalid_and_late_copies_count(bench, clock):
     clock.now += 10**8
     bench.settle()
     with bench.engine._database.read() as connection:
-        ((_, quota),) = quotas._load(connection, host_of(bench))
-    assert quota.errors_in_row == 10
+        known = quotas.load_quotas(connection, host_of(bench))
+    assert known["pure"].errors_in_row == 10
 
 
 def test_day_of_a_host_ends_with_its_quota_and_says_so(bench):
@@ -223,8 +223,9 @@ def test_day_of_a_host_ends_with_its_quota_and_says_so(bench):
     host = host_of(bench)
     rules = QuotaRules(per_cpu=2)
     with bench.engine._database.write() as connection:
-        quotas.note_copies(connection, host, ["pure"] * 2, NOW, rules)
-        allowance = quotas.allowed_today(connection, host, ("pure",), 1, NOW, rules)
+        quotas.note_copies(connection, host, ["pure"] * 2, {}, NOW, rules)
+        known = quotas.load_quotas(connection, host)
+    allowance = quotas.allowed_today(known, ("pure",), 1, NOW, rules)
     assert (allowance.apps, allowance.copies) == ((), 0)
     assert "STO-E066" in allowance.messages[0]
     assert 0 < allowance.delay_s <= DAY

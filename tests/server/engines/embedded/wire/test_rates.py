@@ -51,32 +51,32 @@ def test_new_accounts_are_counted_together(rates):
 
 
 def test_scheduler_calls_are_counted_for_each_account(rates):
-    calls = [rates.allow_scheduler_call(f"192.0.2.{n}", "key") for n in range(3)]
+    calls = [rates.allow_key(f"192.0.2.{n}", "key", known=True) for n in range(3)]
     assert calls == [True, True, False]
-    assert rates.allow_scheduler_call("192.0.2.9", "other")
+    assert rates.allow_key("192.0.2.9", "other", known=True)
 
 
 def test_scheduler_calls_are_counted_for_each_address(rates):
-    calls = [rates.allow_scheduler_call("192.0.2.1", f"key{n}") for n in range(5)]
+    calls = [rates.allow_address("192.0.2.1") for _ in range(5)]
     assert calls == [True] * 4 + [False]
+    assert rates.allow_address("192.0.2.2")
 
 
 def test_this_machine_is_limited_by_account_alone(rates):
-    calls = [rates.allow_scheduler_call("127.0.0.1", f"key{n}") for n in range(9)]
-    assert calls == [True] * 9
-    calls = [rates.allow_scheduler_call("::1", "key0") for _ in range(2)]
-    assert calls == [True, False]
+    assert all(rates.allow_address("127.0.0.1") for _ in range(9))
+    calls = [rates.allow_key("::1", "key0", known=True) for _ in range(3)]
+    assert calls == [True, True, False]
 
 
 def test_unknown_keys_share_one_bucket_and_take_no_accounts_place(rates):
     def guess(address, number):
-        return rates.allow_scheduler_call(address, f"key{number}", known=False)
+        return rates.allow_key(address, f"key{number}", known=False)
 
     assert [guess("192.0.2.1", n) for n in range(4)] == [True] * 3 + [False]
     others = [guess(f"198.51.100.{n}", n) for n in range(3)]
     assert others == [True, True, False]
     assert not rates._accounts._buckets
-    assert rates.allow_scheduler_call("192.0.2.7", "an account's")
+    assert rates.allow_key("192.0.2.7", "an account's", known=True)
 
 
 def test_table_is_bounded(now):

@@ -1,0 +1,167 @@
+"""Who may put a question to the scheduler: looked at before the question is read.
+
+In this order, each step cheaper than what it keeps out: the address has calls left (nothing
+is read), the key in the first bytes is an account's and has calls left (some KiB), the body
+is as large as such a caller may send, and only then it is parsed, some at a time. A caller
+whose key is unknown is told so without its body being parsed. Parsing has threads of its
+own, the large bodies one for all of them, so that whoever sends much waits for others who
+do, and nobody else waits for those.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+from stoilo.executor.messages import SchedulerReply
+from stoilo.server.engines.embedded.people.accounts import key_digest
+from stoilo.server.engines.embedded.scheduling.reception import too_many_calls
+from stoilo.server.engines.embedded.scheduling.scheduler import unknown_key
+from stoilo.server.engines.embedded.wire.bodies import (
+    check_announced,
+    drain,
+    read_bounded,
+    read_pieces,
+)
+from stoilo.server.engines.embedded.wire.requests import parse_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.server.engines.embedded.wire.bodies import BodyPace
+    from stoilo.server.engines.embedded.wire.rates import CallRates
+
+__all__ = ["STRANGER_BYTES", "KnownKeys", "SchedulerDoor", "peek_key"]
+
+STRANGER_BYTES: Final = 64 * 1024
+"""Body of a caller whose key does not stand at its beginning."""
+
+HEAD_BYTES: Final = 4096
+LARGE_BYTES: Final = 128 * 1024
+PARSED_AT_ONCE: Final = 4
+KNOWN_FOR_S: Final = 300.0
+MOST_KNOWN: Final = 65_536
+_KEY: Final = re.compile(
+    rb"\s*(?:<\?xml[^<>]{0,100}\?>\s*)?<scheduler_request>\s*"
+    rb"<authenticator>\s*([0-9A-Za-z_]{1,64})\s*</authenticator>"
+)
+
+
+def peek_key(head: bytes) -> str:
+    """Return the key at the beginning of a request, where every client writes it.
+
+    Empty when something else stands there, or nothing readable.
+    """
+    match = _KEY.match(head[:HEAD_BYTES])
+    return match[1].decode("ascii") if match else ""
+
+
+class KnownKeys:
+    """Remembers for a while which keys were an account's, so that calls need not ask.
+
+    One that is no longer valid costs what an account's does until it is forgotten, and
+    opens nothing: the scheduler asks the database.
+    """
+
+    def __init__(
+        self,
+        knows: Callable[[str], bool],
+        *,
+        most: int = MOST_KNOWN,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._knows = knows
+        self._most = most
+        self._clock = clock
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def remembers(self, key: str) -> bool:
+        """Say whether a key is known to be an account's; asks nobody."""
+        return self._until.get(key_digest(key), 0.0) > self._clock()
+
+    def ask(self, key: str) -> bool:
+        """Say whether an (untrusted) key is an account's."""
+        if not self._knows(key):
+            return False
+        digest = key_digest(key)  # no key stays in memory
+        self._until.pop(digest, None)
+        self._until[digest] = self._clock() + KNOWN_FOR_S
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
+        return True
+
+
+class SchedulerDoor:
+    """Reads the requests of those who may call.
+
+    Args:
+        knows: says whether a key is an account's; asks the database.
+        rates: how often who may call.
+        pace: how slowly a body may come.
+    """
+
+    def __init__(
+        self, knows: Callable[[str], bool], rates: CallRates, pace: BodyPace
+    ) -> None:
+        self._keys = KnownKeys(knows)
+        self._rates = rates
+        self._pace = pace
+        self._small = anyio.CapacityLimiter(PARSED_AT_ONCE)
+        self._large = anyio.CapacityLimiter(1)
+
+    async def admit(self, request: Request) -> SchedulerRequest | SchedulerReply:
+        """Return the question of one who may ask, or the answer to one who may not.
+
+        Raises:
+            UsageError: ``STO-E012`` the body is too large, or comes too slowly.
+            InternalError: ``STO-E034`` it stopped coming.
+            TrustError: ``STO-X030`` it cannot be read.
+        """
+        address = request.client.host if request.client else ""
+        pieces = read_pieces(request, self._pace)
+        if not self._rates.allow_address(address):
+            await drain(pieces)
+            return too_many_calls()
+        most = BOUNDS.scheduler_request_bytes
+        await check_announced(request, pieces, most)
+        head = await read_bounded(pieces, most, self._pace, HEAD_BYTES)
+        key = peek_key(head)
+        if key:
+            refusal = await self._check(address, key)
+            if refusal is not None:
+                await drain(pieces)
+                return refusal
+        else:
+            most = STRANGER_BYTES
+            await check_announced(request, pieces, most)
+        rest = await read_bounded(pieces, most - len(head), self._pace)
+        parsed = await self._parse(head + rest)
+        if key and key != parsed.authenticator:
+            raise TrustError("STO-X030", "the request names two keys")
+        if key:
+            return parsed
+        return await self._check(address, parsed.authenticator) or parsed
+
+    async def _check(self, address: str, key: str) -> SchedulerReply | None:
+        """Return the answer to a key that may not call now, None to one that may."""
+        known = self._keys.remembers(key) or await anyio.to_thread.run_sync(
+            self._keys.ask, key
+        )
+        if not self._rates.allow_key(address, key, known=known):
+            return too_many_calls()
+        return None if known else unknown_key()
+
+    async def _parse(self, body: bytes) -> SchedulerRequest:
+        """Parse in a thread of the few that do nothing else."""
+        turns = self._large if len(body) > LARGE_BYTES else self._small
+        return await anyio.to_thread.run_sync(parse_request, body, limiter=turns)
