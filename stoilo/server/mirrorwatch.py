@@ -8,7 +8,6 @@ where.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import threading
@@ -24,14 +23,13 @@ from stoilo.server.mirror.listing import INDEX, LISTING_BYTES, parse_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
     from stoilo.server.engines.mirrorboard import MirrorBoard
     from stoilo.server.engines.mirrors import Mirror
 
-__all__ = ["CheckPace", "MirrorWatch", "check_mirror", "watch_mirrors"]
+__all__ = ["CheckPace", "MirrorWatch", "check_mirror"]
 
 log = logging.getLogger(__name__)
 
@@ -118,13 +116,6 @@ class MirrorWatch:
         self._board.found_well(mirror, holds & known.keys())
         if before.why:
             log.info("mirror %s is in use, %d files", mirror.url, len(holds))
-
-
-def watch_mirrors(board: MirrorBoard, desk: MirrorDesk, stack: AsyncExitStack) -> None:
-    """Check the mirrors until the stack ends."""
-    watch = MirrorWatch(board, desk)
-    watch.start()
-    stack.push_async_callback(asyncio.to_thread, watch.stop)
 
 
 def check_mirror(
