@@ -29,6 +29,8 @@ from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.filter_text import render_filter
+from stoilo.server.config import ServerConfig
+from stoilo.server.watching.catalogue import METRICS
 
 __all__ = ["PAGES", "help_text", "write_pages"]
 
@@ -131,9 +133,9 @@ hold: 1 ≤ min_quorum ≤ target ≤ max_total ≤ 100, min_quorum ≤ max_succ
 1 ≤ max_error ≤ max_total, delay_bound > 0.
 
 Copies go to distinct users *and* distinct hosts, so `min_quorum=2` needs two users. A limit is
-broken when it is exceeded. A copy without an answer in its time, or aborted by its volunteer,
-is no failure: it uses up the total and is made again. A volunteer's refusal by opt-in is
-neither failure nor copy. Without your own comparator two values agree when they are the same,
+broken when it is exceeded. A copy without an answer in its time is no failure: it uses up the
+total and is made again. One that a volunteer aborts or refuses by opt-in is neither failure
+nor copy. Without your own comparator two values agree when they are the same,
 structurally and exactly; all user errors agree with each other. A result that comes after the
 outcome is still compared, for its host's record; the outcome stays as it is.
 
@@ -144,7 +146,7 @@ outcome is still compared, for its host's record; the outcome stays as it is.
 | `SystemError` STO-R051 | one more copy is needed and `max_total_results` are used up |
 | `SystemError` STO-R052 | successes do not agree |
 | `SystemError` STO-R053 … R057, R059 | [a validator](../howto/write-validators.md) |
-| `SystemError` STO-R061 | no volunteer's opt-in allows it |
+| `SystemError` STO-R061 | too many copies were refused by opt-in or aborted |
 
 What `CreateOptions` infers:
 
@@ -324,13 +326,63 @@ def limits_page() -> str:
     return LIMITS_INTRO + "\n".join([*rows, "", *runs]) + "\n" + units
 
 
+SETTINGS_INTRO = """\
+# Settings of a server
+
+Defaults < `DIR/stoilo.toml` < `STOILO_SERVER_*` < flags of `stoilo up`. Unknown keys are
+errors. `stoilo config show --data DIR --origin` says what is in force and why; passwords in
+URLs are hidden there. How to set them: [run a server](../howto/run-a-server.md),
+[deploy](../howto/deploy.md).
+
+"""
+
+METRICS_INTRO = """\
+# Metrics
+
+What `/metrics` shows, in Prometheus' text format. Labels take values from lists of ours
+only, at most a hundred series a metric; there is no name of a person, task, host, file or
+address in them. Who may read them: [watch a server](../howto/watch-a-server.md).
+
+"""
+
+
+def settings_page() -> str:
+    """Return the page of settings; what each is for is its attribute's text."""
+    text = (inspect.getdoc(ServerConfig) or "").partition("Attributes:")[2]
+    texts = {
+        name: " ".join(words.split())
+        for name, words in re.findall(
+            r"^    (\w+): (.+?)(?=^    \w+: |\Z)", text, re.MULTILINE | re.DOTALL
+        )
+    }
+    rows = ["| setting | default | |", "|---|---|---|"]
+    rows += [
+        f"| `{item.name}` | `{item.default!r}` | {texts[item.name]} |"
+        for item in fields(ServerConfig)
+        if item.name != "data"
+    ]
+    return SETTINGS_INTRO + "\n".join(rows) + "\n"
+
+
+def metrics_page() -> str:
+    """Return the page of metrics."""
+    rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
+    rows += [
+        f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |"
+        for one in METRICS
+    ]
+    return METRICS_INTRO + "\n".join(rows) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "error-codes.md": lambda: render_markdown(list(load_codebook().values())),
     "levels.md": levels_page,
     "limits.md": limits_page,
+    "metrics.md": metrics_page,
     "python-api.md": api_page,
     "redundancy.md": redundancy_page,
+    "settings.md": settings_page,
 }
 
 

@@ -8,6 +8,7 @@ from stoilo.cli.boinc_account import account, accounts
 from stoilo.cli.boinc_doctor import doctor
 from stoilo.cli.boinc_hosts import ban, checks, hosts, trust
 from stoilo.cli.boinc_install import install
+from stoilo.cli.boinc_migrate import migrate
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
 from stoilo.cli.boinc_simulate import simulate
@@ -22,7 +23,7 @@ def boinc() -> None:
 
 for command in (
     *(programs, account, accounts, preferences, hosts, ban, trust, checks),
-    *(install, doctor),
+    *(install, doctor, migrate),
 ):
     boinc.add_command(command)
 boinc.add_command(simulate)

@@ -101,6 +101,8 @@ class ServerConfig:
         database: SQLAlchemy URL, empty = SQLite in the data directory.
         engine_database: the same for workunits, copies and accounts of volunteers; empty
             = where `database` says, each in a file of its own on SQLite.
+        signer_socket: unix socket of a signer that runs as a user of its own; empty = the
+            server starts one itself.
         origin: name of project and log, fixed at the first start.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
@@ -113,6 +115,8 @@ class ServerConfig:
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
             ``URL [weight=N] [utc=±H]``, comma-separated.
+        keep_workunits_days: how long rows of finished workunits and their copies are
+            kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
 
     data: Path
@@ -129,6 +133,7 @@ class ServerConfig:
     watch: str = ""
     database: str = ""
     engine_database: str = ""
+    signer_socket: str = ""
     origin: str = DEFAULT_ORIGIN
     policy: str = ""
     log_policy: str = ""
@@ -139,6 +144,7 @@ class ServerConfig:
     adaptive: str = ""
     spot_check_percent: int = 0
     mirrors: str = ""
+    keep_workunits_days: int = 30
 
     @property
     def database_url(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.audit.policy import LogPolicy
 from stoilo.audit.witness.settings import read_witnesses, with_log
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.installed import installed_release
 from stoilo.executor.release import InstalledRelease, TrustedRelease
 from stoilo.executor.trust import (
@@ -34,7 +34,7 @@ from stoilo.server.released import (
 from stoilo.server.releasestatus import read_roles
 from stoilo.signer.client import SignerClient
 from stoilo.signer.devroot import create_development_root
-from stoilo.signer.launch import SignerProcess
+from stoilo.signer.launch import ForeignSigner, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -78,6 +78,7 @@ class Project:
         root: where the release lies.
         signer: the process that holds the online keys.
         client: asks it.
+        socket: where it listens.
         installed: levels and language layer of this package.
         witnesses: the release's log policy, with the addresses of this server's own
             configuration.
@@ -85,8 +86,9 @@ class Project:
     """
 
     root: ProjectRoot
-    signer: SignerProcess
+    signer: SignerProcess | ForeignSigner
     client: SignerClient
+    socket: Path
     installed: InstalledRelease
     witnesses: LogPolicy
     terms: ServerTerms | None = None
@@ -207,9 +209,16 @@ def _start_development(
 ) -> Project:
     """Make or renew the development root.
 
-    Policies of attempts that are still open stay accepted: an admission holds until its
-    end or its revocation, whatever policy comes after.
+    Its keys are made here, so its signer is started here (``STO-B071``). Policies of
+    attempts that are still open stay accepted: an admission holds until its end or its
+    revocation, whatever policy comes after.
     """
+    if config.signer_socket:
+        raise UsageError(
+            "STO-B071",
+            "a development root's keys are made and held by the server itself",
+            hint="publish a release first, or leave signer_socket empty",
+        )
     with store.read() as connection:
         earlier = rows.policies_in_use(connection)
     witnesses = read_witnesses(config.log_policy)
@@ -232,8 +241,9 @@ def _start_development(
     root = ProjectRoot(
         made.directory, made.root_file, made.origin, made.log_vkey, released=False
     )
-    signer, client = _start_signer(home, stack, root.directory)
-    return Project(root, signer, client, installed, with_log(witnesses, root.log_vkey))
+    signer, client, socket = _start_signer(home, stack, root.directory)
+    policy_of_log = with_log(witnesses, root.log_vkey)
+    return Project(root, signer, client, socket, installed, policy_of_log)
 
 
 def _start_released(
@@ -248,7 +258,7 @@ def _start_released(
     roles = read_roles(directory, int(time.time()))
     check_offline_roles(roles)
     witnesses = read_witnesses(config.log_policy)
-    signer, client = _start_signer(home, stack, directory)
+    signer, client, socket = _find_signer(config, home, stack, directory)
     vkey = client.ping().log_vkey
     root_file = directory / "root.json"
     trust = load_trust(
@@ -262,12 +272,24 @@ def _start_released(
     check_certified(trust, terms)
     root = ProjectRoot(directory, root_file, trust.origin, vkey, released=True)
     mine = with_log(witnesses, vkey)
-    return Project(root, signer, client, installed, mine, terms)
+    return Project(root, signer, client, socket, installed, mine, terms)
+
+
+def _find_signer(
+    config: ServerConfig, home: DataDir, stack: AsyncExitStack, directory: Path
+) -> tuple[SignerProcess | ForeignSigner, SignerClient, Path]:
+    """Connect to the signer that runs as a user of its own, or start one here."""
+    if not config.signer_socket:
+        return _start_signer(home, stack, directory)
+    socket_path = Path(config.signer_socket)
+    client = SignerClient(socket_path)
+    stack.callback(client.close)
+    return ForeignSigner(), client, socket_path
 
 
 def _start_signer(
     home: DataDir, stack: AsyncExitStack, directory: Path
-) -> tuple[SignerProcess, SignerClient]:
+) -> tuple[SignerProcess, SignerClient, Path]:
     """Start the process that alone holds the online keys."""
     socket_path = home.part("run") / "signer.sock"
     signer = SignerProcess(directory, socket_path)
@@ -275,4 +297,4 @@ def _start_signer(
     stack.callback(signer.stop)
     client = SignerClient(socket_path, revive=signer.ensure)
     stack.callback(client.close)
-    return signer, client
+    return signer, client, socket_path

@@ -171,7 +171,9 @@ async def _run(
     watch = ReleaseWatch(
         project.root.directory, release.trust, _clock, project.check_certified
     )
-    parts = WatchedParts(server.store, work.engine, log, signer, release, watch)
+    parts = WatchedParts(
+        server.store, work.engine, log, signer, project.socket, release, watch
+    )
     lookout = Lookout.over(home, parts, _clock)
     listener = listen(config.http)
     http = http_url(config, listener)
@@ -266,9 +268,7 @@ def assemble(
 
     A fresh revocation statement is in force before anything can be issued.
     """
-    checkpoints = SignerClient(
-        home.part("run") / "signer.sock", revive=project.signer.ensure
-    )
+    checkpoints = SignerClient(project.socket, revive=project.signer.ensure)
     stack.callback(checkpoints.close)
     log = Sequencer.open(
         config.data,

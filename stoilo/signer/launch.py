@@ -15,11 +15,18 @@ from stoilo.core.errors import InternalError, StoiloError
 from stoilo.signer.client import SignerClient
 from stoilo.signer.protocol import Pong
 
-__all__ = ["SignerProcess"]
+__all__ = ["ForeignSigner", "SignerProcess"]
 
 START_S: Final = 20.0
 STOP_S: Final = 5.0
 PAUSE_S: Final = 0.05
+
+
+class ForeignSigner:
+    """A signer that somebody else starts and keeps alive (a unit of its own user)."""
+
+    def ensure(self) -> None:
+        """Do nothing: who started it starts it again."""
 
 
 class SignerProcess:

@@ -99,11 +99,14 @@ def harden_process() -> None:
         raise TrustError("STO-K029", "the signer cannot protect its memory")
 
 
-def open_listener(path: Path) -> socket.socket:
-    """Return a listening socket at `path`, mode 0600; the caller holds the lock."""
+def open_listener(path: Path, *, shared: bool = False) -> socket.socket:
+    """Return a listening socket at `path`, mode 0600; the caller holds the lock.
+
+    `shared` lets this process' group connect too (0660); who may ask is decided by uid.
+    """
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    before = os.umask(0o117 if shared else 0o177)
     try:
         with unix_address(path) as address:
             listener.bind(address)
@@ -170,7 +173,7 @@ def _leave(socket: Path) -> None:
 def _run(options: argparse.Namespace) -> int:
     """Serve with the lock held."""
     service = SignerService(options.keys)
-    listener = open_listener(options.socket)
+    listener = open_listener(options.socket, shared=bool(options.allow_uid))
     signal.signal(signal.SIGTERM, lambda *_: _leave(options.socket))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
     try:

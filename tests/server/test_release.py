@@ -75,6 +75,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
         root,
         cast("SignerProcess", None),
         cast("SignerClient", signer),
+        tmp_path / "signer.sock",
         INSTALLED,
         NO_WITNESSES,
         ServerTerms("", vkey, NO_WITNESSES, POLICY),

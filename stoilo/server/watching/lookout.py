@@ -77,6 +77,7 @@ class WatchedParts:
     engine: MeasuredEngine
     log: WatchedLog
     signer: CountedSigner
+    signer_socket: Path
     release: Release
     status: ReleaseWatch
 
@@ -114,7 +115,7 @@ class Lookout:
             {
                 "database": lambda: check_store(parts.store),
                 "engine": lambda: check_engine(parts.engine),
-                "signer": lambda: _ping(home.path / "run" / "signer.sock"),
+                "signer": lambda: _ping(parts.signer_socket),
                 "log": lambda: check_log(log),
                 "release": lambda: check_release(parts.status.status),
                 "disk": lambda: check_disk(places.values()),

@@ -1,0 +1,1 @@
+"""From the embedded project to a stock BOINC server."""

@@ -1,0 +1,195 @@
+"""`stoilo boinc migrate`: a project at home becomes a stock project; repeatable.
+
+The server must be stopped. Steps, each one transaction and each harmless when done again:
+accounts and hosts into BOINC's tables; running tasks get new attempts. What is there
+already is left alone, so a move that was cut off is begun anew.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import MetaData, Table, create_engine, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.databases import engine_url
+from stoilo.server.datadir import claim_directory
+from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.people.accounts import (
+    LEVELS,
+    Accounts,
+    load_secret,
+)
+from stoilo.server.migrating.attempts import count_running, reopen_running
+from stoilo.server.migrating.people import host_values, missing_rows, user_values
+from stoilo.server.migrating.reading import read_hosts, read_users
+from stoilo.server.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.config import ServerConfig
+
+__all__ = ["Moved", "move_project"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was moved, or would be.
+
+    Attributes:
+        users: accounts that were not there.
+        users_there: accounts that were.
+        hosts: computers that were not there.
+        hosts_there: computers that were.
+        tasks: running tasks that get a new attempt.
+        apps: levels that the stock project has an app for.
+    """
+
+    users: int
+    users_there: int
+    hosts: int
+    hosts_there: int
+    tasks: int
+    apps: tuple[str, ...]
+
+
+def move_project(
+    config: ServerConfig, boinc_url: str, *, weak: bool = False, dry_run: bool = False
+) -> Moved:
+    """Move people, hosts, credit and running tasks.
+
+    Args:
+        config: of the embedded project, whose server is stopped.
+        boinc_url: SQLAlchemy URL of the stock project's database.
+        weak: let BOINC's key be our weak one (`read_users`).
+        dry_run: count only; nothing is written anywhere.
+
+    Raises:
+        InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
+        UsageError: ``STO-B072`` the stock project has no apps; ``STO-B073`` numbers taken.
+    """
+    home = claim_directory(config.data)
+    with closing(home.lock):
+        source = Database(engine_url(config))
+        store = Store.open(config.database_url)
+        try:
+            source.upgrade()
+            secret = load_secret(config.data / "engine" / "account.secret")
+            people = _move_people(
+                source, Accounts(source, secret), boinc_url, weak=weak, dry_run=dry_run
+            )
+            return _move_tasks(store, people, dry_run=dry_run)
+        except SQLAlchemyError as error:
+            raise InternalError(
+                "STO-B074", f"BOINC's database refuses ({type(error).__name__})"
+            ) from error
+        finally:
+            store.close()
+            source.close()
+
+
+def _move_people(
+    source: Database, accounts: Accounts, boinc_url: str, *, weak: bool, dry_run: bool
+) -> Moved:
+    engine = create_engine(boinc_url)
+    try:
+        with engine.begin() as boinc, source.read() as ours:
+            apps = _apps(boinc)
+            users = [
+                user_values(one)
+                for one in read_users(ours, accounts.open_by_id, apps, weak=weak)
+            ]
+            hosts = [host_values(one) for one in read_hosts(ours)]
+            new_users = _put(boinc, "user", users, "email_addr", write=not dry_run)
+            new_hosts = _put(boinc, "host", hosts, "host_cpid", write=not dry_run)
+    finally:
+        engine.dispose()
+    return Moved(
+        users=new_users,
+        users_there=len(users) - new_users,
+        hosts=new_hosts,
+        hosts_there=len(hosts) - new_hosts,
+        tasks=0,
+        apps=tuple(sorted(apps, key=LEVELS.index)),
+    )
+
+
+def _move_tasks(store: Store, people: Moved, *, dry_run: bool) -> Moved:
+    if dry_run:
+        with store.read() as connection:
+            tasks = count_running(connection)
+    else:
+        with store.write() as connection:
+            tasks = reopen_running(connection, int(time.time()))
+    return Moved(
+        people.users,
+        people.users_there,
+        people.hosts,
+        people.hosts_there,
+        tasks,
+        people.apps,
+    )
+
+
+def _apps(boinc: Connection) -> dict[str, int]:
+    """Return level → number of its app; raises ``STO-B072`` where there is none."""
+    app = Table("app", MetaData(), autoload_with=boinc)
+    found = {
+        row.name: row.id
+        for row in boinc.execute(select(app.c.id, app.c.name))
+        if row.name in LEVELS
+    }
+    if not found:
+        raise UsageError(
+            "STO-B072",
+            "the stock project has no app of ours",
+            hint="stoilo boinc install PROJECT_DIR",
+        )
+    return found
+
+
+def _put(
+    boinc: Connection,
+    name: str,
+    wanted: Sequence[Mapping[str, object]],
+    known_by: str,
+    *,
+    write: bool,
+) -> int:
+    """Insert the rows that are missing, as far as the table has their columns.
+
+    BOINC's tables have columns without a default: those that nobody named get 0 or
+    nothing, by their kind.
+    """
+    table = Table(name, MetaData(), autoload_with=boinc)
+    mark = table.c[known_by]
+    present = {row[0]: str(row[1]) for row in boinc.execute(select(table.c.id, mark))}
+    taken = set(present.values()) if name == "user" else set()
+    missing = missing_rows(wanted, present, taken, known_by)
+    if missing and write:
+        blank = _blanks(table)
+        known = set(table.c.keys())
+        rows = [
+            blank | {key: value for key, value in row.items() if key in known}
+            for row in missing
+        ]
+        boinc.execute(insert(table), rows)
+    return len(missing)
+
+
+def _blanks(table: Table) -> dict[str, Any]:
+    """Return what stands in columns that must hold something and say nothing."""
+    blanks: dict[str, Any] = {}
+    for column in table.c:
+        if column.nullable or column.server_default is not None or column.primary_key:
+            continue
+        kind = column.type.python_type
+        blanks[column.name] = kind() if kind in {int, float, str, bytes} else 0
+    return blanks

@@ -1,0 +1,191 @@
+"""The systemd units: every option is one that systemd has, and the jail works inside."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
+UNITS = sorted(FOLDER.glob("*.service"))
+MUST = {
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectControlGroups": "yes",
+    "LockPersonality": "yes",
+    "RestrictSUIDSGID": "yes",
+    "SystemCallArchitectures": "native",
+}
+JAIL_CALLS = {
+    "seccomp",
+    "landlock_create_ruleset",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+}
+WITH_JAIL = ("stoilo.service", "stoilo-volunteer.service")
+
+
+def read_unit(path: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in path.read_text().splitlines():
+        if line and line[0] not in "#[":
+            name, separator, value = line.partition("=")
+            assert separator, line
+            found[name].append(value)
+    return found
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_unit_is_hardened_and_runs_as_its_own_user(path: Path) -> None:
+    unit = read_unit(path)
+    assert {name: unit[name] for name in MUST} == {n: [v] for n, v in MUST.items()}
+    assert unit["User"] == [path.stem]
+    assert unit["User"] != ["root"]
+    assert "@system-service" in " ".join(unit["SystemCallFilter"])
+
+
+@pytest.mark.parametrize("name", WITH_JAIL)
+def test_unit_leaves_the_jail_what_it_needs(name: str) -> None:
+    unit = read_unit(FOLDER / name)
+    assert unit["RestrictNamespaces"] == ["no"]
+    assert set(" ".join(unit["SystemCallFilter"]).split()) >= JAIL_CALLS
+    assert not {"MemoryDenyWriteExecute", "ProtectProc", "PrivateUsers"} & set(unit)
+
+
+def test_signer_reaches_no_network_and_is_not_the_server() -> None:
+    unit = read_unit(FOLDER / "stoilo-signer.service")
+    assert unit["PrivateNetwork"] == ["yes"]
+    assert unit["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert unit["User"] != read_unit(FOLDER / "stoilo.service")["User"]
+    assert unit["RestrictNamespaces"] == ["yes"]
+
+
+def need_systemd() -> str:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not here")
+    return program
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_knows_every_line(path: Path) -> None:
+    done = subprocess.run(
+        [need_systemd(), "verify", "--man=no", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    complaints = [
+        line
+        for line in done.stderr.splitlines()
+        if path.name in line and "is not executable" not in line
+    ]
+    assert complaints == []
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [(one, 1.5 if "signer" in one.name else 3.5) for one in UNITS],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_systemd_calls_it_hardened(path: Path, most: float) -> None:
+    done = subprocess.run(
+        [need_systemd(), "security", "--offline=true", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+    if level is None:
+        pytest.skip("this systemd-analyze does not look at files")
+    assert float(level[1]) <= most
+
+
+def calls_of(words: list[str]) -> set[str]:
+    """Return the calls that a filter lets through, sets resolved by systemd itself."""
+    found: set[str] = set()
+    for word in words:
+        if not word.startswith("@"):
+            found.add(word)
+            continue
+        done = subprocess.run(
+            [need_systemd(), "syscall-filter", word],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        names = re.findall(r"^ {4}([@a-z0-9_-]+)$", done.stdout, re.MULTILINE)
+        found |= calls_of(names)
+    return found
+
+
+PROGRAM = """
+import ctypes, errno, os, sys
+import pyseccomp
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+rules = pyseccomp.SyscallFilter(pyseccomp.ERRNO(errno.EPERM))
+for name in sys.argv[2].split():
+    try:
+        rules.add_rule(pyseccomp.ALLOW, name)
+    except (RuntimeError, OSError, ValueError):
+        pass
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+rules.load()
+words = [sys.executable, "-m", "stoilo", "sandbox", "run", sys.argv[1], "--json"]
+os.execv(sys.executable, words)
+"""
+
+
+def run_in_unit(task: Path, without: frozenset[str] = frozenset()) -> dict:
+    words = " ".join(read_unit(FOLDER / "stoilo.service")["SystemCallFilter"]).split()
+    calls = sorted(calls_of(words) - without)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, task, " ".join(calls)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    said = done.stdout.splitlines() or done.stderr.splitlines()
+    return json.loads(said[-1])
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    path = tmp_path / "task.py"
+    path.write_text("def task(kwargs):\n    return 6 * 7\n")
+    return path
+
+
+@pytest.mark.slow
+def test_jail_works_inside_the_units_filter(task: Path) -> None:
+    answer = run_in_unit(task)
+    assert (answer["status"], answer["value"]) == ("ok", 42), answer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["seccomp", "landlock_restrict_self"])
+def test_without_a_call_of_the_jail_the_unit_would_refuse_to_work(
+    task: Path, call: str
+) -> None:
+    answer = run_in_unit(task, frozenset({call}))
+    assert "error" in answer or answer["status"] == "refused", answer
+    assert answer.get("value") != 42
