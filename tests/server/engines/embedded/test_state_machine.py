@@ -29,7 +29,7 @@ from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.rules import conduct, spotchecks, transitioner
 from stoilo.server.engines.embedded.rules.records import CheckVerdict
-from stoilo.server.engines.embedded.scheduling import dispatch, reports, visitors
+from stoilo.server.engines.embedded.scheduling import dispatch, reports
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -399,20 +399,13 @@ BROKEN_RULES = {
     ),
     "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
-    "nobody is banned": (spotchecks, "ban_host", lambda *_: None),
     "newcomers are trusted": (conduct, "is_newcomer", lambda *_: False),
     "aborts use up the total": (
         transitioner,
         "TURNED_AWAY",
         frozenset({CopyOutcome.REFUSED}),
     ),
-    "a copied CPID is its owner's": (
-        visitors.Visitor,
-        "owns_cpid",
-        property(lambda _: True),
-    ),
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
-    "resumed runs are evidence": (verdicts, "all_resumed", lambda *_: False),
     "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
     "late results are not received": (reports, "can_receive", lambda *_: False),
