@@ -12,7 +12,7 @@ SERIAL := 1
 # What the database tests start a server of their own from; no daemon comes with it.
 DATABASE := mariadb-server-core:mariadbd
 
-.PHONY: help setup demo test slow lint format bench fuzz docs proto freeze freeze-tensor \
+.PHONY: help setup demo test slow test-stock lint format bench fuzz docs proto freeze freeze-tensor \
   contents lock clean
 
 help: ## list the commands
@@ -32,6 +32,11 @@ test: setup ## unit, property, attack and end-to-end tests
 slow: setup ## kill rounds, fault matrices, long runs
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -m slow
+
+test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…), one for tests only
+	@[ -n "$(PROJECT_DIR)" ] || { echo "make test-stock PROJECT_DIR=DIR"; exit 2; }
+	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" --quiet || true
+	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
 
 lint: setup ## format, lint, types, layers, docstrings
 	@$(VENV)/ruff format --check .

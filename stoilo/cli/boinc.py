@@ -5,9 +5,12 @@ from __future__ import annotations
 import click
 
 from stoilo.cli.boinc_account import account, accounts
+from stoilo.cli.boinc_doctor import doctor
 from stoilo.cli.boinc_hosts import ban, checks, hosts, trust
+from stoilo.cli.boinc_install import install
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
+from stoilo.cli.boinc_simulate import simulate
 
 __all__ = ["boinc"]
 
@@ -17,5 +20,9 @@ def boinc() -> None:
     """Volunteers' accounts, computers and programs of a project."""
 
 
-for command in (programs, account, accounts, preferences, hosts, ban, trust, checks):
+for command in (
+    *(programs, account, accounts, preferences, hosts, ban, trust, checks),
+    *(install, doctor),
+):
     boinc.add_command(command)
+boinc.add_command(simulate)

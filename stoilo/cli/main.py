@@ -47,6 +47,17 @@ COMMANDS = {
         "Help a project from this machine.",
     ),
     "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
+    "backup": (
+        "stoilo.cli.backup",
+        "backup",
+        "Copy everything a server keeps, while it runs.",
+    ),
+    "restore": (
+        "stoilo.cli.backup",
+        "restore",
+        "Make a server's data directory out of a backup.",
+    ),
+    "mirror": ("stoilo.cli.mirror", "mirror", "Serve a project's shared files."),
     "metrics": (
         "stoilo.cli.metrics",
         "metrics",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +87,8 @@ def build_parts(
 ) -> list[BuiltPart]:
     """Build verifier, launcher and `flavors` into `output`, new or empty.
 
+    As many parts are built at once as this process has processors.
+
     Args:
         output: gets the files under the names that a release gives them.
         facts: the verifier's built file, of `built_file`.
@@ -98,14 +102,22 @@ def build_parts(
     from stoilo.flavors.freeze import make_empty  # noqa: PLC0415 - as above
 
     output = make_empty(output)
-    made = [build_verifier(facts, output / "parts" / "verifier", python=python)]
+    found = [find_manifest(name) for name in flavors]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+        parts = output / "parts"
+        waiting = [
+            workers.submit(build_verifier, facts, parts / "verifier", python=python)
+        ]
+        waiting += [
+            workers.submit(
+                build_flavor, flavor, data, parts / flavor.name, python=python
+            )
+            for flavor, data in found
+        ]
+        made = [one.result() for one in waiting]
     _record(made[0], None, version, serial)
-    for name in flavors:
-        flavor, manifest = find_manifest(name)
-        place = output / "parts" / flavor.name
-        built = build_flavor(flavor, manifest, place, python=python)
-        _record(built, flavor.name, version, serial)
-        made.append(built)
+    for part in made[1:]:
+        _record(part, part.part, version, serial)
     _launcher(made[0], output, version, serial)
     for part in made:
         _gather(part, output)

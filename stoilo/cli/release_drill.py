@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import click
 
-from stoilo.cli.drilling import NOT_CONTAINED, list_drills, perform
-from stoilo.core.errors import UsageError
+from stoilo.cli.drilling import DrillTable, Wanted, answer, drill_options
 
 __all__ = ["drill"]
 
 
 @click.command()
-@click.argument("name", required=False)
-@click.option("--list", "as_list", is_flag=True, help="Show the drills.")
-@click.option(
-    "--without-defence",
-    is_flag=True,
-    help="Take the defence away, to see the drill fail (its control).",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def drill(
-    context: click.Context,
-    name: str | None,
-    *,
-    as_list: bool,
-    without_defence: bool,
-    as_json: bool,
-) -> None:
+@drill_options
+def drill(context: click.Context, wanted: Wanted) -> None:
     """Lose or leak a release key for real, on a throw-away project, and see it contained.
 
     Nothing of yours is touched: each drill makes admins, keys, a release and hosts of its
@@ -41,16 +25,8 @@ def drill(
         find_release_drill,
     )
 
-    if as_list:
-        list_drills(RELEASE_DRILLS, as_json=as_json)
-        return
-    if name is None:
-        raise UsageError("STO-K084", "name a drill", hint="--list shows them")
-    contained = perform(
-        find_release_drill(name),
-        as_json=as_json,
-        defended=not without_defence,
-        code="STO-K085",
+    answer(
+        context,
+        DrillTable(RELEASE_DRILLS, find_release_drill, "STO-K084", "STO-K085"),
+        wanted,
     )
-    if not contained:
-        context.exit(NOT_CONTAINED)

@@ -1,4 +1,4 @@
-"""`stoilo up`: run an embedded server until told to stop."""
+"""`stoilo up`: run a server until told to stop."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ __all__ = ["up"]
     help="Directory that holds everything the server keeps.",
 )
 @click.option("--volunteers", type=click.IntRange(0, 64), help="Local volunteers.")
+@click.option(
+    "--engine",
+    type=click.Choice(["embedded", "stock"]),
+    help="Who hands out work: this server, or a stock BOINC project.",
+)
+@click.option(
+    "--project-dir",
+    type=click.Path(file_okay=False),
+    help="Directory of the stock project.",
+)
 @click.option("--grpc", help="Researchers' address, host:port (0 = any free port).")
 @click.option("--http", help="Volunteers' address, host:port (0 = any free port).")
 @click.option("--http-certificate", help="PEM file; needed beyond loopback.")
@@ -38,7 +48,7 @@ __all__ = ["up"]
 @click.option("--log-policy", help="File naming the log's witnesses and their quorum.")
 @click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
 def up(data: Path, as_json: bool, **flags: object) -> None:
-    """Run an embedded server; prints one JSON line when it is ready."""
+    """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
     try:
         from stoilo.server.config import load_config  # noqa: PLC0415 - extra

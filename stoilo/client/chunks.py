@@ -22,10 +22,14 @@ FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0
 """Wanted computing time of one chunk, s."""
 
+WORTH_S: Final = 2.0
+"""Items that compute for less are not divided among several hosts at the end: each would
+wait longer than that."""
+
 WINDOW: Final = 6
 """Chunks in flight."""
 
-GROWTH: Final = 32
+GROWTH: Final = 64
 """A chunk is at most so many times larger than one that came back."""
 
 CHUNK_BYTES: Final = BOUNDS.inline_arguments_bytes // 2
@@ -90,14 +94,14 @@ class ChunkSizer:
         self._target_s = min(TARGET_S, budget_s)
         self._least_trip_s = float("inf")
         self._smallest: tuple[int, float] | None = None
+        self._worth_sharing = FIRST_ITEMS
 
     def next_size(self, waiting: int) -> int:
         """Return the next chunk's size with `waiting` items left, at least 1."""
         if self.fixed:
             return max(1, min(self.fixed, waiting, BOUNDS.map_items))
-        fair = -(-waiting // WINDOW)
-        most = min(waiting, BOUNDS.map_items)
-        return max(1, min(self.size, max(fair, FIRST_ITEMS), most))
+        fair = max(-(-waiting // WINDOW), self._worth_sharing, FIRST_ITEMS)
+        return max(1, min(self.size, fair, waiting, BOUNDS.map_items))
 
     def fitting(self, items: int, nbytes: int) -> int:
         """Return how many of `items` shall travel together that take `nbytes`."""
@@ -129,6 +133,8 @@ class ChunkSizer:
         if took > 2 * self._target_s:
             return self._target_s / took
         growing = self._growing_part(items, took)
+        worth = WORTH_S * items / growing if growing else BOUNDS.map_items
+        self._worth_sharing = int(min(worth, BOUNDS.map_items))
         wanted = self._target_s / growing if growing else GROWTH
         allowed = self._budget_s / took if took else GROWTH
         return min(GROWTH, max(1.0, min(wanted, allowed)))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from stoilo.core.errors import TrustError, UnreachableError
 
-__all__ = ["check_name", "find_scheduler", "same_origin"]
+__all__ = ["check_name", "find_scheduler", "may_ask", "same_origin"]
 
 PAGE_CHARS: Final = 64 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MIRROR = re.compile(
+    r"https?://[A-Za-z0-9.-]{1,100}(?::[0-9]{1,5})?/[A-Za-z0-9._~/-]{1,200}"
+)
 _LINK = re.compile(
     r"<link rel=\"boinc_scheduler\" href=\"([^\"<>\s]{1,220})\"|"
     r"<scheduler>\s*([^<>\s]{1,220})\s*</scheduler>"
@@ -35,6 +40,33 @@ def find_scheduler(page: bytes, master_url: str) -> str:
     if match is None:
         raise UnreachableError("STO-X002", "the master page names no scheduler")
     return same_origin(master_url, match[1] or match[2], code="STO-X002")
+
+
+def may_ask(master_url: str, url: str, name: str) -> bool:
+    """Say whether a file may be asked for at a mirror that the project names.
+
+    Only what is named by its SHA-256, so that nothing of a mirror is believed; only by
+    a URL that ends with that name; and, unless the project itself is there, not where an
+    address says that it is somebody's own network.
+    """
+    if not (_DIGEST.fullmatch(name) and _MIRROR.fullmatch(url)):
+        return False
+    if not url.endswith(f"/{name}") or ".." in url:
+        return False
+    there, here = urlsplit(url), urlsplit(master_url)
+    if there.scheme == "http" and here.scheme == "https":
+        return False
+    return not _is_inside(there.hostname or "") or _is_inside(here.hostname or "")
+
+
+def _is_inside(host: str) -> bool:
+    """Say whether a host is written as one that is not on the open Internet."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host.rstrip(".") or host.rstrip(".").endswith(
+            (".local", ".localhost", ".internal")
+        )
 
 
 def same_origin(master_url: str, url: str, *, code: str = "STO-X030") -> str:

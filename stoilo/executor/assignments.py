@@ -57,6 +57,7 @@ class Known:
         fractions: how far running copies are, by result name.
         wants_work: whether new copies may come.
         may_wait: whether the project may hold an empty answer.
+        preferences: the user's own for every project, BOINC's XML; empty for none.
     """
 
     info: HostInfo = field(default_factory=HostInfo)
@@ -65,6 +66,7 @@ class Known:
     fractions: Mapping[str, float] = field(default_factory=dict)
     wants_work: bool = True
     may_wait: bool = True
+    preferences: str = ""
 
 
 def request_of(
@@ -96,6 +98,7 @@ def request_of(
         platforms=(PLATFORM,),
         host=known.info,
         code_sign_key=known.code_sign_key,
+        global_preferences=known.preferences,
         sticky_files=known.sticky_files[:MOST_STICKY],
     )
 
@@ -143,6 +146,7 @@ def records_of(reply: SchedulerReply) -> list[CopyRecord]:
                 nbytes=files[ref.file_name].nbytes,
                 md5=files[ref.file_name].md5,
                 sticky=files[ref.file_name].sticky,
+                mirrors=files[ref.file_name].mirrors,
             )
             for ref in workunit.files
         )

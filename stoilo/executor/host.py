@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -21,6 +20,7 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
     UnreachableError,
+    UsageError,
 )
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.assignments import (
@@ -32,6 +32,7 @@ from stoilo.executor.assignments import (
     within_room,
 )
 from stoilo.executor.calls import Caller
+from stoilo.executor.computing import PreferenceFiles
 from stoilo.executor.control import ControlFile
 from stoilo.executor.copywork import CopyWork, failed
 from stoilo.executor.execute import Executor
@@ -49,6 +50,7 @@ from stoilo.executor.standing import StandingFile
 from stoilo.executor.steering import PutOffError, Steered
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.trouble import Course, decide
+from stoilo.executor.waking import Waking
 
 __all__ = ["Volunteer"]
 
@@ -68,6 +70,8 @@ class Volunteer:
         executor: judges and runs copies; see also `Steered`.
         clock: s since 1970; only deadlines are judged by it.
         on_app_versions: takes what the project sends as programs.
+        project: what is remembered of it; read from the ledger's directory when missing.
+        preferences: when and how much is computed; likewise.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Volunteer:
         clock: Callable[[], float] = time.time,
         on_app_versions: Callable[[tuple[AppVersion, ...]], None] = lambda _: None,
         project: ProjectFile | None = None,
+        preferences: PreferenceFiles | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -88,12 +93,12 @@ class Volunteer:
         self._learn_programs = on_app_versions
         self._project = project or ProjectFile(ledger.directory)
         self._control = ControlFile(ledger.directory)
+        self._preferences = preferences or PreferenceFiles(ledger.directory)
         self._updates = self._control.control.updates
         self._suspended = False
         self._standing = StandingFile(ledger.directory)
         self._description = HostDescription(ledger.directory)
-        self._wakes: SimpleQueue[None] = SimpleQueue()
-        self._stopping = False
+        self._waking = Waking()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
         self._held: set[str] = set()  # runs that were ended because we are suspended
@@ -106,7 +111,7 @@ class Volunteer:
             transfer,
             executor,
             is_wanted=lambda result: (
-                not self._stopping and result not in self._unwanted
+                not self._waking.stopping and result not in self._unwanted
             ),
             clock=clock,
         )
@@ -119,37 +124,20 @@ class Volunteer:
         Raises:
             DeniedError: ``STO-X003``, the key is unknown.
         """
-        while not self._stopping:
-            self._forget_wakes()
+        while not self._waking.stopping:
+            self._waking.forget()
             try:
                 self.tick()
             except (InternalError, OSError) as error:  # a full disk: it may pass
                 self._standing.note_trouble(error)
                 pause = self._caller.fail()
                 log.warning("%s; going on in %.1f s", error, pause)
-                self._wait(pause)
-            self._wait(min(max(0.0, self._pause()), LOOK_S))
+                self._waking.wait(pause)
+            self._waking.wait(min(max(0.0, self._pause()), LOOK_S))
 
     def stop(self) -> None:
-        """End `run` soon; safe from a signal handler.
-
-        An `Event` is not: its lock may be held by the very thread that the handler
-        interrupts. `SimpleQueue.put` is reentrant.
-        """
-        self._stopping = True
-        self._wakes.put(None)
-
-    def _wait(self, seconds: float) -> None:
-        if self._stopping:
-            return
-        try:
-            self._wakes.get(timeout=seconds)
-        except Empty:
-            pass
-
-    def _forget_wakes(self) -> None:
-        while not self._wakes.empty():
-            self._wakes.get()
+        """End `run` soon; safe from a signal handler."""
+        self._waking.stop()
 
     def close(self) -> None:
         """End every run; what is on the disk goes on at the next start."""
@@ -171,19 +159,18 @@ class Volunteer:
         self._start_runs()
         self._show()
 
-    # ------------------------------------------------------------------ a person's word
-
     def _obey(self) -> None:
         """Do what a person asked for."""
         control = self._control.look()
+        suspended = control.suspended or not self._may_compute()
         if control.updates != self._updates:
             self._updates = control.updates
             self._caller.insist()
             self._retries.clear()
             self._no_work_before = 0.0
-        if control.suspended == self._suspended:
+        if suspended == self._suspended:
             return
-        self._suspended = control.suspended
+        self._suspended = suspended
         steered = self._executor if isinstance(self._executor, Steered) else None
         if not self._suspended:
             if steered:
@@ -194,6 +181,18 @@ class Volunteer:
             self._held |= set(self._running)
             for result in self._running:
                 self._executor.cancel(result)
+
+    def _may_compute(self) -> bool:
+        """Say whether the user's preferences allow computing now."""
+        try:
+            return self._preferences.allows_now()
+        except UsageError as error:  # what it forbids is not known
+            self._standing.note_trouble(error)
+            return False
+
+    def _slots(self) -> int:
+        """Return how many copies may run at once; asked for while computing is allowed."""
+        return self._preferences.slots(self._settings.slots)
 
     def _show(self) -> None:
         """Let `stoilo volunteer status` see where we are."""
@@ -209,19 +208,17 @@ class Volunteer:
             return self._executor.fractions()
         return {}
 
-    # ------------------------------------------------------------------ runs
-
     def _start_runs(self) -> None:
         """Start copies on free slots, the earliest deadline first."""
         for copy in self._ledger.copies():
-            if self._suspended or len(self._running) >= self._settings.slots:
+            if self._suspended or len(self._running) >= self._slots():
                 return
             idle = copy.result not in self._running
             ready = self._retries.is_ready(copy.result)
             if copy.phase is Phase.ASSIGNED and idle and ready:
                 future = self._pool.submit(self._work.run, copy)
                 self._running[copy.result] = future
-                future.add_done_callback(lambda _: self._wakes.put(None))
+                future.add_done_callback(lambda _: self._waking.wake())
 
     def _collect(self) -> None:
         """Take note of runs that ended."""
@@ -248,7 +245,7 @@ class Volunteer:
     def _note_trouble(self, result: str, error: StoiloError) -> None:
         """Decide what becomes of a copy whose run ended in `error`."""
         copy = self._ledger.find(result)
-        if copy is None or self._stopping:
+        if copy is None or self._waking.stopping:
             return
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
@@ -291,13 +288,11 @@ class Volunteer:
         if isinstance(self._executor, Steered):
             self._executor.keep({copy.result for copy in self._ledger.copies()})
 
-    # ------------------------------------------------------------------ uploads
-
     def _upload_finished(self) -> None:
         """Send finished results; the project's trouble only puts them off."""
         for copy in self._ledger.copies():
             ready = self._retries.is_ready(copy.result)
-            if copy.phase is not Phase.FINISHED or not ready or self._stopping:
+            if copy.phase is not Phase.FINISHED or not ready or self._waking.stopping:
                 continue
             try:
                 self._work.deliver(copy)
@@ -308,8 +303,6 @@ class Volunteer:
             else:
                 self._retries.forget(copy.result)
                 self._caller.hurry()
-
-    # ------------------------------------------------------------------ calls
 
     def _has_reports(self) -> bool:
         """Say whether a copy waits to be reported."""
@@ -333,14 +326,16 @@ class Volunteer:
 
     def _request(self, host: HostRecord) -> SchedulerRequest:
         """Return the next request."""
-        wants = not (self._suspended or self._stopping)
+        wants = not (self._suspended or self._waking.stopping)
+        room = wants and self._preferences.room(self._ledger.used_bytes()) > 0
         known = Known(
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
             fractions=self._fractions(),
-            wants_work=wants and time.monotonic() >= self._no_work_before,
-            may_wait=wants,
+            wants_work=room and time.monotonic() >= self._no_work_before,
+            may_wait=room,
+            preferences=self._preferences.text,
         )
         return request_of(host, self._settings, self._ledger.copies(), known)
 
@@ -366,6 +361,7 @@ class Volunteer:
         sent = records_of(reply)
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
+        self._preferences.learn(reply.global_preferences)
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
 
@@ -389,7 +385,7 @@ class Volunteer:
         """Return how long nothing will be due, s."""
         now = time.monotonic()
         pauses = [self._caller.due_in(reports=self._has_reports())]
-        room = len(self._running) < self._settings.slots and not self._suspended
+        room = not self._suspended and len(self._running) < self._slots()
         for copy in self._ledger.copies():
             if copy.result in self._running or is_over(copy):
                 continue

@@ -1,8 +1,8 @@
 """What this computer tells a project of itself: BOINC's ``host_info``.
 
-Processor, memory, disk and system; no name, address or list of devices, since no project
-of ours needs them. Everything is read from the system's own files, bounded, and what is
-not there is not said.
+Processor, its measured speed, memory, disk and system; no name, address or list of
+devices, since no project of ours needs them. Everything is read from the system's own
+files, bounded, and what is not there is not said.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import platform
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from stoilo.executor.benchmark import read_benchmark
 from stoilo.executor.messages import HostInfo
 
 __all__ = [
@@ -51,7 +53,8 @@ class HostDescription:
     def now(self) -> HostInfo:
         """Return a description that is at most `FRESH_S` old."""
         if self._known is None or self._clock() >= self._until:
-            self._known = describe_host(self._data)
+            fpops = read_benchmark(self._data)
+            self._known = replace(describe_host(self._data), fpops=fpops)
             self._until = self._clock() + FRESH_S
         return self._known
 

@@ -47,7 +47,7 @@ class Phase(StrEnum):
 
 
 class FileRecord(msgspec.Struct, frozen=True):
-    """One input file of a copy."""
+    """One input file of a copy; `mirrors` are tried before `url`."""
 
     open_name: str
     name: str
@@ -55,6 +55,7 @@ class FileRecord(msgspec.Struct, frozen=True):
     nbytes: int
     md5: str
     sticky: bool
+    mirrors: tuple[str, ...] = ()
 
 
 class CopyRecord(msgspec.Struct, frozen=True):
@@ -221,6 +222,10 @@ class Ledger:
         """Return the names of the inputs that are kept after their task."""
         kept = [path for path in self.files.iterdir() if path.suffix != ".part"]
         return tuple(sorted(path.name for path in kept if _is_sticky(path)))
+
+    def used_bytes(self) -> int:
+        """Return what the kept inputs take, bytes."""
+        return sum(path.stat().st_size for path in self.files.iterdir())
 
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""

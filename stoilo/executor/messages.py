@@ -123,6 +123,7 @@ class HostInfo:
         disk_free_bytes: where the client keeps its data.
         os_name: for example ``Linux Debian``.
         os_version: of the system.
+        utc_offset_s: time zone, s east of UTC; None: not said.
     """
 
     domain_name: str = ""
@@ -134,6 +135,7 @@ class HostInfo:
     disk_free_bytes: float = 0.0
     os_name: str = ""
     os_version: str = ""
+    utc_offset_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +190,17 @@ class SchedulerRequest:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """An input file: immutable, named for ever, fetched from `url`."""
+    """An input file: immutable, named for ever, fetched from `url`.
+
+    `mirrors` are URLs to try before it, in order; nobody vouches for what they send.
+    """
 
     name: str
     url: str
     nbytes: int
     md5: str
     sticky: bool = False
+    mirrors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

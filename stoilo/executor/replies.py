@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.addresses import check_name, same_origin
+from stoilo.executor.addresses import check_name, may_ask, same_origin
 from stoilo.executor.messages import (
     AppVersion,
     FileInfo,
@@ -31,6 +31,7 @@ REPLY_BOUNDS: Final = XmlBounds(document_bytes=4 * 1024 * 1024)
 MOST_RESULTS: Final = 1000
 MOST_APP_VERSIONS: Final = 64
 MOST_PROGRAM_FILES: Final = 16
+MOST_URLS: Final = 16
 MOST_DELETIONS: Final = 1000
 MOST_MESSAGES: Final = 20
 MESSAGE_CHARS: Final = 500
@@ -115,12 +116,15 @@ def _file(info: Element, master_url: str) -> FileInfo:
     md5 = info.string("md5_cksum")
     if not _MD5.fullmatch(md5) or info.integer("nbytes", -1) < 0:
         raise TrustError("STO-X030", "a file lacks its size or checksum")
+    name = check_name(info.string("name"))
+    *mirrors, url = (one.text for one in _few(info, "url", MOST_URLS))
     return FileInfo(
-        name=check_name(info.string("name")),
-        url=same_origin(master_url, info.string("url")),
+        name=name,
+        url=same_origin(master_url, url),
         nbytes=info.integer("nbytes"),
         md5=md5,
         sticky=info.flag("sticky"),
+        mirrors=tuple(one for one in mirrors if may_ask(master_url, one, name)),
     )
 
 

@@ -24,6 +24,7 @@ from stoilo.executor.messages import (
     SchedulerRequest,
     UploadInfo,
 )
+from stoilo.executor.mirrored import download_from_any
 from stoilo.executor.webaccount import parse_account, render_lookup
 from stoilo.executor.wire import (
     REPLY_BOUNDS,
@@ -58,6 +59,10 @@ SLOWEST: Final = 1024
 LONGEST_S: Final = 3600.0
 """A download has a second for each `SLOWEST` bytes more, and no longer than this; what has
 come is kept and the next try goes on."""
+
+MIRROR_S: Final = 20.0
+MIRROR_SLOWEST: Final = 16 * 1024
+"""The same of a mirror, where the project itself is the better choice sooner."""
 
 
 class Refused(UnreachableError):
@@ -148,10 +153,7 @@ class Transfer:
             return
         part = target.with_name(f"{target.name}.part")
         try:
-            self._fetch(file, part)
-            if not matches(file, part):
-                part.unlink(missing_ok=True)
-                raise TrustError("STO-X005", "a download is not what was announced")
+            download_from_any(file, part, self._whole, self._from_mirror)
             with part.open("rb") as stream:
                 os.fsync(stream.fileno())
             if file.sticky:
@@ -192,13 +194,32 @@ class Transfer:
             raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
         return max(0, held)
 
-    def _fetch(self, file: FileRecord, part: Path) -> None:
-        """Write what is missing of a file to its part."""
+    def _from_mirror(self, file: FileRecord, part: Path) -> None:
+        """Bring a whole file to its part, unless that takes too long."""
+        self._whole(file, part, MIRROR_S, MIRROR_SLOWEST)
+
+    def _whole(
+        self,
+        file: FileRecord,
+        part: Path,
+        longest_s: float = ANSWER_S,
+        slowest: int = SLOWEST,
+    ) -> None:
+        """Bring a whole file to its part; other bytes are gone again."""
+        self._fetch(file, part, min(longest_s, self._answer_s), slowest)
+        if not matches(file, part):
+            part.unlink(missing_ok=True)
+            raise TrustError("STO-X005", "a download is not what was announced")
+
+    def _fetch(
+        self, file: FileRecord, part: Path, begin_s: float, slowest: int
+    ) -> None:
+        """Write what is missing of a file to its part, as fast as `slowest` bytes/s."""
         held = part.stat().st_size if part.exists() else 0
         if held >= file.nbytes:
             held = 0
         headers = {"Range": f"bytes={held}-"} if held else {}
-        allowed = self._answer_s + (file.nbytes - held) / SLOWEST
+        allowed = begin_s + (file.nbytes - held) / slowest
         allowed = min(allowed, LONGEST_S)
         with self._response("GET", file.url, allowed, headers=headers) as response:
             if response.status in PERMANENT:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
+from stoilo.server.engines.mirrors import parse_mirrors
 from stoilo.server.replication import parse_replication
 
 EVERY_ONE = 100
@@ -93,6 +94,8 @@ class ServerConfig:
         http_key: PEM file of its key.
         tls_names: names in the gRPC certificate beyond the local ones, comma-separated.
         volunteers: local volunteers to run.
+        engine: ``embedded``, or ``stock`` for a BOINC server's project.
+        project_dir: directory of the stock project.
         watch: loopback address where /metrics, /healthz and /readyz need no token; empty
             = none, then /metrics needs an operator's token at `http`.
         database: SQLAlchemy URL, empty = SQLite in the data directory.
@@ -110,6 +113,8 @@ class ServerConfig:
         spot_check_percent: share of results that trusted hosts compute again.
         keep_workunits_days: how long rows of finished workunits and their copies are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
+        mirrors: data servers that hosts may have shared files from, as
+            ``URL [weight=N] [utc=±H]``, comma-separated.
     """
 
     data: Path
@@ -121,6 +126,8 @@ class ServerConfig:
     http_key: str = ""
     tls_names: str = ""
     volunteers: int = 0
+    engine: str = "embedded"
+    project_dir: str = ""
     watch: str = ""
     database: str = ""
     engine_database: str = ""
@@ -134,6 +141,7 @@ class ServerConfig:
     adaptive: str = ""
     spot_check_percent: int = 0
     keep_workunits_days: int = 30
+    mirrors: str = ""
 
     @property
     def database_url(self) -> str:
@@ -182,6 +190,7 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    parse_mirrors(config.mirrors)
     _check_project_url(config.project_url)
     _check_proxy(config.trusted_proxy)
     _check_watch(config.watch)

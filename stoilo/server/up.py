@@ -1,4 +1,4 @@
-"""`stoilo up`: one embedded server, its signer and its local volunteers, in order.
+"""`stoilo up`: one server on its engine, its signer and its local volunteers, in order.
 
 Start order is trust order: directory lock, development root, signer, log (checked; an
 inconsistent one refuses), database, engine, pipeline, network, volunteers. Only when all
@@ -39,11 +39,7 @@ from stoilo.server.assembly import (
 )
 from stoilo.server.chores import Chore
 from stoilo.server.config import ServerConfig, parse_address
-from stoilo.server.databases import engine_url
 from stoilo.server.datadir import ConnectionFile, DataDir, claim_directory
-from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.purge import Retention
-from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
 from stoilo.server.faces import AUDIT_PAGES, Face, PublicPlace
 from stoilo.server.flavorchoice import (
     FlavorFiles,
@@ -73,7 +69,6 @@ from stoilo.server.sidefiles import side_routes
 from stoilo.server.sightings import Sightings
 from stoilo.server.store import Store
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
-from stoilo.server.volunteers import LocalVolunteers
 from stoilo.server.watching.admissions import CountedSigner
 from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.lookout import Lookout, WatchedParts
@@ -89,6 +84,7 @@ from stoilo.server.webserver import (
 )
 from stoilo.server.withdrawals import FOLDER
 from stoilo.server.withdrawn import terms_of
+from stoilo.server.workengine import WorkEngine, open_engine
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 
@@ -96,6 +92,7 @@ if TYPE_CHECKING:
     from stoilo.executor.release import TrustedRelease
     from stoilo.policies.policy import Policy
     from stoilo.server.ports import AdmissionSigner
+    from stoilo.server.volunteers import LocalVolunteers
 
 __all__ = ["UpLine", "assemble", "run_server"]
 
@@ -168,13 +165,13 @@ async def _run(
     stack.callback(store.close)
     project = start_project(config, home, stack, policy, store)
     signer = CountedSigner(project.client)
-    server, engine, release, revocations, log = assemble(
+    server, work, release, revocations, log = assemble(
         config, home, stack, policy, project, store, signer
     )
     watch = ReleaseWatch(
         project.root.directory, release.trust, _clock, project.check_certified
     )
-    parts = WatchedParts(server.store, engine, log, signer, release, watch)
+    parts = WatchedParts(server.store, work.engine, log, signer, release, watch)
     lookout = Lookout.over(home, parts, _clock)
     listener = listen(config.http)
     http = http_url(config, listener)
@@ -198,7 +195,8 @@ async def _run(
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
     pages = AUDIT_PAGES if faces else ""
-    face = create_project_app(engine, url, options=HttpOptions(pages=pages))
+    path = urlsplit(url).path
+    face = work.face(url, path, pages)
     log_directory = config.data / "audit" / "log"
     face.routes.extend(log_routes(log_directory))
     face.routes.extend(side_routes(log_directory, server.side))
@@ -207,28 +205,50 @@ async def _run(
     face.routes.extend(seen_routes(config.data, stack))
     face.routes.extend(release_routes(project.root.directory, watch.status))
     face.routes.extend(lookout.routes())
-    web = web_server(config, lookout.metered(face, urlsplit(url).path))
+    web = web_server(config, lookout.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
-    volunteers = LocalVolunteers(
-        config.volunteers, home, engine, url, project.root.root_file
-    )
-    volunteers.start()
-    # in a thread: while they end, the loop still answers their last calls
-    stack.push_async_callback(asyncio.to_thread, volunteers.stop)
-    content = ConnectionFile(place, http, url, token, tls.ca.decode())
+    _start_mirror_watch(work, stack)
+    volunteers = _start_volunteers(work, config, home, url, project, stack)
+    master = work.project_url(url)
+    content = ConnectionFile(place, http, master, token, tls.ca.decode())
     home.write_connection(content)
     await wait_until_started(web, serving)
     await lookout.serve(config, home, stack)
     await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
-    ready(UpLine(place, http, url, token, str(home.connection), config.volunteers))
+    ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
     proof = ReleaseProof(project.root.directory, server.store, server.log)
     chores = (
         *_chores(project, release, revocations, proof, watch),
-        Chore("the statistics", lambda: _export(engine), STATISTICS_S),
+        Chore("the statistics", work.export, STATISTICS_S),
     )
     await _watch(stop, chores, volunteers)
     await set_serving(grpc_server, serving=False)
+
+
+def _start_mirror_watch(work: WorkEngine, stack: AsyncExitStack) -> None:
+    """Begin to check the mirrors that hosts are sent to, if any are named."""
+    mirrors = work.mirror_watch()
+    if mirrors is not None:
+        mirrors.start()
+        stack.push_async_callback(asyncio.to_thread, mirrors.stop)
+
+
+def _start_volunteers(
+    work: WorkEngine,
+    config: ServerConfig,
+    home: DataDir,
+    url: str,
+    project: Project,
+    stack: AsyncExitStack,
+) -> LocalVolunteers | None:
+    """Start this machine's own volunteers, if the engine has any."""
+    volunteers = work.volunteers(config.volunteers, home, url, project.root.root_file)
+    if volunteers is not None:
+        volunteers.start()
+        # in a thread: while they end, the loop still answers their last calls
+        stack.push_async_callback(asyncio.to_thread, volunteers.stop)
+    return volunteers
 
 
 def assemble(
@@ -239,7 +259,7 @@ def assemble(
     project: Project,
     store: Store,
     signer: AdmissionSigner | None = None,
-) -> tuple[TaskServer, EmbeddedEngine, Release, RevocationIssuer, Sequencer]:
+) -> tuple[TaskServer, WorkEngine, Release, RevocationIssuer, Sequencer]:
     """Open log, database, engine and jails, and wire them.
 
     `signer` is asked in place of the project's own client, if given.
@@ -265,14 +285,8 @@ def assemble(
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
-    engine = EmbeddedEngine(
-        home.part("engine"),
-        database_url=engine_url(config),
-        options=EngineOptions(
-            spot_check_rate=config.spot_check_percent / 100,
-            retention=Retention(workunit_days=config.keep_workunits_days),
-        ),
-    )
+    work = open_engine(config, home)
+    engine = work.engine
     life_s = config.admission_life_s
 
     platform = platform_name()
@@ -339,7 +353,7 @@ def assemble(
         leaves=leaves,
         review_wait_s=config.review_wait_s,
     )
-    return server, engine, release, revocations, log
+    return server, work, release, revocations, log
 
 
 def _clock() -> int:
@@ -383,10 +397,6 @@ def _local_token(home: DataDir, store: Store) -> str:
         return auth.issue_token(connection, LOCAL_RESEARCHER, auth.Role.RESEARCHER, now)
 
 
-def _export(engine: EmbeddedEngine) -> None:
-    engine.statistics.export_if_due(engine.now())
-
-
 def _chores(
     project: Project,
     release: Release,
@@ -406,14 +416,17 @@ def _chores(
 
 
 async def _watch(
-    stop: asyncio.Event, chores: Sequence[Chore], volunteers: LocalVolunteers
+    stop: asyncio.Event,
+    chores: Sequence[Chore],
+    volunteers: LocalVolunteers | None,
 ) -> None:
     """Keep the children alive and the metadata fresh until told to stop."""
     while not stop.is_set():
         for chore in chores:
             if not stop.is_set():
                 await asyncio.to_thread(chore.do_if_due)
-        volunteers.check()
+        if volunteers is not None:
+            volunteers.check()
         try:
             await asyncio.wait_for(stop.wait(), WATCH_S)
         except TimeoutError:

@@ -38,7 +38,7 @@ __all__ = ["ORIGIN", "ArchiveWriter"]
 
 ORIGIN = "stoilo.test/archive"
 _BEGAN = 1_795_000_000
-_WAIT_S = 10.0
+_WAIT_S = 60.0
 
 
 class ArchiveWriter:

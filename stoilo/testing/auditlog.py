@@ -85,7 +85,7 @@ def write_sample_log(data_dir: Path, *, tasks: int = 4, plain: int = 0) -> Sampl
             _append(log, side, _outcome(name, index, time + 60), name)
         _append(log, side, _refusals(), None)
         size = log.size
-        log.wait_published(size - 1, 20)
+        log.wait_published(size - 1, 60)
     side.put([SideObject(ObjectKind.SOURCE, SAMPLE_SOURCE)], START)
     side.close()
     source = content_digest(SAMPLE_SOURCE)

@@ -113,6 +113,11 @@ class BoincProject:
         return self._researcher
 
     @property
+    def folder(self) -> Path:
+        """Return where everything of it lies; it goes with the project."""
+        return self._folder
+
+    @property
     def keys(self) -> Path:
         """Return the directory of the release."""
         return self.deployment.data / "keys"

@@ -27,8 +27,8 @@ from stoilo.executor.optinfile import write_opt_in
 
 __all__ = ["Deployment", "UpLine"]
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 
 
 class UpLine(msgspec.Struct, frozen=True):

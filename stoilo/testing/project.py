@@ -34,7 +34,7 @@ from stoilo.testing.engine import BodyValidation, ProjectServer
 
 __all__ = ["OutcomeFile", "ProjectProcess"]
 
-STOP_S = 20.0
+STOP_S = 60.0
 ENGINE, OUTCOMES, LOG = "engine", "outcomes", "log"
 
 

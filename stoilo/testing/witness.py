@@ -22,8 +22,8 @@ from stoilo.core.errors import InternalError
 
 __all__ = ["WitnessProcess", "write_log_policy"]
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 
 
 @dataclass

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.pacing import SequencerSettings
 from stoilo.audit.sequencer import Sequencer
+from stoilo.core.errors import WaitError
 
 ORIGIN = "log.test/t"
 
@@ -34,10 +36,27 @@ def open_log(tmp_path: Path, key: LogKey) -> Iterator[Callable[..., Sequencer]]:
 
 
 @pytest.fixture
+def wait_refused() -> Callable[[Sequencer, int, str], None]:
+    """Return what waits until publishing is seen to fail for a reason."""
+
+    def wait(log: Sequencer, index: int, reason: str) -> None:
+        said = ""
+        for _ in range(300):
+            with pytest.raises(WaitError) as caught:
+                log.wait_published(index, 0.2)
+            said = str(caught.value)
+            if "STO-L055" in said and re.search(reason, said):
+                return
+        pytest.fail(f"{reason} was never said, but: {said}")
+
+    return wait
+
+
+@pytest.fixture
 def filled(tmp_path: Path, open_log: Callable[..., Sequencer]) -> Path:
     """Return a data directory whose closed log holds 600 leaves."""
     with open_log(tmp_path / "data") as log:
         for start in range(0, 600, 150):
             log.append_many([b"leaf %d" % n for n in range(start, start + 150)])
-            log.wait_published(start + 149, 10)
+            log.wait_published(start + 149, 60)
     return tmp_path / "data"

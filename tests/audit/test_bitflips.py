@@ -72,7 +72,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for start in range(0, LEAVES, 150):
             part = range(start, start + 150)
             log.append_many(leaves[start : start + 150], [f"task-{at}" for at in part])
-            log.wait_published(part[-1], 10)
+            log.wait_published(part[-1], 60)
         note = log.checkpoint().decode()
     keep_seen(data_dir, note)
     return data_dir
@@ -200,7 +200,7 @@ def unclean_dir(log_dir: Path, tmp_path: Path) -> Path:
     with Sequencer.open(tmp_path / "open", KEY.origin, KEY.sign, policy=POLICY) as log:
         for number in range(5):
             leaf = record_leaf(record_of(number), "2")
-            log.wait_published(log.append(leaf, f"again-{number}"), 10)
+            log.wait_published(log.append(leaf, f"again-{number}"), 60)
         poll = log.published_size
         assert poll == LEAVES + 5
         time.sleep(0.05)  # the publisher remembers the last checkpoint

@@ -19,6 +19,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import WaitError
 
 Opener = Callable[..., Sequencer]
+Refused = Callable[[Sequencer, int, str], None]
 DAY = 86_400
 NOW = 1_800_000_000
 
@@ -65,17 +66,16 @@ def witnessed(tmp_path: Path, key: LogKey):
 
 
 def test_witness_whose_clock_falls_back_cosigns_once_it_is_right(
-    open_log: Opener, tmp_path: Path, witnessed: WitnessedLog
+    open_log: Opener, tmp_path: Path, witnessed: WitnessedLog, wait_refused: Refused
 ) -> None:
     """No cosignature is older than the one before; appends are acknowledged meanwhile."""
     with open_log(policy=witnessed.policy, cosign=witnessed.cosigner) as log:
-        log.wait_published(log.append(b"today"), 5)
+        log.wait_published(log.append(b"today"), 60)
         witnessed.server.now = witnessed.witness_clock.now = NOW - 400 * DAY
         index = log.append(b"last year")
-        with pytest.raises(WaitError, match="STO-L108"):
-            log.wait_published(index, 0.3)
+        wait_refused(log, index, "STO-L108")
         witnessed.server.now = witnessed.witness_clock.now = NOW + 1
-        log.wait_published(index, 5)
+        log.wait_published(index, 60)
         check_proof(log.proof(index), b"last year", witnessed.policy)
     report = verify_log(tmp_path / "data", witnessed.policy)
     assert (report.size, report.checkpoint_time) == (2, NOW + 1)
@@ -91,7 +91,7 @@ def test_server_whose_clock_alone_falls_back_publishes_once_it_is_right(
         with pytest.raises(WaitError, match="STO-L055"):
             log.wait_published(index, 0.3)
         witnessed.server.now = NOW
-        log.wait_published(index, 5)
+        log.wait_published(index, 60)
 
 
 def test_leaves_keep_their_order_when_their_times_fall(
@@ -103,7 +103,7 @@ def test_leaves_keep_their_order_when_their_times_fall(
     ]
     with open_log() as log:
         assert log.append_many(leaves) == list(range(300))
-        log.wait_published(299, 10)
+        log.wait_published(299, 60)
     with open_log() as log:
         assert log.append_many(leaves) == list(range(300))
     assert fsck_log(tmp_path / "data", key.policy).findings == ()
@@ -117,4 +117,4 @@ def test_pace_does_not_hang_on_the_wall_clock(
     monkeypatch.setattr(time, "time", lambda: float(next(readings)))
     with open_log() as log:
         for number in range(20):
-            log.wait_published(log.append(b"%d" % number), 5)
+            log.wait_published(log.append(b"%d" % number), 60)

@@ -32,7 +32,7 @@ def indexed(
         log.append_many([b"%d" % number for number in range(200)])
         log.append(b"200")
         log.append_many([b"%d" % number for number in range(201, 300)])
-        log.wait_published(299, 10)
+        log.wait_published(299, 60)
     return tmp_path / "data"
 
 

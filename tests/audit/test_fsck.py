@@ -87,7 +87,7 @@ def test_log_of_any_size_is_sound(
     with open_log() as log:
         if size:
             log.append_many([b"%d" % number for number in range(size)])
-            log.wait_published(size - 1, 10)
+            log.wait_published(size - 1, 60)
     report = fsck_log(tmp_path / "data", key.policy)
     assert (report.findings, report.committed) == ((), size)
 
@@ -113,7 +113,7 @@ def test_entries_of_0_and_65535_bytes_are_sound_and_located(
 ) -> None:
     with open_log() as log:
         log.append_many([b"", b"x" * MAX_LEAF_BYTES, b"last"])
-        log.wait_published(2, 10)
+        log.wait_published(2, 60)
     assert fsck_log(tmp_path / "data", key.policy).findings == ()
     name = "audit/log/tile/entries/000.p/3"
     flip(tmp_path / "data" / name, 2 + 2 + 65535)  # the length of the last
@@ -209,7 +209,7 @@ def test_older_log_database_is_named(
 ) -> None:
     shutil.copy(filled / "audit/log.sqlite", tmp_path / "yesterday")
     with open_log() as log:
-        log.wait_published(log.append(b"today"), 10)
+        log.wait_published(log.append(b"today"), 60)
     shutil.copy(tmp_path / "yesterday", filled / "audit/log.sqlite")
     found = faults(filled, key)
     assert found[0].code == "STO-L043"
@@ -221,7 +221,7 @@ def test_older_publication_is_named(
 ) -> None:
     shutil.copy(filled / "audit/log/checkpoint", tmp_path / "yesterday")
     with open_log() as log:
-        log.wait_published(log.append(b"today"), 10)
+        log.wait_published(log.append(b"today"), 60)
     shutil.copy(tmp_path / "yesterday", filled / "audit/log/checkpoint")
     assert places(faults(filled, key)) == [("STO-L045", "audit/log/checkpoint", "")]
 
@@ -404,7 +404,7 @@ class BusyWriter:
             self.is_busy = True
             for batch in range(2):
                 leaves = [b"meanwhile %d %d" % (batch, number) for number in range(300)]
-                self.log.wait_published(self.log.append_many(leaves)[-1], 10)
+                self.log.wait_published(self.log.append_many(leaves)[-1], 60)
             self.is_busy = False
 
 

@@ -44,7 +44,7 @@ def recorded(tmp_path: Path, open_log: Opener) -> Path:
         side.index([(at, parse_record(one)) for at, one in enumerate(RECORDS)])
     with open_log(data_dir) as log:
         log.append_many([record_leaf(one, "1") for one in RECORDS])
-        log.wait_published(9, 10)
+        log.wait_published(9, 60)
     with closing(SeenStore.below(data_dir)) as seen:
         digest = content_digest(b"a")
         note = (data_dir / "audit/log/checkpoint").read_text()
@@ -123,7 +123,7 @@ def test_admissions_need_no_record(
 ) -> None:
     leaf = render_leaf(Leaf(LeafKind.ADMISSION, content_digest(b"s"), "1", 5))
     with open_log(recorded) as log:
-        log.wait_published(log.append(leaf), 10)
+        log.wait_published(log.append(leaf), 60)
     assert found(recorded, key) == []
 
 

@@ -24,7 +24,7 @@ from stoilo.core.errors import TrustError
 
 Opener = Callable[..., Sequencer]
 WRITER = Path(__file__).parent / "programs" / "log_writer.py"
-ROUNDS = 200
+ROUNDS = 100
 
 
 class KilledLog:
@@ -87,7 +87,7 @@ class KilledLog:
             size = log.size
             assert len({log.leaf(index) for index in range(size)}) == size
             if size:
-                log.wait_published(size - 1, 10)
+                log.wait_published(size - 1, 60)
                 self._check_history(log, key, size)
         if size:
             assert verify_log(self.data_dir, key.policy).size == size
@@ -146,7 +146,7 @@ def test_writer_killed_at_every_step_loses_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_writer_killed_200_times_loses_nothing(
+def test_writer_killed_a_hundred_times_loses_nothing(
     tmp_path: Path, open_log: Opener, key: LogKey
 ) -> None:
     """One growing log; each fourth kill strikes while it is being opened."""
@@ -161,7 +161,7 @@ def test_writer_killed_200_times_loses_nothing(
         if turn % 20 == 0:
             killed.check(open_log, key)
     killed.check(open_log, key)
-    assert len(killed.acknowledged) > 1000
+    assert len(killed.acknowledged) > 500
 
 
 def test_lost_leaf_fails_the_check(

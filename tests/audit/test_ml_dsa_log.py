@@ -43,7 +43,7 @@ def test_log_with_sixteen_ml_dsa_witnesses_is_published_and_proven(
 ) -> None:
     with Sequencer.open(tmp_path, ORIGIN, sign, policy=POLICY) as log:
         log.append_many([b"leaf %d" % number for number in range(300)])
-        log.wait_published(299, 20)
+        log.wait_published(299, 60)
     report = verify_log(tmp_path, POLICY)
     assert (report.size, len(report.witnesses)) == (300, 16)
     found = prove_leaf(tmp_path, "299", POLICY)
@@ -53,7 +53,7 @@ def test_log_with_sixteen_ml_dsa_witnesses_is_published_and_proven(
 
 def test_one_missing_witness_is_noticed(tmp_path: Path) -> None:
     with Sequencer.open(tmp_path, ORIGIN, sign) as log:
-        log.wait_published(log.append(b"leaf"), 20)
+        log.wait_published(log.append(b"leaf"), 60)
     place = tmp_path / "audit/log/checkpoint"
     text = parse_note(place.read_bytes()).text
     verify_log(tmp_path, POLICY)

@@ -14,6 +14,7 @@ from stoilo.audit.sequencer import Sequencer
 from stoilo.core.errors import InternalError, TrustError, UsageError, WaitError
 
 Opener = Callable[..., Sequencer]
+Refused = Callable[[Sequencer, int, str], None]
 
 
 def test_appended_leaf_is_proven_under_a_published_checkpoint(
@@ -21,7 +22,7 @@ def test_appended_leaf_is_proven_under_a_published_checkpoint(
 ) -> None:
     log = open_log()
     indices = [log.append(b"leaf %d" % number) for number in range(300)]
-    log.wait_published(299, 10)
+    log.wait_published(299, 60)
     assert indices == list(range(300))
     for index in (0, 1, 255, 256, 299):
         leaf = b"leaf %d" % index
@@ -80,7 +81,7 @@ def test_concurrent_submitters_get_distinct_places(
         thread.join()
     assert sorted(places.values()) == list(range(800))
     assert all(log.leaf(index) == leaf for leaf, index in places.items())
-    log.wait_published(799, 10)
+    log.wait_published(799, 60)
     assert verify_log(tmp_path / "data", key.policy).size == 800
 
 
@@ -98,7 +99,7 @@ def test_leaf_of_extreme_length_is_proven(
     open_log: Opener, key: LogKey, tmp_path: Path, leaf: bytes
 ) -> None:
     log = open_log()
-    log.wait_published(log.append(leaf), 10)
+    log.wait_published(log.append(leaf), 60)
     assert check_proof(log.proof(0), leaf, key.policy).size == 1
     assert verify_log(tmp_path / "data").size == 1
 
@@ -129,7 +130,7 @@ def test_empty_log_signs_nothing(open_log: Opener, key: LogKey) -> None:
 def test_checkpoints_only_grow(open_log: Opener, key: LogKey) -> None:
     log, sizes = open_log(), []
     for number in range(20):
-        log.wait_published(log.append(b"%d" % number), 10)
+        log.wait_published(log.append(b"%d" % number), 60)
         sizes.append(open_checkpoint(log.checkpoint(), key.policy).checkpoint.size)
     assert sizes == sorted(sizes)
 
@@ -153,7 +154,7 @@ def test_append_after_close_is_refused(open_log: Opener) -> None:
     "failure", [ConnectionRefusedError("busy"), WaitError("STO-K999", "busy")]
 )
 def test_unreachable_signer_delays_publication_but_loses_nothing(
-    open_log: Opener, key: LogKey, failure: Exception
+    open_log: Opener, key: LogKey, wait_refused: Refused, failure: Exception
 ) -> None:
     failures = [failure]
 
@@ -164,34 +165,33 @@ def test_unreachable_signer_delays_publication_but_loses_nothing(
 
     log = open_log(sign=sign)
     index = log.append(b"patient")
-    with pytest.raises(WaitError, match=r"busy.*STO-L055"):
-        log.wait_published(index, 1)
+    wait_refused(log, index, "busy")
     failures.clear()
-    log.wait_published(index, 10)
+    log.wait_published(index, 60)
 
 
 def test_signer_that_signs_something_else_publishes_nothing(
-    open_log: Opener, key: LogKey, tmp_path: Path
+    open_log: Opener, key: LogKey, tmp_path: Path, wait_refused: Refused
 ) -> None:
     log = open_log(sign=lambda body: key.sign(body.replace(b"1", b"2")))
-    with pytest.raises(WaitError, match="STO-L054"):
-        log.wait_published(log.append(b"x"), 0.2)
+    wait_refused(log, log.append(b"x"), "STO-L054")
     assert not (tmp_path / "data/audit/log/checkpoint").exists()
 
 
-def test_missing_witness_publishes_nothing(open_log: Opener, tmp_path: Path) -> None:
+def test_missing_witness_publishes_nothing(
+    open_log: Opener, tmp_path: Path, wait_refused: Refused
+) -> None:
     witnessed = LogKey("log.test/t", witness_time=1_700_000_000)
     alone = LogKey("log.test/t")
     log = open_log(sign=alone.sign, policy=witnessed.policy)
-    with pytest.raises(WaitError, match="STO-L013"):
-        log.wait_published(log.append(b"x"), 0.2)
+    wait_refused(log, log.append(b"x"), "STO-L013")
     assert not (tmp_path / "data/audit/log/checkpoint").exists()
 
 
 def test_witnessed_log_proves_a_time(open_log: Opener) -> None:
     key = LogKey("log.test/t", witness_time=1_700_000_000)
     log = open_log(sign=key.sign, policy=key.policy)
-    log.wait_published(log.append(b"x"), 10)
+    log.wait_published(log.append(b"x"), 60)
     proven = check_proof(log.proof(0), b"x", key.policy)
     assert proven.checkpoint_time == 1_700_000_000
 
@@ -222,7 +222,7 @@ def test_full_disk_refuses_and_then_goes_on(open_log: Opener, tmp_path: Path) ->
     with pytest.raises(InternalError, match="STO-L052"):
         log.append(b"two")
     assert log.append(b"two") == 1
-    log.wait_published(1, 10)
+    log.wait_published(1, 60)
     assert verify_log(tmp_path / "data").size == 2
 
 
@@ -240,5 +240,5 @@ def test_real_full_disk_of_the_database_refuses_and_then_goes_on(
     size = log.size
     writer.execute("PRAGMA max_page_count = 1000000")
     assert log.append(b"after") == size
-    log.wait_published(size, 10)
+    log.wait_published(size, 60)
     assert verify_log(tmp_path / "data").size == size + 1

@@ -49,7 +49,7 @@ def test_bundle_of_extreme_leaves_is_verified(
     """A leaf of 0 bytes exists once; of 65,535 bytes a whole bundle fits in 16 MiB."""
     with open_log() as log:
         log.append_many([leaf[:-3] + b"%03d" % n for n in range(257 if leaf else 0)])
-        log.wait_published(log.append(leaf), 30)
+        log.wait_published(log.append(leaf), 60)
         size = log.size
     assert verify_log(tmp_path / "data").size == size
 
@@ -95,6 +95,6 @@ def test_backlog_without_signer_does_not_stay_in_memory(open_log: Opener) -> Non
         log.append_many([b"%d" % number for number in range(start, start + 5000)])
         assert sum(len(data) for _, data in publisher._pending) < 2**20
     up.append(True)
-    log.wait_published(29_999, 30)
+    log.wait_published(29_999, 60)
     assert publisher._pending == []
     assert len(publisher._replaced) < 256

@@ -34,7 +34,7 @@ def data(tmp_path: Path, open_log: Callable[..., Sequencer]) -> Path:
     """Return a data directory with 300 leaves, their records and one source."""
     with open_log(tmp_path / "data") as log:
         log.append_many(LEAVES)
-        log.wait_published(len(LEAVES) - 1, 10)
+        log.wait_published(len(LEAVES) - 1, 60)
     side = SideStore.open(tmp_path / "data")
     side.put([SideObject(ObjectKind.RECORD, text) for text in TEXTS], 1)
     side.put([SideObject(ObjectKind.SOURCE, SOURCE)], 1)

@@ -143,7 +143,7 @@ def test_newest_log_database_alone_suffices_to_go_on(
     for part in parts:
         put_back(tmp_path / "yesterday" / part, filled / part)
     log = open_log()
-    log.wait_published(600, 10)
+    log.wait_published(600, 60)
     assert log.leaf(600) == b"today"
 
 

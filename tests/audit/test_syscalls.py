@@ -163,7 +163,7 @@ class Factory:
         self._channel.shutdown(socket.SHUT_RDWR)
         self._lines.close()
         self._channel.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def check_unharmed(
             assert log.leaf(place) == b"leaf %d" % number
             assert log.find_label(f"task-{number}") == [place]
         places = log.append_many(LEAVES)
-        log.wait_published(max(places), 10)
+        log.wait_published(max(places), 60)
         check_proof(log.proof(301), log.leaf(301), key.policy)
     assert sorted(places) == list(range(302))
     assert verify_log(data_dir, key.policy).size == 302

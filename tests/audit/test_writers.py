@@ -38,7 +38,7 @@ def test_process_that_lost_its_lock_stops_and_forks_nothing(
     open_log: Opener, tmp_path: Path, key: LogKey
 ) -> None:
     log = open_log()
-    log.wait_published(log.append(b"first"), 10)
+    log.wait_published(log.append(b"first"), 60)
     (tmp_path / "data/audit/lock").unlink()
     assert intrude(tmp_path / "data") == "opened"
     with pytest.raises(InternalError, match=r"another process.*STO-L051"):
@@ -68,7 +68,7 @@ def test_checkpoint_of_a_second_writer_is_not_overwritten(
     assert intrude(tmp_path / "data") == "opened"
     answer.set()
     with pytest.raises(InternalError, match=r"another process.*STO-L051"):
-        log.wait_published(0, 10)
+        log.wait_published(0, 60)
     log.close()
     assert verify_log(tmp_path / "data").size == 2
 

@@ -15,18 +15,17 @@ from stoilo.testing.boincproject import BoincProject, freeze_project
 
 @pytest.fixture(scope="session")
 def frozen(
-    request: pytest.FixtureRequest, own_temporary_directory: Path
+    own_temporary_directory: Path,
 ) -> Iterator[Path]:
-    """Return a project's data directory; `numeric` is in it where slow tests run."""
+    """Return a project's data directory, with all that is frozen in a minute or two."""
     if not BOINC.exists():
         pytest.skip("needs boinc-client")
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    slow = any(item.get_closest_marker("slow") for item in request.session.items)
     folder = own_temporary_directory / "frozen"
     folder.mkdir()
     try:
-        freeze_project(folder / "data", ("pure", "numeric") if slow else ("pure",))
+        freeze_project(folder / "data", ("pure", "numeric"))
         yield folder / "data"
     except InternalError as error:
         if "STO-F015" in str(error):

@@ -11,7 +11,7 @@ from stoilo.testing.boincpackage import BOINC, BOINCCMD, installed_md5, packaged
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.jailwatch import jailed
 
-pytestmark = pytest.mark.timeout(1800)  # freezing included
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # freezing included
 ROUNDS = 60_000_000  # some seconds, to look at the jail from outside
 
 

@@ -12,6 +12,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincscenes import Scenes
 from stoilo.testing.boincslot import state_of
 from stoilo.testing.jailwatch import jailed
 
@@ -33,19 +34,6 @@ def task(kwargs, state=None):
     return {"steps": state["steps"], "ran": ran}
 """
 ENDLESS = {"rounds": 10**12}
-
-
-@pytest.fixture(scope="module")
-def client(project: BoincProject) -> Iterator[BoincClient]:
-    with project.client() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def empty(client: BoincClient) -> None:
-    """Begin without tasks, and without waiting for what an earlier failure put off."""
-    client.tell_project("update")
-    client.wait_for(lambda: not client.tasks())
 
 
 def running(client: BoincClient) -> str:
@@ -76,70 +64,110 @@ def suspend_and_resume(
     return project.wait(task, client)
 
 
-def test_suspended_task_stands_still_and_goes_on(
-    project: BoincProject, client: BoincClient
-) -> None:
-    suspend_and_resume(project, client, project.submit(arguments=LONG))
+def stand_still(project: BoincProject) -> None:
+    with project.client() as client:
+        suspend_and_resume(project, client, project.submit(arguments=LONG))
 
 
-def test_suspended_task_that_yields_states_is_not_begun_again(
-    project: BoincProject, client: BoincClient
-) -> None:
-    task = project.submit(WALK, {"steps": 30})
-    answer = suspend_and_resume(project, client, task)
-    assert decode(answer.value) == {"steps": 30, "ran": 30}
+def stand_still_between_states(project: BoincProject) -> None:
+    with project.client() as client:
+        task = project.submit(WALK, {"steps": 30})
+        answer = suspend_and_resume(project, client, task)
+        assert decode(answer.value) == {"steps": 30, "ran": 30}
+
+
+def go_on_after_a_kill(project: BoincProject) -> None:
+    with project.client() as client:
+        task = project.submit(WALK, {"steps": 30})
+        client.wait_for(
+            lambda: any(
+                one.number("CPU time at last checkpoint") for one in client.tasks()
+            )
+        )
+        (shown,) = client.tasks()
+        assert 0 < shown.number("fraction done") < 1
+        client.kill()  # fails when anything of the task outlives it
+        assert not list(client.directory.glob("slots/*/boinc_finish_called"))
+        client.start()
+        answer = project.wait(task, client)
+        assert [copy.name for copy in answer.copies] == [shown.name]
+        value = decode(answer.value)
+        assert (value["steps"], value["ran"] < 30) == (30, True)
+
+
+def lose_a_copy(project: BoincProject) -> None:
+    with project.client() as client:
+        task = project.submit(arguments=LONG)
+        name = running(client)
+        client.tell_project("reset")
+        client.wait_for(lambda: not any(jailed(client)))
+        client.tell_project("update")
+        client.wait_for(lambda: client.messages().count(f"Starting task {name}") == 2)
+        project.wait(task, client)
+
+
+def abort(project: BoincProject) -> None:
+    with project.client() as client:
+        task = project.submit(arguments=ENDLESS)
+        name = running(client)
+        client.tell_task(name, "abort")
+        client.wait_for(lambda: not client.family())
+        client.tell_project("update")
+        client.wait_for(
+            lambda: project.researcher.poll(task).copies[0].outcome == "aborted"
+        )
+        project.researcher.cancel(task)
+
+
+def cancel(project: BoincProject) -> None:
+    with project.client() as client:
+        task = project.submit(arguments=ENDLESS)
+        running(client)
+        project.researcher.cancel(task)
+        client.tell_project("update")
+        client.wait_for(lambda: not client.family())
+        client.wait_for(lambda: not client.tasks())  # reported and acknowledged
+
+
+SCENES = (
+    stand_still,
+    stand_still_between_states,
+    go_on_after_a_kill,
+    lose_a_copy,
+    abort,
+    cancel,
+)
+
+
+@pytest.fixture(scope="module")
+def scenes(frozen: Path) -> Iterator[Scenes]:
+    with Scenes(frozen, SCENES) as made:
+        yield made
+
+
+def test_suspended_task_stands_still_and_goes_on(scenes: Scenes) -> None:
+    scenes.check(stand_still)
+
+
+def test_suspended_task_that_yields_states_is_not_begun_again(scenes: Scenes) -> None:
+    scenes.check(stand_still_between_states)
 
 
 def test_task_goes_on_from_what_it_kept_after_the_client_was_killed(
-    project: BoincProject, client: BoincClient
+    scenes: Scenes,
 ) -> None:
-    task = project.submit(WALK, {"steps": 30})
-    client.wait_for(
-        lambda: any(one.number("CPU time at last checkpoint") for one in client.tasks())
-    )
-    (shown,) = client.tasks()
-    assert 0 < shown.number("fraction done") < 1
-    client.kill()  # fails when anything of the task outlives it
-    assert not list(client.directory.glob("slots/*/boinc_finish_called"))
-    client.start()
-    answer = project.wait(task, client)
-    assert [copy.name for copy in answer.copies] == [shown.name]
-    value = decode(answer.value)
-    assert (value["steps"], value["ran"] < 30) == (30, True)
+    scenes.check(go_on_after_a_kill)
 
 
-def test_lost_copy_is_sent_again_after_a_reset(
-    project: BoincProject, client: BoincClient
-) -> None:
-    task = project.submit(arguments=LONG)
-    name = running(client)
-    client.tell_project("reset")
-    client.wait_for(lambda: not any(jailed(client)))
-    client.tell_project("update")
-    client.wait_for(lambda: client.messages().count(f"Starting task {name}") == 2)
-    project.wait(task, client)
+def test_lost_copy_is_sent_again_after_a_reset(scenes: Scenes) -> None:
+    scenes.check(lose_a_copy)
 
 
-def test_aborted_task_ends_with_its_processes(
-    project: BoincProject, client: BoincClient
-) -> None:
-    task = project.submit(arguments=ENDLESS)
-    name = running(client)
-    client.tell_task(name, "abort")
-    client.wait_for(lambda: not client.family())
-    client.tell_project("update")
-    client.wait_for(
-        lambda: project.researcher.poll(task).copies[0].outcome == "aborted"
-    )
-    project.researcher.cancel(task)
+def test_aborted_task_ends_with_its_processes(scenes: Scenes) -> None:
+    scenes.check(abort)
 
 
 def test_running_task_that_its_researcher_cancels_ends_with_its_processes(
-    project: BoincProject, client: BoincClient
+    scenes: Scenes,
 ) -> None:
-    task = project.submit(arguments=ENDLESS)
-    running(client)
-    project.researcher.cancel(task)
-    client.tell_project("update")
-    client.wait_for(lambda: not client.family())
-    client.wait_for(lambda: not client.tasks())  # reported and acknowledged
+    scenes.check(cancel)

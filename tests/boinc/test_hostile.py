@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
+from stoilo.testing.boincscenes import Scenes
 from stoilo.testing.jailwatch import jailed
 from stoilo.testing.meddler import Meddler
 
@@ -94,12 +96,10 @@ def compile_library(folder: Path, marker: Path) -> bytes:
     return library.read_bytes()
 
 
-def test_libraries_planted_by_the_server_are_loaded_at_no_stage(
-    project: BoincProject, tmp_path: Path
-) -> None:
+def plant_libraries(project: BoincProject) -> None:
     client = project.client(cpus=1)
     marker = client.directory / "loaded"
-    planter = Planter(compile_library(tmp_path, marker))
+    planter = Planter(compile_library(project.folder, marker))
     with Meddler(str(project.line.project), planter, files=planter.files) as meddler:
         planter.project = client.project = meddler.project
         task = project.submit(arguments=LONG)
@@ -119,9 +119,7 @@ def test_libraries_planted_by_the_server_are_loaded_at_no_stage(
             assert not marker.exists()
 
 
-def test_server_that_raises_preferences_changes_nothing_on_the_host(
-    project: BoincProject,
-) -> None:
+def raise_level(project: BoincProject) -> None:
     with ExitStack() as stack:
         meddler = stack.enter_context(
             Meddler(str(project.line.project), raise_preferences)
@@ -172,7 +170,7 @@ def jailed_views(client: BoincClient) -> list[str]:
     return next(filter(None, found), [])
 
 
-def test_task_that_searches_its_slot_finds_nothing(project: BoincProject) -> None:
+def search_the_slot(project: BoincProject) -> None:
     with project.client(cpus=1) as client:
         spin = project.submit(arguments=LONG)
         held = "\n".join(client.wait_for(lambda: jailed_views(client)))
@@ -187,3 +185,26 @@ def test_task_that_searches_its_slot_finds_nothing(project: BoincProject) -> Non
         answer = project.wait(task, client)
         said = "\n".join(decode(answer.value))
         assert not [secret for secret in secrets if secret in said]
+
+
+SCENES = (plant_libraries, raise_level, search_the_slot)
+
+
+@pytest.fixture(scope="module")
+def scenes(frozen: Path) -> Iterator[Scenes]:
+    with Scenes(frozen, SCENES) as made:
+        yield made
+
+
+def test_libraries_planted_by_the_server_are_loaded_at_no_stage(scenes: Scenes) -> None:
+    scenes.check(plant_libraries)
+
+
+def test_server_that_raises_preferences_changes_nothing_on_the_host(
+    scenes: Scenes,
+) -> None:
+    scenes.check(raise_level)
+
+
+def test_task_that_searches_its_slot_finds_nothing(scenes: Scenes) -> None:
+    scenes.check(search_the_slot)

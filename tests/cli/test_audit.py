@@ -111,7 +111,7 @@ def test_proof_beside_a_running_writer(tmp_path: Path) -> None:
     with Sequencer.open(
         tmp_path / "data", "log.test/t", KEY.sign, policy=KEY.policy
     ) as log:
-        log.wait_published(log.append(ADMISSION, "task-1"), 10)
+        log.wait_published(log.append(ADMISSION, "task-1"), 60)
         command = [sys.executable, "-m", "stoilo", "audit", "prove", "task-1"]
         done = subprocess.run(
             [*command, "--data", str(tmp_path / "data")],
@@ -142,7 +142,7 @@ def test_names_in_a_stranger_s_own_policy_command_no_terminal(
 ) -> None:
     key = LogKey("log.test/t", witness_time=100)
     with Sequencer.open(tmp_path, key.origin, key.sign, policy=key.policy) as log:
-        log.wait_published(log.append(b"leaf"), 10)
+        log.wait_published(log.append(b"leaf"), 60)
     bent = render_policy(key.policy).replace(b"witness w ", b"witness %b " % name)
     log_directory = tmp_path / "audit" / "log"
     (log_directory / "policy.txt").write_bytes(

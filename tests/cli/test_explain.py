@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def strings_of(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
+@cache
 def used_codes() -> dict[str, str]:
     """Return code → a file that raises or reports it: Python, or the launcher's C."""
     pages = {

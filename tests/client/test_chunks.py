@@ -127,8 +127,15 @@ def test_chosen_size_stays() -> None:
 
 def test_the_last_items_are_shared_among_the_chunks_in_flight() -> None:
     sizer = ChunkSizer()
-    sizer.size = 1000
-    assert sizer.next_size(WINDOW * 100) == 100
+    sizer.note(ChunkCost(8, 30.0, 0.8))
+    assert sizer.size == 80
+    assert sizer.next_size(WINDOW * 50) == 50
+
+
+def test_items_that_take_no_time_are_not_shared_out() -> None:
+    sizer = ChunkSizer()
+    run(sizer, 4, 0.3, 1e-6, 20.0)
+    assert sizer.next_size(3000) == 3000
 
 
 def test_budget_is_half_the_limit_and_a_share_of_the_deadline() -> None:

@@ -10,9 +10,9 @@ from stoilo.core.codebook import load_codebook
 
 PROBE = """\
 import sys, time
-began = time.perf_counter()
+began = time.process_time()
 import stoilo
-took = time.perf_counter() - began
+took = time.process_time() - began
 loaded = {name.split('.')[0] for name in sys.modules}
 print(took, sorted(loaded & {'grpc', 'rich', 'numpy', 'torch', 'google', 'click'}))
 """

@@ -57,7 +57,7 @@ def test_what_parsers_may_disagree_about_is_refused(data: bytes, code: str) -> N
 
 @pytest.mark.parametrize("data", [b'"' + b'\\"' * 34_000, b'"' * 69_999, b'"\\'])
 def test_unterminated_strings_cost_linear_time(data: bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(TrustError, match="STO-A002"):
         parse(data)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1

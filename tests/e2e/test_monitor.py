@@ -76,7 +76,7 @@ def test_all_that_happened_to_a_task_can_be_watched(
     watched: Watched, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = {"workunit", "result", ""}  # the last: what executors saw
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     told: set[str] = set()
     while told != wanted and time.monotonic() < deadline:
         watch = ["--watch", f"task:{watched.tasks[0]}"]

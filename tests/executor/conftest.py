@@ -1,9 +1,11 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stoilo.testing.gate import GateBench
+from stoilo.testing.volunteers import VolunteerWorld
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +21,11 @@ def gate(tmp_path: Path, gate_template: Path) -> GateBench:
     """A gate of its own for each test."""
     shutil.copytree(gate_template, tmp_path / "root")
     return GateBench(tmp_path / "root")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[VolunteerWorld]:
+    """A project that volunteers can join."""
+    made = VolunteerWorld(tmp_path)
+    yield made
+    made.close()

@@ -102,14 +102,14 @@ def check_invariants(project, names):
 
 
 @pytest.mark.timeout(400)
-def test_hundred_hosts_of_every_kind_finish_all_work_once(project, wait_until):
+def test_dozens_of_hosts_of_every_kind_finish_all_work_once(project, wait_until):
     crowd, names = run_crowd(
-        project, wait_until, users=50, hosts_each=2, workunits=200, seconds=360
+        project, wait_until, users=20, hosts_each=2, workunits=60, seconds=360
     )
     check_invariants(project, names)
-    assert crowd.report.calls > 200
+    assert crowd.report.calls > 60
     assert crowd.report.percentile(0.5) > 0
-    assert len(crowd.hosts) > 100  # the clones' twins
+    assert len(crowd.hosts) > 40  # the clones' twins
 
 
 def test_crowd_of_cheats_outvotes_nobody_alone(project, wait_until):

@@ -1,6 +1,8 @@
 """A release over HTTP: what a verifier needs of it, bounded, and nothing else."""
 
+import datetime as dt
 import http.server
+import ssl
 import threading
 
 import msgspec
@@ -10,6 +12,7 @@ from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.executor.releasefetch import MAX_INDEX_BYTES, fetch_release, wanted_names
 from stoilo.executor.trust import load_trust
 from stoilo.server.releasefiles import read_index
+from stoilo.server.tls import ensure_tls
 
 SHA = "a" * 64
 
@@ -117,3 +120,27 @@ def test_archives_and_older_metadata_are_left_out():
         "metadata/10.snapshot.json",
         f"targets/verifier/{SHA}.x86_64-linux.json",
     }
+
+
+@pytest.fixture
+def private(server, tmp_path):
+    """Serve over TLS, by a certificate that no system trusts; return its CA's file."""
+    made = ensure_tls(tmp_path / "tls", dt.datetime.now(dt.UTC))
+    for name, data in (("ca", made.ca), ("pair", made.key + made.certificate)):
+        (tmp_path / name).write_bytes(data)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.url = server.url.replace("http:", "https:")
+    return tmp_path / "ca"
+
+
+def test_release_behind_a_private_certificate_is_fetched_by_its_ca(
+    server, gate, private
+):
+    publish(server, gate.root.directory)
+    root = gate.root.root_file.read_bytes()
+    files = fetch_release(server.url, private).files
+    trust = load_trust(files, root, gate.now, installed=gate.installed)
+    assert trust == gate.root.trust
+    assert code_of(fetch_release, server.url) == "STO-X001"  # not by the system's own

@@ -130,7 +130,7 @@ def harmless(target: Target, honest_tasks: list[str]) -> Iterator[None]:
     """After the attack: no row, no blob file, no traceback more; the server takes tasks."""
     rows, files, traces = target.rows(), target.blob_files(), target.tracebacks()
     yield
-    deadline = time.monotonic() + 5  # an upload that hung up is cleared soon after
+    deadline = time.monotonic() + 60  # an upload that hung up is cleared soon after
     while target.blob_files() != files and time.monotonic() < deadline:
         time.sleep(0.05)
     left = (target.rows(), target.blob_files(), target.tracebacks())

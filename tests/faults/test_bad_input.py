@@ -72,7 +72,7 @@ def test_malformed_download_request_is_refused_with_a_code(target):
 @settings(
     max_examples=30,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_any_bytes_as_a_message_end_in_a_code(target, data):
@@ -85,7 +85,7 @@ def test_any_bytes_as_a_message_end_in_a_code(target, data):
 @settings(
     max_examples=30,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.integers(0, 400), byte=st.integers(0, 255), cut=st.integers(0, 400))
 def test_damaged_sound_request_ends_in_a_code_or_in_a_task(target, place, byte, cut):
@@ -253,7 +253,7 @@ def test_hostile_arguments_are_refused(target, name):
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(tail=st.binary(max_size=200), keep=st.integers(0, 40))
 def test_any_bytes_as_arguments_are_a_value_or_a_code(target, tail, keep):

@@ -130,7 +130,7 @@ def test_full_disk_refuses_with_codes_and_goes_on_when_there_is_room(disk) -> No
         assert client.download(name).status == "OK"
     for log in disk.inside.rglob("*.log"):
         assert "Traceback" not in log.read_text(errors="replace"), log
-    for _ in range(50):  # the last leaves are published within moments
+    for _ in range(300):  # the last leaves are published within moments
         done = verify(disk.data, where=disk.pid)
         if done.returncode == 0:
             break

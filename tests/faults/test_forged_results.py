@@ -68,7 +68,7 @@ def forger(target, tmp_path_factory):
         )  # fmt: skip
     yield process
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0, (state / "forger.log").read_text()
+    assert process.wait(60) == 0, (state / "forger.log").read_text()
     assert "Traceback" not in (state / "forger.log").read_text()
 
 

@@ -114,7 +114,7 @@ async def kill_others(deployment, work, chooser, report):
     chooser.shuffle(todo)
     for kind in todo:
         await work.submit(3)
-        await asyncio.sleep(chooser.uniform(0.0, 1.5))
+        await asyncio.sleep(chooser.uniform(0.0, 0.6))
         if await strike(deployment, kind, chooser):
             report.append(kind)
 

@@ -9,7 +9,6 @@ seed and the counts; a source that breaks a promise is printed as a Python liter
 import itertools
 import random
 import sys
-import time
 
 from stoilo.core.types import Severity
 from stoilo.policies.findings import FINDINGS_SHOWN
@@ -17,6 +16,7 @@ from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import level_names
 from stoilo.policies.render import render_text
 from stoilo.policies.wire import answer_request, parse_answer, render_request
+from stoilo.testing.turns import turns_within
 
 CORPUS = [
     b"import math\ndef task(kwargs):\n    return math.sin(kwargs['x'])\n",
@@ -123,12 +123,11 @@ def check(source):
     return verdict.admitted
 
 
-def fuzz(seconds, seed):
-    """Return (admitted, refused) counts after `seconds`, s."""
+def fuzz(turns, seed):
+    """Return (admitted, refused) counts after one program for each of `turns`."""
     chooser = random.Random(seed)
     counts = {True: 0, False: 0}
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    for _ in turns:
         source = mutate(chooser, chooser.choice(CORPUS))
         try:
             counts[check(source)] += 1
@@ -141,5 +140,5 @@ def fuzz(seconds, seed):
 if __name__ == "__main__":
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
-    admitted, refused = fuzz(seconds, seed)
+    admitted, refused = fuzz(turns_within(seconds), seed)
     print(f"seed {seed}: {admitted} admitted, {refused} refused")

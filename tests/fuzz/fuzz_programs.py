@@ -13,7 +13,6 @@ import copy
 import dataclasses
 import random
 import sys
-import time
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -30,6 +29,7 @@ from stoilo.sandbox.suite.case import Kind, find_cases, read_case
 from stoilo.sandbox.suite.ground import Ground
 from stoilo.sandbox.supervisor import Jail
 from stoilo.sandbox.transformer import compile_source
+from stoilo.testing.turns import turns_within
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 AREAS = frozenset({"language", "stdlib", "numpy", "torch", "benign", "benign_numeric"})
@@ -246,8 +246,8 @@ def strict(level):
     return msgspec.structs.replace(level, syscalls=rules)
 
 
-def fuzz(seconds, seed, levels=None, corpus=None):
-    """Return (how many ended how, findings) after `seconds`, s.
+def fuzz(turns, seed, levels=None, corpus=None):
+    """Return (how many ended how, findings) after one program for each of `turns`.
 
     `levels` by name: the shipped ones without a large library where None is given.
     """
@@ -257,8 +257,7 @@ def fuzz(seconds, seed, levels=None, corpus=None):
     with Ground.make() as ground:
         referee = Referee(levels, ground)
         hunter = f"CANARY = {str(ground.canary)!r}\n{HUNTER}"
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        for _ in turns:
             tree, level = chooser.choice(corpus.programs)
             try:
                 text = hunter + mutate(chooser, corpus, tree)
@@ -287,7 +286,7 @@ if __name__ == "__main__":
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
     folder = Path(sys.argv[3] if len(sys.argv) > 3 else "build/findings")
-    ended, findings = fuzz(seconds, seed)
+    ended, findings = fuzz(turns_within(seconds), seed)
     print(f"seed {seed}: {dict(ended)}, {len(findings)} findings")
     save(findings, folder)
     for found in findings:

@@ -9,6 +9,6 @@ def test_gate_survives_the_fuzz_target():
     spec = importlib.util.spec_from_file_location("fuzz_gate", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    admitted, refused = module.fuzz(seconds=2.0, seed=7)
+    admitted, refused = module.fuzz(range(1000), seed=7)
     assert admitted > 5
     assert refused > 50

@@ -20,8 +20,8 @@ def target():
     return module
 
 
-def fuzz_and_tell(target, seconds, seed):
-    ended, findings = target.fuzz(seconds, seed)
+def fuzz_and_tell(target, programs, seed):
+    ended, findings = target.fuzz(range(programs), seed)
     print(f"seed {seed}: {dict(ended)}")
     told = "\n\n".join(f"# {one.level}: {one.reason}\n{one.source}" for one in findings)
     assert findings == [], told
@@ -29,15 +29,15 @@ def fuzz_and_tell(target, seconds, seed):
 
 
 def test_mutated_programs_do_not_reach_the_referee(target):
-    ended = fuzz_and_tell(target, seconds=5.0, seed=7)
-    assert ended["ok"] + ended["user_error"] + ended["refused"] > 5
+    ended = fuzz_and_tell(target, programs=200, seed=7)
+    assert ended["ok"] + ended["user_error"] + ended["refused"] > 50
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_thousands_of_mutated_programs_do_not_reach_the_referee(target):
-    ended = fuzz_and_tell(target, seconds=90.0, seed=3)
-    assert ended["ok"] + ended["user_error"] + ended["refused"] > 100
+def test_many_mutated_programs_do_not_reach_the_referee(target):
+    ended = fuzz_and_tell(target, programs=1500, seed=3)
+    assert ended["ok"] + ended["user_error"] + ended["refused"] > 500
 
 
 def test_referee_sees_a_level_that_hands_out_files(target):
@@ -49,7 +49,7 @@ def test_referee_sees_a_level_that_hands_out_files(target):
         "import io\ndef run(kwargs):\n    text = io.StringIO('a')\n    return text.read()",
         "pure",
     )
-    _, findings = target.fuzz(6.0, 1, {"pure": level}, corpus)
+    _, findings = target.fuzz(range(200), 1, {"pure": level}, corpus)
     assert findings
     assert {one.reason.rpartition(" ")[2] for one in findings} == {"openat"}
 
@@ -59,7 +59,7 @@ def test_program_that_crashes_or_leaves_is_a_finding(target):
         referee = target.Referee({"pure": load_level("pure")}, ground)
         outcome, reason = referee.run(
             "import itertools\ndef run(kwargs):\n    it = iter(())\n"
-            "    for _ in range(10 ** 6): it = itertools.chain(it)\n    return list(it)",
+            "    for _ in range(300_000): it = itertools.chain(it)\n    return list(it)",
             "pure",
             dataclasses.replace(target.LIMITS, cpu_s=30, wall_s=120),
         )

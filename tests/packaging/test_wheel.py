@@ -40,9 +40,9 @@ TASK = "def task(kwargs):\n    return kwargs['x'] + 1\n"
 HOSTILE = "import os\n\n\ndef task(kwargs):\n    return os.listdir('/')\n"
 IMPORT = """
 import sys, time
-began = time.perf_counter()
+began = time.process_time()
 import stoilo
-print(time.perf_counter() - began)
+print(time.process_time() - began)
 print([name for name in {names} if name in sys.modules])
 print(stoilo.__file__)
 """

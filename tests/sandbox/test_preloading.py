@@ -3,6 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 SCRIPT = """
 import json, sys, warnings
@@ -46,6 +48,7 @@ def test_programs_load_no_module_and_open_no_file_after_preparing():
     assert run_programs(sources) == "[] []"
 
 
+@pytest.mark.slow
 def test_training_programs_load_no_module_and_open_no_file_after_preparing():
     paths = sorted(CASES.glob("benign_tensor/*.py"))
     sources = {path.stem: path.read_text() for path in paths}

@@ -220,6 +220,8 @@ def count_descriptors(pid):
     except PermissionError:
         assert os.geteuid() != 0
         return 0
+    except OSError:  # a run's child that has just ended
+        return 0
 
 
 def resident(pid):
@@ -245,7 +247,7 @@ def test_two_hundred_runs_leak_no_descriptor_process_or_memory(pure, wait_until)
             jail.run(encode_probe(programs[number % 4]), limits)
         # The zygote closes a run's lifeline after its report.
         wait_until(lambda: count() <= before)
-        assert children_of(jail.zygote_pid) == pids
+        wait_until(lambda: children_of(jail.zygote_pid) == pids)
         assert sum(map(resident, pids)) - memory < 2 << 20
 
 
@@ -378,7 +380,7 @@ def test_run_cancelled_from_another_thread_says_so(pure):
     with Jail(pure, PROBE_JOB) as jail:
         report = jail.run(request, pure.default_limits(), watch=cancel_later)
         assert (report.status, report.code) == (JailStatus.CRASHED, "STO-S008")
-        assert report.usage.wall_s < 10
+        assert report.usage.wall_s < 50  # the program would take 60 s
         early = jail.run(request, pure.default_limits(), watch=Exchange.cancel)
         assert (early.status, early.code) == (JailStatus.CRASHED, "STO-S008")
         assert jail.run(encode_probe("print(1)"), pure.default_limits()).output

@@ -165,7 +165,9 @@ def test_malformed_request_is_a_refusal(language, changes):
     assert (frame["status"], frame["code"]) == ("refused", "STO-G120")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.binary(max_size=200))
 def test_any_request_ends_in_a_frame(language, data):
     frame = run_call(language.runtime, data, TextBuffer())

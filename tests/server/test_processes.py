@@ -15,7 +15,7 @@ from stoilo.testing.server import ManualClock
 WAITING = ("http.server", ("--bind", "127.0.0.1", "0"))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -74,7 +74,7 @@ def web(tmp_path: Path, side: SideStore) -> Iterator[Web]:
     """Serve a log of 300 leaves, one of them an admission, and its side store."""
     with Sequencer.open(tmp_path, KEY.origin, KEY.sign, policy=KEY.policy) as log:
         log.append_many(LEAVES)
-        log.wait_published(len(LEAVES) - 1, 10)
+        log.wait_published(len(LEAVES) - 1, 60)
     folder = tmp_path / "audit" / "log"
     made = Web(Starlette(routes=log_routes(folder) + side_routes(folder, side)))
     yield made

@@ -55,11 +55,11 @@ class Researcher:
                 | fields
             ),
         )
-        return self.stub.CreateTask(request, metadata=self.metadata, timeout=30).task_id
+        return self.stub.CreateTask(request, metadata=self.metadata, timeout=60).task_id
 
     def poll(self, task_id: str) -> Any:
         request = pb.PollTaskRequest(task_id=task_id)
-        return self.stub.PollTask(request, metadata=self.metadata, timeout=10)
+        return self.stub.PollTask(request, metadata=self.metadata, timeout=60)
 
     def wait(self, task_id: str, seconds: float = 60.0) -> Any:
         deadline = time.monotonic() + seconds
@@ -90,7 +90,7 @@ def test_real_task_comes_back_and_its_server_stops_cleanly(tmp_path: Path) -> No
         process = deployment.process
         assert process is not None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_second_server_on_a_directory_exits_1(tmp_path: Path) -> None:
@@ -118,6 +118,7 @@ def test_token_and_task_survive_kill_9_and_restart(tmp_path: Path) -> None:
     assert values == [0, 2, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_local_volunteers_follow_the_server_to_another_port(tmp_path: Path) -> None:
     first = Deployment(tmp_path / "data", volunteers=2)
     with first, researcher(first) as one:
@@ -155,6 +156,9 @@ def test_address_beyond_loopback_is_refused_before_anything_is_made(
     assert done.returncode == 2
     assert "STO-R073" in done.stderr
     assert not (tmp_path / "d").exists()
+
+
+ROUNDS = 7  # kills of everything
 
 
 def child_pids(parent: int) -> set[int]:
@@ -207,7 +211,7 @@ def test_kill_9_at_random_moments_loses_no_task_and_repeats_no_outcome(
     draw = random.Random(20260101)
     deployment = Deployment(tmp_path / "data", volunteers=2)
     acknowledged: dict[str, str] = {}
-    for number in range(12):
+    for number in range(ROUNDS):
         deployment.start()
         with researcher(deployment) as one:
             deadline = time.monotonic() + draw.uniform(0.0, 1.5)
@@ -223,7 +227,7 @@ def test_kill_9_at_random_moments_loses_no_task_and_repeats_no_outcome(
             assert one.submit(key, index) == task_id
     deployment.stop()
     count_leaves(tmp_path / "data", len(acknowledged))
-    count_events(tmp_path / "data", len(acknowledged), starts=13)
+    count_events(tmp_path / "data", len(acknowledged), starts=ROUNDS + 1)
 
 
 def count_leaves(data: Path, tasks: int) -> None:

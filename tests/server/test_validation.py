@@ -98,7 +98,10 @@ def test_any_bytes_end_in_an_answer_or_our_error(data: bytes, items: int) -> Non
         assert error.code.startswith("STO-")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=30,
+)
 @given(data=st.binary(max_size=300))
 def test_any_result_file_gets_a_verdict(bench: Bench, data: bytes) -> None:
     name, _ = issue(bench)

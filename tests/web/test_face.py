@@ -68,7 +68,10 @@ def test_malformed_question_is_400_and_escaped(get, path):
     assert "<b>" not in answer.text
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=50,
+)
 @given(text=st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40))
 def test_any_path_is_answered(get, text):
     safe = re.sub(r"[\\^`{}|\"<>#?%]", "", text)

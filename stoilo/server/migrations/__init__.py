@@ -1,8 +1,8 @@
 """Alembic history of the server's and both engines' tables: one tree, three branches.
 
 Each database has its own branch, models and version table, so that they may also lie in
-one MariaDB, the stock engine's beside BOINC's. A new revision: ``versions/NNNN_*.py``
-with ``down_revision`` the last one of its branch; `tests/server/test_migrations.py` says
+one MariaDB, the stock engine's beside BOINC's. A new revision: ``versions/NNNN_*.py`` with
+``down_revision`` the last one of its branch; `tests/server/test_migrations.py` says
 whether it makes what the models say.
 """
 

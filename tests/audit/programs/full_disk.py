@@ -59,13 +59,13 @@ def run(room: int) -> dict[str, object]:
     data_dir = disk / "data"
     with open_log(data_dir) as log:
         log.append_many([b"leaf %d" % number for number in range(300)])
-        log.wait_published(299, 5)
+        log.wait_published(299, 60)
         fill(room)
         acknowledged, codes = append_until_refused(log)
         faults = [str(one) for one in fsck_log(data_dir, key.policy).findings if one.severity == "fault"]
         (disk / "filler").unlink()
         places = log.append_many(list(acknowledged) + [b"room again"])
-        log.wait_published(max(places), 5)
+        log.wait_published(max(places), 60)
         kept = all(log.leaf(at) == leaf for leaf, at in acknowledged.items())
         kept = kept and places[:-1] == list(acknowledged.values())
     faults += [str(one) for one in fsck_log(data_dir, key.policy).findings]
@@ -87,7 +87,7 @@ def start_on_a_full_disk(room: int) -> dict[str, object]:
         codes.append(error.code)
     (disk / "filler").unlink()
     with open_log(data_dir) as log:
-        log.wait_published(log.append(b"first"), 5)
+        log.wait_published(log.append(b"first"), 60)
     faults = [str(one) for one in fsck_log(data_dir, key.policy).findings if one.severity == "fault"]
     shutil.rmtree(data_dir)
     return {"room": room, "codes": codes, "faults": faults, "kept": True, "acknowledged": 0}

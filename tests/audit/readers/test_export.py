@@ -124,7 +124,10 @@ def read_all(path: Path) -> None:
         source.records_of_tile(number)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_any_changed_header_is_read_or_refused(
     archive: Path, tmp_path: Path, data: st.DataObject

@@ -228,7 +228,7 @@ def test_closed_cosigner_leaves_no_thread(bench: Bench, log: GrowingLog) -> None
     mine = [one for one in threading.enumerate() if one.name.startswith("witness-")]
     cosigner.close()
     for one in mine:
-        one.join(5)
+        one.join(60)
     assert not [one for one in mine if one.is_alive()]
 
 

@@ -18,6 +18,7 @@ from stoilo.audit.witness.client import Cosigner, CosignSettings
 from stoilo.audit.witness.fakes import LocalWitness
 from stoilo.core.errors import InternalError, TrustError, WaitError
 
+Refused = Callable[[Sequencer, int, str], None]
 ORIGIN = "log.test/t"
 PACE = SequencerSettings(retry_s=0.05, close_s=2)
 
@@ -66,17 +67,6 @@ def append(log: Sequencer, *texts: bytes) -> int:
     return log.append_many(list(texts))[-1]
 
 
-def wait_refused(log: Sequencer, index: int, code: str) -> None:
-    """Wait until publishing is seen to fail for that reason."""
-    said = ""
-    for _ in range(150):
-        with pytest.raises(WaitError, match="STO-L055") as caught:
-            log.wait_published(index, 0.2)
-        if code in (said := caught.value.message):
-            return
-    pytest.fail(f"{code} was never said, but: {said}")
-
-
 def test_published_checkpoint_and_proofs_carry_the_cosignature(place: Place) -> None:
     with place.open() as log:
         index = append(log, b"a", b"b")
@@ -87,7 +77,7 @@ def test_published_checkpoint_and_proofs_carry_the_cosignature(place: Place) -> 
 
 
 def test_without_its_witness_a_log_acknowledges_but_publishes_nothing(
-    place: Place,
+    place: Place, wait_refused: Refused
 ) -> None:
     with place.open() as log:
         log.wait_published(append(log, b"a"), 60)
@@ -134,7 +124,7 @@ def test_no_proof_is_given_under_a_checkpoint_that_lacks_its_witnesses(
 
 
 def test_backup_of_everything_is_noticed_by_the_witness(
-    place: Place, tmp_path: Path
+    place: Place, tmp_path: Path, wait_refused: Refused
 ) -> None:
     """All parts restored together agree with each other: only others remember."""
     with place.open() as log:

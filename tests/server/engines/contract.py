@@ -228,6 +228,7 @@ class EngineContract:
     def test_creating_twice_makes_one_workunit(self, bench):
         for _ in range(2):
             bench.engine.create_workunits([make_spec("w_1"), make_spec("w_2")])
+        bench.settle()
         assert len(bench.engine.status("w_1").copies) == 2
         assert len(bench.fetch(1)) == 2
 

@@ -105,7 +105,7 @@ def test_roles_that_end_soon_are_named(bench: CeremonyBench) -> None:
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.integers(0, 10**6), byte=st.integers(1, 255))
 def test_changed_byte_is_refused_or_was_not_signed(

@@ -128,7 +128,7 @@ def test_oversized_file_is_refused(folder: Path) -> None:
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.integers(0, 10**6), byte=st.integers(1, 255), cut=st.booleans())
 def test_any_change_ends_in_our_error_or_in_what_it_says(

@@ -131,7 +131,7 @@ ORDERS = list(permutations(range(3)))
 @settings(
     max_examples=8,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(order=st.sampled_from(ORDERS), other=st.sampled_from(ORDERS))
 def test_order_of_signing_does_not_matter(

@@ -181,7 +181,7 @@ def mutated(data: bytes, choice: int, junk: Any) -> bytes:
 @settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     which=st.integers(0, 5), choice=st.integers(0, 10**4), junk=st.sampled_from(JUNK)
@@ -219,7 +219,7 @@ SMALL = (
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     name=st.sampled_from(SMALL),

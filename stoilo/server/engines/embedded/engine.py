@@ -34,6 +34,7 @@ from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
 from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
 from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
+from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
 from stoilo.server.engines.embedded.wire.programs import (
     check_programs,
     offered_platforms,
@@ -43,6 +44,7 @@ from stoilo.server.engines.embedded.wire.programs import (
 from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.mirrorboard import MirrorBoard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
         WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.mirrors import Mirror
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 
@@ -85,6 +88,7 @@ class EngineOptions:
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
         retention: how long rows are kept that nobody needs.
+        mirrors: data servers besides this one.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
         uploads: how much of the disk result files may take.
     """
@@ -98,6 +102,7 @@ class EngineOptions:
     retention: Retention = field(default_factory=Retention)
     draw: Callable[[], float] = random.SystemRandom().random
     uploads: UploadLimits = field(default_factory=UploadLimits)
+    mirrors: tuple[Mirror, ...] = ()
 
 
 class EmbeddedEngine:
@@ -109,6 +114,8 @@ class EmbeddedEngine:
         statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
+        mirrors: which data servers hosts are sent to.
+        mirror_desk: what those may have.
         changes: grows whenever there may be new copies to hand out.
     """
 
@@ -151,6 +158,10 @@ class EmbeddedEngine:
         )
         self.roster = Roster(self._database, self.accounts)
         self.statistics = Statistics(self._database, directory / "stats")
+        self.mirrors = MirrorBoard(self._options.mirrors, clock)
+        self.mirror_desk = MirrorDesk(
+            self._database, self._depot, directory / "mirror.secret"
+        )
         self.changes = 0
         self._wake = threading.Event()
         self.scheduler = Scheduler(
@@ -158,6 +169,7 @@ class EmbeddedEngine:
             pace=self._options.pace,
             on_report=self._wake.set,
             draw=self._options.draw,
+            mirrors=self.mirrors,
         )
         self._purge_at = 0.0
         self._stop = threading.Event()

@@ -35,6 +35,7 @@ from stoilo.server.engines.stock.creation import Creator, Draft, insert_drafts
 from stoilo.server.engines.stock.database import Database
 from stoilo.server.engines.stock.delivery import Delivery
 from stoilo.server.engines.stock.ending import Endings
+from stoilo.server.engines.stock.figures import read_figures
 from stoilo.server.engines.stock.handover import Handover
 from stoilo.server.engines.stock.jobs import stdin_line
 from stoilo.server.engines.stock.judging import Judge
@@ -54,6 +55,7 @@ from stoilo.server.engines.stock.tools import Tools
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from stoilo.server.engines.figures import EngineFigures
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,
@@ -178,6 +180,11 @@ class StockEngine:
         since = self.now() - self._options.seen_within_s
         with self._database.read() as connection:
             return read_status(connection, name, since)
+
+    def figures(self) -> EngineFigures:
+        """Return what the project holds now; see `engines.figures.MeasuredEngine`."""
+        with self._database.read() as connection:
+            return read_figures(connection, self.now())
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on; see `interface.Engine`.

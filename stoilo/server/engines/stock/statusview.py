@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import distinct, func, select
+from sqlalchemy import String, cast, distinct, func, select
 
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -101,14 +101,14 @@ def _count_attached(connection: Connection, name: str, since: int) -> int:
             apps.c.name == select(own.c.app).where(own.c.name == name).scalar_subquery()
         )
     )
-    chosen = func.coalesce(users.c.project_prefs, b"")
+    chosen = func.coalesce(cast(users.c.project_prefs, String), "")
     count = connection.scalar(
         select(func.count(distinct(hosts.c.userid)))
         .join(users, users.c.id == hosts.c.userid)
         .where(
             hosts.c.rpc_time >= since,
-            chosen.not_like(b"%<app_id>%")
-            | chosen.like(b"%%<app_id>%d</app_id>%%" % (app or 0)),
+            chosen.not_like("%<app_id>%")
+            | chosen.like(f"%<app_id>{app or 0}</app_id>%"),
         )
     )
     return int(count or 0)

@@ -136,16 +136,16 @@ def check(directory, found, tasks, database_url=""):
 
 
 def test_killed_project_loses_no_task_and_ends_none_twice(tmp_path):
-    found = kill_project(tmp_path, tasks=40, kills=3, seed=7)
-    check(tmp_path, found, 40)
+    found = kill_project(tmp_path, tasks=20, kills=2, seed=7)
+    check(tmp_path, found, 20)
 
 
 @pytest.mark.slow
 def test_project_killed_many_times_loses_no_task(tmp_path):
     seed = random.randrange(2**32)
-    print("seed", seed, "kills 25")
-    found = kill_project(tmp_path, tasks=300, kills=25, seed=seed)
-    check(tmp_path, found, 300)
+    print("seed", seed)
+    found = kill_project(tmp_path, tasks=200, kills=15, seed=seed)
+    check(tmp_path, found, 200)
 
 
 @pytest.mark.slow

@@ -88,16 +88,14 @@ class Guest:
         if self.allowance is not None:
             messages += self.allowance.messages
             delay = max(delay, min(float(self.allowance.delay_s), LONGEST_DELAY_S))
-        shared = ""
-        if not self.request.own_program:  # ours keeps none
-            shared = exchange_global_preferences(
-                connection,
-                self.user.id,
-                self.visitor.preferences,
-                self.request.global_preferences,
-                self.now,
-                weak=self.user.weak,
-            )
+        shared = exchange_global_preferences(
+            connection,
+            self.user.id,
+            self.visitor.preferences,
+            self.request.global_preferences,
+            self.now,
+            weak=self.user.weak,
+        )
         return replace(
             reply,
             messages=messages,

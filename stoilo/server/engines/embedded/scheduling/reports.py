@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.rules.quotas import Quota
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.hosts import Host
+    from stoilo.server.engines.mirrorboard import MirrorBoard
 
 __all__ = ["REPORTS_TAKEN", "needless_copies", "optional_copies", "take_reports"]
 
@@ -57,6 +58,7 @@ def take_reports(
     held: Mapping[str, HeldCopy],
     quotas: dict[str, Quota],
     now: int,
+    mirrors: MirrorBoard,
 ) -> tuple[frozenset[str], dict[str, Quota]]:
     """Note finished copies, as far as they are this host's and still count.
 
@@ -67,6 +69,7 @@ def take_reports(
         held: the host's copies, those that it names among them.
         quotas: its standing with every app.
         now: s.
+        mirrors: where the host was sent for files.
 
     Returns:
         the copies that are over now, and what became of the quotas.
@@ -74,7 +77,7 @@ def take_reports(
     endings = []
     for report in reports:
         copy = held.get(report.name)
-        ending = _ending(host, copy, report) if copy and copy.counts else None
+        ending = _ending(host, copy, report, mirrors) if copy and copy.counts else None
         if ending is not None:
             endings.append(ending)
     if not endings:
@@ -88,7 +91,9 @@ def take_reports(
     return frozenset(one.copy.name for one in endings), quotas
 
 
-def _ending(host: Host, copy: HeldCopy, report: ReportedResult) -> _Ending | None:
+def _ending(
+    host: Host, copy: HeldCopy, report: ReportedResult, mirrors: MirrorBoard
+) -> _Ending | None:
     """Return how a copy has ended, None for a late failure: it is no reply already."""
     success = report.state == ResultState.UPLOADED and report.exit_status == 0
     if success and copy.uploaded:
@@ -96,6 +101,8 @@ def _ending(host: Host, copy: HeldCopy, report: ReportedResult) -> _Ending | Non
     if copy.state is CopyState.OVER:
         return None
     _tell(host, report)
+    if mirrors.excuses(host.id, report):
+        return _Ending(copy, CopyOutcome.REFUSED, "STO-B052")
     aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
     called_off = report.exit_status == ABORTED_BY_PROJECT and copy.needless_to_begin
     return _Ending(

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.reception import Guest
     from stoilo.server.engines.embedded.wire.catalogue import Catalogue
+    from stoilo.server.engines.mirrorboard import MirrorBoard
 
 __all__ = ["Scheduler", "unknown_key"]
 
@@ -77,7 +78,9 @@ class Scheduler:
         pace: Pace,
         on_report: Callable[[], None],
         draw: Callable[[], float],
+        mirrors: MirrorBoard,
     ) -> None:
+        self._mirrors = mirrors
         self._database = database
         self._pace = pace
         self._on_report = on_report
@@ -143,7 +146,9 @@ class Scheduler:
         remember_wishes(connection, host, request.wishes)
         reports = request.results[:REPORTS_TAKEN]
         held = load_held(connection, host.id, named_copies(request))
-        over, quotas = take_reports(connection, host, reports, held, guest.quotas, now)
+        over, quotas = take_reports(
+            connection, host, reports, held, guest.quotas, now, self._mirrors
+        )
         note_usages(connection, held, reports, request.host.fpops)
         left = {name: copy for name, copy in held.items() if name not in over}
         catalogue = self._current(connection, guest.visitor.catalogue)
@@ -164,6 +169,7 @@ class Scheduler:
             base_url,
         )
         reply = render_copies([*lost, *fresh], files, base_url)
+        reply = self._mirrors.send(reply, host.id, request.host.utc_offset_s)
         reply = self._orders(connection, guest, reply, held, over)
         reply = program.complete(reply, base_url)
         reply = guest.complete(connection, reply, [one.app for one in fresh], quotas)

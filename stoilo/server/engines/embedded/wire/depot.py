@@ -80,6 +80,15 @@ class Depot:
             before, self._retained = self._retained, frozenset(digests)
         return before - self._retained
 
+    @property
+    def retained(self) -> frozenset[str]:
+        """Digests of the files that are kept between tasks."""
+        return self._retained
+
+    def path_of(self, digest: str) -> Path:
+        """Return where a large file lies, if it is there; `digest` is one."""
+        return self._directory / digest
+
     @contextlib.contextmanager
     def hold(self, files: Iterable[WorkunitFile]) -> Iterator[tuple[StoredFile, ...]]:
         """Yield `files` checked and, where large, durable on disk; not removed inside.

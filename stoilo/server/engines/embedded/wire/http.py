@@ -37,6 +37,7 @@ from stoilo.server.engines.embedded.wire.bodies import (
     read_pieces,
 )
 from stoilo.server.engines.embedded.wire.door import SchedulerDoor
+from stoilo.server.engines.embedded.wire.mirrored import mirror_routes
 from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.embedded.wire.rates import CallLimits, CallRates
 from stoilo.server.engines.embedded.wire.refusals import RefusalLog
@@ -116,6 +117,7 @@ def create_project_app(
         Route("/sched", face.scheduler, methods=["POST"]),
         Route("/download/{token}", face.download, methods=["GET"]),
         Route("/upload/{token}", face.upload, methods=["POST"]),
+        *mirror_routes(engine.mirror_desk),
         *people_routes(
             engine,
             options.project,

@@ -184,7 +184,8 @@ def _file(info: FileInfo) -> str:
     """Return one input file."""
     sticky = "<sticky/>" if info.sticky else ""
     return (
-        f"<file_info>{leaf('name', info.name)}{leaf('url', info.url)}"
+        f"<file_info>{leaf('name', info.name)}"
+        f"{''.join(leaf('url', url) for url in (*info.mirrors, info.url))}"
         f"{leaf('nbytes', info.nbytes)}{leaf('md5_cksum', info.md5)}{sticky}"
         "</file_info>"
     )

@@ -149,6 +149,7 @@ def _host(host: Element) -> HostInfo:
         disk_free_bytes=_measure(host, "d_free"),
         os_name=_cut(host, "os_name", 254),
         os_version=_cut(host, "os_version", 254),
+        utc_offset_s=host.integer("timezone") if host.find("timezone") else None,
     )
 
 

@@ -208,7 +208,7 @@ def test_oversized_scheduler_request_is_refused_unread(world):
 @settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_mutated_scheduler_request_never_breaks_the_server(world, data):
@@ -420,7 +420,7 @@ def test_upload_of_a_reported_copy_is_refused(world, copy):
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_mutated_upload_never_breaks_the_server(world, copy, data):

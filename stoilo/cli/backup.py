@@ -1,0 +1,167 @@
+"""`stoilo backup` and `stoilo restore`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoilo.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoilo.server.backup.manifest import Manifest
+
+__all__ = ["backup", "restore"]
+
+MAX_NOTE_BYTES = 1024 * 1024
+MAX_URL_BYTES = 4096
+DATA = click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The server's data directory.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+
+
+@click.command()
+@DATA
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Directory to make; a name that ends in .tar makes one file.",
+)
+@click.option("--offline-keys", is_flag=True, help="Take keys/offline along.")
+@JSON
+def backup(data: Path, output: Path, offline_keys: bool, as_json: bool) -> None:
+    """Copy everything a server keeps, of one moment, while it runs.
+
+    The copy holds keys, tokens and volunteers' addresses: keep it as you keep the server.
+    """
+    from stoilo.server.backup.taking import take_backup  # noqa: PLC0415 - extra
+    from stoilo.server.config import load_config  # noqa: PLC0415
+
+    config, _ = load_config(data.absolute(), {}, os.environ)
+    made = take_backup(config, output, offline_keys=offline_keys)
+    if as_json:
+        click.echo(json.dumps(_summary(made)))
+        return
+    click.echo(
+        f"{output}: {len(made.files)} files, {len(made.tables)} tables, "
+        f"{_bytes(made)} bytes; the log {made.log.origin} with {made.log.size} leaves"
+    )
+    _say_keys(made)
+
+
+@click.command()
+@click.argument("backup", type=click.Path(path_type=Path, exists=True))
+@DATA
+@click.option(
+    "--newest",
+    help="Newest checkpoint that others hold: a file, or a log's URL.",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Data directory whose log survived: take the log from there.",
+)
+@click.option(
+    "--nothing-published-since",
+    is_flag=True,
+    help="I say that the server published nothing after the backup.",
+)
+@click.option(
+    "--database-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File with the URL of an empty MariaDB for all tables.",
+)
+@JSON
+def restore(
+    backup: Path,
+    data: Path,
+    newest: str | None,
+    log: Path | None,
+    nothing_published_since: bool,
+    database_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Make a data directory out of a BACKUP; it must not exist yet.
+
+    A log that goes on from an old state forks. So say what the newest state is: --newest,
+    --log or --nothing-published-since.
+    """
+    from stoilo.server.backup.restoring import (  # noqa: PLC0415 - extra
+        Restore,
+        restore_backup,
+    )
+
+    wish = Restore(
+        backup,
+        data,
+        newest=None if newest is None else _read_note(newest),
+        nothing_newer=nothing_published_since,
+        log=log,
+        database=_read_url(database_file),
+    )
+    made = restore_backup(wish)
+    if as_json:
+        click.echo(json.dumps(_summary(made)))
+        return
+    click.echo(
+        f"{data}: restored; start it with: stoilo up --data {data}\n"
+        "what happened after the backup is not in it; volunteers' results of that time "
+        "are asked for again"
+    )
+    _say_keys(made)
+
+
+def _summary(made: Manifest) -> dict[str, object]:
+    return {
+        "taken_at": made.taken_at,
+        "files": len(made.files),
+        "tables": len(made.tables),
+        "bytes": _bytes(made),
+        "log": made.log.origin,
+        "leaves": made.log.size,
+        "offline_keys": made.offline_keys,
+        "development": made.development,
+    }
+
+
+def _bytes(made: Manifest) -> int:
+    return sum(one.size for one in made.files) + sum(one.size for one in made.tables)
+
+
+def _say_keys(made: Manifest) -> None:
+    if made.offline_keys:
+        click.echo("it holds keys/offline: whoever reads it can replace everything")
+    elif made.development:
+        click.echo(
+            "keys/offline is not in it (--offline-keys), and a server on a development "
+            "root does not start without: keep a copy of that folder elsewhere"
+        )
+
+
+def _read_note(place: str) -> bytes:
+    """Return the newest checkpoint from a file, a log directory or a URL."""
+    from stoilo.audit.source import open_source  # noqa: PLC0415 - not for --help
+
+    path = Path(place)
+    if path.is_file():
+        with path.open("rb") as file:
+            return file.read(MAX_NOTE_BYTES)
+    note = open_source(place).checkpoint()
+    if note is None:
+        raise UsageError("STO-B066", f"{place[:80]} has no checkpoint")
+    return note
+
+
+def _read_url(path: Path | None) -> str:
+    if path is None:
+        return ""
+    with path.open("rb") as file:
+        return file.read(MAX_URL_BYTES).decode(errors="replace").strip()

@@ -1,0 +1,1 @@
+"""Backups of a running server, and their way back."""

@@ -1,0 +1,97 @@
+"""Whether a restored log may go on: nothing newer of it may be known to anybody.
+
+A log that signs again from an older head makes two histories: a fork, which witnesses and
+monitors prove to everybody. From inside a backup this cannot be told. So a restore wants
+evidence from outside: the newest checkpoint that somebody else holds (a mirror, a witness,
+a monitor, a volunteer), the log itself where its disk survived, or the operator's word
+that nothing was published after the backup.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from stoilo.audit.logdb import LogDatabase
+from stoilo.audit.merkle import Frontier, leaf_hashes
+from stoilo.audit.policy import open_checkpoint, parse_policy
+from stoilo.audit.reader import verify_log
+from stoilo.audit.store import LogPaths
+from stoilo.core.errors import StoiloError, TrustError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stoilo.audit.checkpoint import Checkpoint
+    from stoilo.audit.policy import LogPolicy
+
+__all__ = ["check_not_older", "check_whole", "open_newest"]
+
+_CHUNK: Final = 256
+MAX_POLICY_BYTES: Final = 64 * 1024
+
+
+def check_whole(data: Path) -> int:
+    """Verify the log below `data` as an auditor and as a start would; returns its leaves.
+
+    Raises:
+        TrustError: the log's own codes, ``STO-L…``.
+    """
+    report = verify_log(data)
+    return report.size + (report.unpublished or 0)
+
+
+def open_newest(data: Path, note: bytes) -> Checkpoint:
+    """Return the checkpoint in an (untrusted) note, signed by the log below `data`.
+
+    Raises:
+        UsageError: ``STO-B066`` it is no checkpoint of this log.
+    """
+    try:
+        return open_checkpoint(note, _policy(data)).checkpoint
+    except StoiloError as error:
+        raise UsageError(
+            "STO-B066",
+            f"the checkpoint given is none of this log: {error.message} [{error.code}]",
+        ) from error
+
+
+def check_not_older(data: Path, newest: Checkpoint) -> None:
+    """Check that the log below `data` continues what others have seen of it.
+
+    Raises:
+        TrustError: ``STO-B067`` it is older, or another history.
+    """
+    size = check_whole(data)
+    if newest.size > size:
+        raise TrustError(
+            "STO-B067",
+            f"others hold a checkpoint of {newest.size} leaves, the backup has {size}: "
+            "going on from it would fork the log",
+            hint="take audit, audit-head and the signer's memory from where they "
+            "survived (--log DIR), or a newer backup",
+        )
+    if _root(data, newest.size) != newest.root:
+        raise TrustError(
+            "STO-B067",
+            f"the backup's first {newest.size} leaves are not those that others hold a "
+            "checkpoint of: going on from it would fork the log",
+            hint="keep both as evidence; a log that forked begins anew under another key",
+        )
+
+
+def _root(data: Path, size: int) -> bytes:
+    """Return the root over the first `size` leaves of the database."""
+    paths = LogPaths.below(data)
+    frontier = Frontier()
+    with closing(LogDatabase(paths.database, read_only=True)) as database:
+        for start in range(0, size, _CHUNK):
+            leaves = database.leaves(start, min(start + _CHUNK, size))
+            frontier = frontier.extend(leaf_hashes(leaves))
+    return frontier.root()
+
+
+def _policy(data: Path) -> LogPolicy:
+    path = LogPaths.below(data).log / "policy.txt"
+    with path.open("rb") as file:
+        return parse_policy(file.read(MAX_POLICY_BYTES))

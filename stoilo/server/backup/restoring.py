@@ -1,0 +1,280 @@
+"""`stoilo restore`: a backup becomes a data directory, whole or not at all.
+
+Order: everything is copied into a draft beside the target and checked there; then the
+log; then, where tables go into a MariaDB, one transaction a branch; the last step is a
+rename. What fails before leaves no data directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.audit.sqlite import sync_directory
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.backup.logcheck import check_not_older, check_whole, open_newest
+from stoilo.server.backup.reading import copy_checked, open_backup
+from stoilo.server.backup.tables import (
+    free_references,
+    read_revision,
+    read_rows,
+    tables_of,
+    write_rows,
+)
+from stoilo.server.backup.taking import BRANCHES
+from stoilo.server.migrations import upgrade
+from stoilo.server.store import begin_writing, open_engine, storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stoilo.server.backup.manifest import Manifest
+    from stoilo.server.migrations import Branch
+
+__all__ = ["Restore", "restore_backup"]
+
+SETTINGS: Final = "stoilo.toml"
+_DATABASE_LINE: Final = re.compile(
+    r"^\s*(?:database|engine_database)\s*=.*\n?", re.MULTILINE
+)
+_SQLITE: Final = {"server": "server.sqlite", "engine": "engine/engine.sqlite"}
+_OF_THE_LOG: Final = (
+    "audit",
+    "audit-head",
+    "keys/state",
+    "keys/metadata",
+    "keys/targets",
+    "revocations",
+)
+_TABLES: Final = ".tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """What is to be restored, and on what evidence.
+
+    Attributes:
+        backup: a directory or a tar file.
+        data: the data directory to make.
+        newest: the newest checkpoint that others hold, a signed note; None for none.
+        nothing_newer: the operator says that nothing was published after the backup.
+        log: a data directory at rest whose log survived, to take the log from; None to
+            take the backup's.
+        database: URL of an empty MariaDB for all tables; empty: SQLite files.
+    """
+
+    backup: Path
+    data: Path
+    newest: bytes | None = None
+    nothing_newer: bool = False
+    log: Path | None = None
+    database: str = ""
+
+
+def restore_backup(wish: Restore) -> Manifest:
+    """Make a data directory out of a backup.
+
+    Raises:
+        UsageError: ``STO-B063`` the directory exists, ``STO-B064`` no backup, ``STO-B066``
+            no evidence, ``STO-B068`` the database is not empty.
+        TrustError: ``STO-B065`` a file was changed, ``STO-B067`` the log would fork; the
+            log's own codes.
+        InternalError: ``STO-B070`` the disk refuses, ``STO-R030`` the database.
+    """
+    _check_wish(wish)
+    data = wish.data.absolute()
+    data.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{data.name}.", dir=data.parent))
+    try:
+        manifest = _copy(wish.backup, draft)
+        if wish.log is not None:
+            _take_log(wish.log, draft)
+        _check_log(wish, draft)
+        _place_tables(wish, draft, manifest)
+        _settle(draft)
+        if data.exists():
+            data.rmdir()  # it is empty
+        draft.rename(data)
+        sync_directory(data.parent)
+    except OSError as error:
+        raise InternalError(
+            "STO-B070", f"the restore cannot be written: {error}"
+        ) from error
+    except SQLAlchemyError as error:
+        raise storage_error(error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return manifest
+
+
+def _check_wish(wish: Restore) -> None:
+    if wish.data.exists() and (not wish.data.is_dir() or any(wish.data.iterdir())):
+        raise UsageError(
+            "STO-B063",
+            f"{wish.data.name} exists and is not empty",
+            hint="a restore never writes over a data directory; move it away and keep it",
+        )
+    if not wish.nothing_newer and wish.newest is None and wish.log is None:
+        raise UsageError(
+            "STO-B066",
+            "nothing says that this backup holds the newest state of the log",
+            hint="give the newest checkpoint that others hold (--newest FILE), the log "
+            "where it survived (--log DIR), or --nothing-published-since",
+        )
+
+
+def _copy(place: Path, draft: Path) -> Manifest:
+    """Copy every file that the manifest names, each checked."""
+    with open_backup(place) as backup:
+        manifest = backup.manifest()
+        for file in manifest.files:
+            copy_checked(backup, f"files/{file.path}", file, draft / file.path)
+        for table in manifest.tables:
+            copy_checked(backup, table.path, table, draft / _TABLES / table.path)
+    return manifest
+
+
+def _take_log(source: Path, draft: Path) -> None:
+    """Put a surviving log, its head, its signer's memory and its release in place.
+
+    Raises:
+        UsageError: ``STO-U004`` there is none; ``STO-B066`` a server runs on it.
+    """
+    if not (source / "audit" / "log.sqlite").is_file():
+        raise UsageError("STO-U004", f"{source.name} holds no log's databases")
+    with _at_rest(source):
+        for name in _OF_THE_LOG:
+            if (source / name).is_dir():
+                shutil.rmtree(draft / name, ignore_errors=True)
+                shutil.copytree(source / name, draft / name)
+
+
+@contextmanager
+def _at_rest(data: Path) -> Iterator[None]:
+    """Hold a data directory that no server uses."""
+    with (data / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(
+                "STO-B066", f"a server runs on {data.name}", hint="stop it first"
+            ) from error
+        yield
+
+
+def _check_log(wish: Restore, draft: Path) -> None:
+    """Verify the log that is about to go on, and that it is not behind."""
+    if wish.newest is None:
+        check_whole(draft)
+    else:
+        check_not_older(draft, open_newest(draft, wish.newest))
+
+
+def _place_tables(wish: Restore, draft: Path, manifest: Manifest) -> None:
+    """Put tables where the wish says; settings follow."""
+    of_tables = {table.branch for table in manifest.tables}
+    for name, branch in BRANCHES.items():
+        file = draft / _SQLITE[name]
+        if name in of_tables:
+            url = wish.database or f"sqlite:///{file}"
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            _fill_from_frames(url, branch, manifest, draft / _TABLES)
+        elif wish.database and file.exists():
+            _fill_from_file(wish.database, branch, file)
+            file.unlink()
+    shutil.rmtree(draft / _TABLES, ignore_errors=True)
+    if wish.database or of_tables:
+        _write_settings(draft, wish.database)
+
+
+def _fill_from_frames(
+    url: str, branch: Branch, manifest: Manifest, folder: Path
+) -> None:
+    files = [one for one in manifest.tables if one.branch == branch.name]
+    _make_schema(url, branch, files[0].revision)
+    engine = open_engine(url)
+    try:
+        with begin_writing(engine, branch) as connection:
+            free_references(connection, free=True)
+            known = {one.table: one for one in files}
+            for name in tables_of(branch):
+                if name in known:
+                    with (folder / known[name].path).open("rb") as frames:
+                        write_rows(connection, branch, name, frames)
+            free_references(connection, free=False)
+    finally:
+        engine.dispose()
+
+
+def _fill_from_file(url: str, branch: Branch, file: Path) -> None:
+    """Move a SQLite database's rows into another database."""
+    source, target = open_engine(f"sqlite:///{file}"), None
+    try:
+        with source.connect() as reading:
+            upgrade(f"sqlite:///{file}", branch)
+            _make_schema(url, branch, read_revision(reading, branch) or "head")
+            target = open_engine(url)
+            with begin_writing(target, branch) as writing:
+                free_references(writing, free=True)
+                for name in tables_of(branch):
+                    with tempfile.TemporaryFile() as frames:
+                        frames.writelines(read_rows(reading, branch, name))
+                        frames.seek(0)
+                        write_rows(writing, branch, name, frames)
+                free_references(writing, free=False)
+    finally:
+        source.dispose()
+        if target is not None:
+            target.dispose()
+
+
+def _make_schema(url: str, branch: Branch, revision: str) -> None:
+    """Make a branch's tables where there are none.
+
+    Raises:
+        UsageError: ``STO-B068``.
+    """
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            present = read_revision(connection, branch)
+    finally:
+        engine.dispose()
+    if present:
+        raise UsageError(
+            "STO-B068",
+            f"the database holds a {branch.name}'s tables already",
+            hint="make an empty one: CREATE DATABASE",
+        )
+    upgrade(url, branch, revision)
+
+
+def _write_settings(draft: Path, database: str) -> None:
+    """Let the settings name where the tables are now."""
+    path = draft / SETTINGS
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = _DATABASE_LINE.sub("", text)
+    if database:
+        text = f"database = {json.dumps(database)}\n{text}"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _settle(draft: Path) -> None:
+    """Flush all names and close what is no one else's business."""
+    for folder, folders, _ in os.walk(draft):
+        for name in folders:
+            (Path(folder) / name).chmod(0o700)
+        sync_directory(Path(folder))
+    draft.chmod(0o700)

@@ -1,0 +1,220 @@
+"""`stoilo backup`: a running server's data at one moment, with a digest for every file."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+import tempfile
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stoilo.audit.checkpoint import parse_checkpoint
+from stoilo.audit.note import parse_note
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.backup.cut import Cut, open_cut
+from stoilo.server.backup.files import (
+    DATABASES,
+    OFFLINE,
+    FileFarm,
+    later_files,
+    log_files,
+    small_files,
+)
+from stoilo.server.backup.manifest import (
+    FORMAT,
+    MANIFEST_FILE,
+    BackupFile,
+    LogPlace,
+    Manifest,
+    TableFile,
+    render_manifest,
+)
+from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
+from stoilo.server.backup.tables import read_revision, read_rows, tables_of
+from stoilo.server.engines.embedded.database import ENGINE
+from stoilo.server.mariadb import is_mariadb
+from stoilo.server.store import SERVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stoilo.server.config import ServerConfig
+
+__all__ = ["BRANCHES", "take_backup"]
+
+BRANCHES: Final = {branch.name: branch for branch in (SERVER, ENGINE)}
+_WORK: Final = "backup"
+_CHECKPOINT: Final = "audit/log/checkpoint"
+
+
+@dataclass
+class _Draft:
+    """A backup being written."""
+
+    sink: Sink
+    work: Path
+    files: list[BackupFile] = field(default_factory=list)
+    tables: list[TableFile] = field(default_factory=list)
+
+    def add_path(self, name: str, path: Path) -> None:
+        """Add a file as it is; one that has gone meanwhile was not needed."""
+        try:
+            with path.open("rb") as source:
+                self.files.append(
+                    BackupFile(name, *self.sink.add(f"files/{name}", source))
+                )
+        except FileNotFoundError:
+            return
+
+    def add_data(self, name: str, data: bytes) -> None:
+        """Add bytes as a file."""
+        written = add_bytes(self.sink, f"files/{name}", data)
+        self.files.append(BackupFile(name, *written))
+
+
+def take_backup(
+    config: ServerConfig, output: Path, *, offline_keys: bool = False
+) -> Manifest:
+    """Write a backup of the server in ``config.data``; the server may run meanwhile.
+
+    Args:
+        config: the server's settings.
+        output: a directory to make, or a file whose name ends in ``.tar``.
+        offline_keys: take ``keys/offline`` along.
+
+    Raises:
+        UsageError: ``STO-U004`` not a data directory, ``STO-B063`` `output` exists.
+        InternalError: ``STO-B069`` no moment could be had; ``STO-B070`` the disk refuses.
+    """
+    data = config.data
+    if not (data / "audit" / "log.sqlite").is_file():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    sink = open_sink(output.absolute())
+    try:
+        with _own_place(data) as place:
+            manifest = _take(
+                config,
+                _Draft(sink, place),
+                FileFarm(data, place),
+                offline_keys=offline_keys,
+            )
+        sink.finish()
+    except (OSError, sqlite3.Error) as error:
+        raise InternalError(
+            "STO-B070", f"the backup cannot be written: {error}"
+        ) from error
+    finally:
+        sink.discard()
+    return manifest
+
+
+def _take(
+    config: ServerConfig, draft: _Draft, farm: FileFarm, *, offline_keys: bool
+) -> Manifest:
+    data = config.data
+    databases = [data / name for name in DATABASES if (data / name).is_file()]
+    urls = _mariadb_urls(config)
+    small: dict[str, bytes] = {}
+
+    def meanwhile() -> None:
+        """Complete what must be of the cut's own moment."""
+        farm.hold()
+        small.update(small_files(data))
+
+    farm.hold()
+    with open_cut(databases, urls, meanwhile) as cut:
+        place = _log_place(cut.files, data, small)
+        for name, content in sorted(small.items()):
+            draft.add_data(name, content)
+        for path, connection in cut.files.items():
+            _add_database(draft, path.relative_to(data).as_posix(), connection)
+        _add_tables(draft, cut)
+        for name, path in (
+            *farm.files.items(),
+            *log_files(data, place.published),
+            *later_files(data, offline=offline_keys),
+        ):
+            draft.add_path(name, path)
+        taken_at = cut.taken_at
+    manifest = Manifest(
+        format=FORMAT,
+        version=version("stoilo"),
+        taken_at=taken_at,
+        offline_keys=offline_keys and (data / OFFLINE).is_dir(),
+        development=(data / OFFLINE).is_dir(),
+        log=place,
+        files=tuple(draft.files),
+        tables=tuple(draft.tables),
+    )
+    add_bytes(draft.sink, MANIFEST_FILE, render_manifest(manifest))
+    return manifest
+
+
+@contextmanager
+def _own_place(data: Path) -> Iterator[Path]:
+    """Yield a folder for links; one backup at a time, left-overs of a crash removed."""
+    place = data / _WORK
+    place.mkdir(mode=0o700, exist_ok=True)
+    with (place / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InternalError(
+                "STO-B069", "another backup of this server runs", hint="wait for it"
+            ) from error
+        for left in place.glob("links-*"):
+            FileFarm(data, left).close()
+        links = Path(tempfile.mkdtemp(prefix="links-", dir=place))
+        try:
+            yield links
+        finally:
+            FileFarm(data, links).close()
+
+
+def _mariadb_urls(config: ServerConfig) -> dict[str, str]:
+    urls = {SERVER.name: config.database_url, ENGINE.name: config.engine_database_url}
+    return {name: url for name, url in urls.items() if is_mariadb(url)}
+
+
+def _add_database(draft: _Draft, name: str, source: sqlite3.Connection) -> None:
+    """Copy a database from its snapshot by SQLite's own means."""
+    with tempfile.TemporaryDirectory(prefix="copy-", dir=draft.work) as folder:
+        copy = Path(folder) / "copy.sqlite"
+        with closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+        draft.add_path(name, copy)
+
+
+def _add_tables(draft: _Draft, cut: Cut) -> None:
+    for name, connection in cut.tables.items():
+        branch = BRANCHES[name]
+        revision = read_revision(connection, branch)
+        for table in tables_of(branch):
+            path = f"tables/{name}/{table}"
+            written = add_frames(draft.sink, path, read_rows(connection, branch, table))
+            draft.tables.append(TableFile(name, revision, table, *written))  # type: ignore[arg-type]  # one of the two names
+
+
+def _log_place(
+    files: Mapping[Path, sqlite3.Connection], data: Path, small: Mapping[str, bytes]
+) -> LogPlace:
+    """Return where the log stands in the cut, its head's word for it."""
+    head = files.get(data / "audit-head" / "head.sqlite")
+    if head is None:
+        raise InternalError("STO-B069", "the log's head database is missing")
+    row = head.execute("SELECT origin, size, root FROM head").fetchone()
+    if row is None:
+        raise InternalError("STO-B069", "the log has not begun")
+    note = small.get(_CHECKPOINT)
+    published = 0
+    if note is not None:
+        published = parse_checkpoint(parse_note(note).text).size
+    return LogPlace(row[0], row[1], row[2].hex(), published)

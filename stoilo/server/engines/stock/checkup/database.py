@@ -1,0 +1,159 @@
+"""What a project's database says: apps, versions, backlogs, its clock and settings."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import TrustError
+from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.server.engines.stock.checkup.snapshot import (
+    Backlog,
+    DatabaseView,
+    VersionView,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+__all__ = ["read_database"]
+
+_BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
+_CHUNK: Final = 1024 * 1024
+_SHOWN: Final = 160
+
+_VERSIONS: Final = text(
+    """SELECT app.name, platform.name, app_version.version_num, app_version.plan_class,
+ app_version.xml_doc FROM app_version, app, platform
+ WHERE app.id = app_version.appid AND platform.id = app_version.platformid
+ AND app_version.deprecated = 0 ORDER BY app_version.version_num"""
+)
+_DUE: Final = text(
+    "SELECT COUNT(*), MIN(transition_time) FROM workunit WHERE transition_time <= :now"
+)
+_WAITING: Final = {
+    "validations": "need_validate = 1",
+    "assimilations": "assimilate_state = 1",
+    "deletions": "file_delete_state = 1",
+}
+
+
+def read_database(url: str, download: Path) -> tuple[DatabaseView, int]:
+    """Return what the database says, and how many copies are under way."""
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            view = _view(connection, download)
+            query = text("SELECT COUNT(*) FROM result WHERE server_state <> 5")
+            return view, int(connection.scalar(query) or 0)
+    except SQLAlchemyError as error:
+        why = str(getattr(error, "orig", None) or type(error).__name__)
+        return DatabaseView(trouble=why.replace("\n", " ")[:_SHOWN]), 0
+    finally:
+        engine.dispose()
+
+
+def _view(connection: Connection, download: Path) -> DatabaseView:
+    """Return what the database says."""
+    now = int(time.time())
+    apps = connection.scalars(text("SELECT name FROM app WHERE deprecated = 0"))
+    return DatabaseView(
+        join_cache_level=_join_cache_level(connection),
+        clock_ahead_s=_clock(connection) - time.time(),
+        apps=tuple(apps),
+        versions=_versions(connection, download),
+        transitions=_transitions(connection, now),
+        validations=_waiting(connection, "validations", now),
+        assimilations=_waiting(connection, "assimilations", now),
+        deletions=_waiting(connection, "deletions", now),
+        submitters=sum(
+            int(connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) or 0)  # noqa: S608
+            for table in ("user_submit", "user_submit_app")
+        ),
+    )
+
+
+def _is_maria(connection: Connection) -> bool:
+    return connection.dialect.name in {"mysql", "mariadb"}
+
+
+def _join_cache_level(connection: Connection) -> int:
+    """Return MariaDB's setting, 0 on any other database."""
+    if not _is_maria(connection):
+        return 0
+    return int(
+        connection.exec_driver_sql("SELECT @@GLOBAL.join_cache_level").scalar_one()
+    )
+
+
+def _clock(connection: Connection) -> float:
+    """Return the database's time, s since 1970."""
+    if not _is_maria(connection):
+        return time.time()
+    return float(
+        connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
+    )
+
+
+def _transitions(connection: Connection, now: int) -> Backlog:
+    count, oldest = connection.execute(_DUE, {"now": now}).one()
+    return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
+
+
+def _waiting(connection: Connection, name: str, now: int) -> Backlog:
+    """Return the rows that wait for one daemon; what changed a row last began its wait."""
+    since = "UNIX_TIMESTAMP(mod_time)" if _is_maria(connection) else "mod_time"
+    query = f"SELECT COUNT(*), MIN({since}) FROM workunit WHERE {_WAITING[name]}"  # noqa: S608
+    count, oldest = connection.execute(text(query)).one()
+    return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
+
+
+def _versions(connection: Connection, download: Path) -> tuple[VersionView, ...]:
+    """Return the newest version of each app, platform and plan class."""
+    newest: dict[tuple[str, str, str], VersionView] = {}
+    sums: dict[str, tuple[int, str]] = {}
+    for app, platform, number, plan, xml in connection.execute(_VERSIONS):
+        data = bytes(xml) if isinstance(xml, bytes) else str(xml or "").encode()
+        names = _file_names(data)
+        for name in names:
+            if name not in sums:
+                sums[name] = _measure(download / name)
+        newest[app, platform, plan] = VersionView(
+            app,
+            platform,
+            int(number),
+            plan,
+            data,
+            {name: sums[name][0] for name in names},
+            {name: sums[name][1] for name in names},
+        )
+    return tuple(newest.values())
+
+
+def _file_names(xml: bytes) -> tuple[str, ...]:
+    """Return the files of an app version; those with a path are not BOINC's."""
+    try:
+        root = parse_xml(b"<x>" + xml + b"</x>", _BOUNDS)
+        names = [info.string("name") for info in root.every("file_info")]
+    except TrustError:
+        return ()
+    return tuple(name for name in names if name and "/" not in name and name[0] != ".")
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    """Return a file's size and MD5, -1 where it cannot be read."""
+    md5, size = hashlib.md5(usedforsecurity=False), 0
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                md5.update(chunk)
+                size += len(chunk)
+    except OSError:
+        return -1, ""
+    return size, md5.hexdigest()

@@ -1,0 +1,198 @@
+"""Reads a snapshot of a project: files, processes, disk, socket; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stoilo.server.engines.stock.checkup.database import read_database
+from stoilo.server.engines.stock.checkup.snapshot import (
+    DaemonState,
+    EntryPoint,
+    Snapshot,
+    Space,
+)
+from stoilo.server.engines.stock.checkup.web import ask_web
+from stoilo.server.engines.stock.installation.configtext import read_config
+from stoilo.server.engines.stock.installation.daemons import (
+    ASSIMILATE,
+    COMPARE,
+    VALIDATE,
+)
+from stoilo.server.engines.stock.installation.planning import (
+    CONFIG_FILE,
+    PLAN_CLASS_FILE,
+)
+from stoilo.server.engines.stock.installation.preferences import (
+    PREFERENCES_FILE,
+    render_preferences,
+)
+from stoilo.server.engines.stock.installation.reading import (
+    find_private_keys,
+    read_bounded,
+    read_mode,
+    short_host,
+)
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.stock.installation.configtext import Daemon
+    from stoilo.server.engines.stock.project import StockProject
+
+__all__ = ["read_snapshot"]
+
+SOCKET_S: Final = 10.0
+TAIL_BYTES: Final = 4096
+_LINE: Final = 160
+_STOPS: Final = ("stop_daemons", "stop_sched")
+_PLACES: Final = (CONFIG_FILE, "download", "upload", "templates", "stoilo")
+
+
+def read_snapshot(
+    project: StockProject, *, web: bool = True, url: str = ""
+) -> Snapshot:
+    """Return what a project is like at this moment.
+
+    Args:
+        project: of `read_project`.
+        web: ask its URLs too, on the addresses in config.xml.
+        url: of its database (SQLAlchemy form), if another than config.xml names.
+
+    Raises:
+        UsageError: ``STO-B020``, ``STO-B024`` when config.xml cannot be read.
+    """
+    root, host = project.root, short_host()
+    config = read_config(read_bounded(root / CONFIG_FILE) or b"")
+    database, open_results = read_database(
+        url or project.database_url, project.download
+    )
+    keys = Path(project.config.key_dir or root / "keys")
+    page = read_bounded(root / PREFERENCES_FILE)
+    modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
+    return Snapshot(
+        now=int(time.time()),
+        host=host,
+        config=config,
+        modes=modes,
+        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(),
+        preferences_page=page == render_preferences().encode(),
+        open_results=open_results,
+        private_keys=find_private_keys(root, keys),
+        code_sign_key=(read_bounded(keys / "code_sign_public") or b"").decode(
+            "ascii", "replace"
+        ),
+        upload_key=read_mode(keys / "upload_private"),
+        stop_files=tuple(name for name in _STOPS if (root / name).exists()),
+        cron_age_s=_age(root / f"run_state_{host}.xml"),
+        daemons=tuple(
+            _state(root, host, daemon)
+            for daemon in config.daemons
+            if (daemon.host or config.text("host")) == host
+        ),
+        database=database,
+        web=ask_web(project, database) if web else None,
+        spaces=_spaces(project, host),
+        templates=_templates(project.templates),
+        entry_points=tuple(
+            _entry_point(root, name) for name in (VALIDATE, COMPARE, ASSIMILATE)
+        ),
+        socket=_try_socket(project.socket),
+    )
+
+
+def _age(path: Path) -> int | None:
+    """Return how long ago a file was written, s; None without one."""
+    try:
+        return max(0, int(time.time() - path.stat().st_mtime))
+    except OSError:
+        return None
+
+
+def _state(root: Path, host: str, daemon: Daemon) -> DaemonState:
+    """Return a daemon's process."""
+    text = _small(root / f"pid_{host}" / daemon.pid_name).strip()
+    pid = int(text) if text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - digits
+    return DaemonState(
+        daemon,
+        pid,
+        alive=pid > 0 and _runs(pid, daemon.program),
+        last_words=_tail(root / f"log_{host}" / daemon.log_name),
+    )
+
+
+def _runs(pid: int, program: str) -> bool:
+    """Whether process `pid` runs a program of that name; a number may be used again."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    words = command.split(b"\0")[:3]
+    return any(word.rpartition(b"/")[2] == program.encode() for word in words)
+
+
+def _small(path: Path) -> str:
+    """Return the beginning of a text file, empty without one."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _tail(path: Path) -> str:
+    """Return the last line of a log that says something, empty without one."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
+            text = stream.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LINE] if lines else ""
+
+
+def _spaces(project: StockProject, host: str) -> tuple[Space, ...]:
+    """Return the room where files are written, once for each file system."""
+    named = (
+        ("download", project.download),
+        ("upload", project.upload),
+        ("logs", project.root / f"log_{host}"),
+        ("project", project.root),
+    )
+    found: dict[int, Space] = {}
+    for name, path in named:
+        try:
+            device, status = path.stat().st_dev, os.statvfs(path)
+        except OSError:
+            continue
+        total, free = (
+            status.f_blocks * status.f_frsize,
+            status.f_bavail * status.f_frsize,
+        )
+        files = status.f_favail if status.f_files else 1_000_000  # some count none
+        found.setdefault(device, Space(name, total, free, files))
+    return tuple(found.values())
+
+
+def _templates(folder: Path) -> dict[str, str]:
+    """Return our templates."""
+    return {path.name: _small(path) for path in sorted(folder.glob("stoilo_*"))}
+
+
+def _entry_point(root: Path, name: str) -> EntryPoint:
+    path = root / "bin" / name
+    return EntryPoint(name, path.is_file(), os.access(path, os.X_OK))
+
+
+def _try_socket(path: Path) -> str:
+    """Return why nothing answers behind a socket, empty when something does."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as made:
+        made.settimeout(SOCKET_S)
+        try:
+            made.connect(str(path))
+        except OSError as error:
+            return error.strerror or "no answer"
+    return ""

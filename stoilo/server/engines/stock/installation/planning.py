@@ -1,0 +1,272 @@
+"""What an installation has to do: facts about a project → steps; pure.
+
+A project that is as it should be has no steps, so installing again changes nothing. What
+only people can do (a private key to take away, a setting of MariaDB) comes out as a note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stoilo.core.errors import UsageError
+from stoilo.server.engines.stock.installation.configtext import (
+    ConfigText,
+    edit_config,
+    read_config,
+)
+from stoilo.server.engines.stock.installation.daemons import correct_daemons
+from stoilo.server.engines.stock.installation.levelapps import (
+    APPS,
+    MOST_APPS,
+    add_apps,
+    missing_plan_classes,
+    set_plan_classes,
+)
+from stoilo.server.engines.stock.installation.notes import make_notes
+from stoilo.server.engines.stock.installation.preferences import (
+    PREFERENCES_FILE,
+    render_preferences,
+)
+from stoilo.server.engines.stock.installation.settings import (
+    Surroundings,
+    correct_settings,
+)
+from stoilo.server.engines.stock.installation.steps import (
+    AddVersion,
+    Plan,
+    RunTool,
+    SetMode,
+    Step,
+    WriteFile,
+)
+from stoilo.server.engines.stock.installation.versions import new_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stoilo.server.engines.interface import AppProgram, CodeSignKey
+    from stoilo.server.engines.stock.installation.versions import KnownVersion
+
+__all__ = ["CONFIG_FILE", "ProjectFacts", "make_plan"]
+
+CONFIG_FILE: Final = "config.xml"
+PROJECT_FILE: Final = "project.xml"
+PLAN_CLASS_FILE: Final = "plan_class_spec.xml"
+KEY_FILE: Final = "code_sign_public"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFacts:
+    """What a project is now, as `reading.read_facts` finds it.
+
+    Attributes:
+        files: name below the project → content, of those that an installation writes;
+            absent ones are left out.
+        modes: the same for permissions of files and directories.
+        host: short name of this machine.
+        key: content of ``code_sign_public``, empty without one.
+        key_dir: where it lies.
+        private_keys: files, from the project, that hold a private code-sign key.
+        apps: names in the project's database.
+        platforms: the same.
+        versions: app versions below ``apps/``.
+        registered: (app, number, platform with plan class) in the database.
+        hosts: computers that have called.
+        open_results: copies that are not over.
+        submitters: accounts that may use BOINC's own way to submit jobs.
+        join_cache_level: MariaDB's.
+    """
+
+    files: Mapping[str, bytes]
+    modes: Mapping[str, int]
+    host: str
+    key: str = ""
+    key_dir: str = "keys"
+    private_keys: tuple[str, ...] = ()
+    apps: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    versions: tuple[KnownVersion, ...] = ()
+    registered: frozenset[tuple[str, int, str]] = frozenset()
+    hosts: int = 0
+    open_results: int = 0
+    submitters: int = 0
+    join_cache_level: int = 0
+
+
+def make_plan(
+    facts: ProjectFacts,
+    programs: Sequence[AppProgram],
+    key: CodeSignKey,
+    wanted: Sequence[WriteFile],
+    *,
+    quick: bool = False,
+) -> Plan:
+    """Return what has to be done.
+
+    Args:
+        facts: the project as it is.
+        programs: launcher and verifier with signatures, one a platform.
+        key: the public code-sign key, with those that it has taken over from.
+        wanted: templates and entry points as they have to lie there.
+        quick: see `Surroundings`.
+
+    Raises:
+        UsageError: ``STO-B020``, ``STO-B021`` config.xml; ``STO-B022`` too many apps;
+            ``STO-B023`` hosts know another code-sign key.
+    """
+    config = read_config(facts.files.get(CONFIG_FILE, b""))
+    _check_apps(facts)
+    steps: list[Step] = [
+        *_directories(facts),
+        *_files(facts, wanted),
+        *_apps(facts, programs),
+        *_key(facts, key),
+        *_versions(facts, programs),
+        *_config(facts, config, quick=quick),
+    ]
+    return Plan(tuple(steps), make_notes(facts, config, steps))
+
+
+def _check_apps(facts: ProjectFacts) -> None:
+    """Refuse more apps than a scheduler holds."""
+    if len({*facts.apps, *APPS}) > MOST_APPS:
+        raise UsageError(
+            "STO-B022",
+            f"with ours the project would have more than {MOST_APPS} apps",
+            hint="mark apps as deprecated in the project's database, or use another",
+        )
+
+
+_MODES: Final = {
+    "download": 0o2775,
+    "upload": 0o2775,
+    "templates": 0o2775,
+    "stoilo": 0o2770,
+    CONFIG_FILE: 0o640,
+}
+
+
+def _directories(facts: ProjectFacts) -> list[Step]:
+    """Return how directories come to be writable for the web server and us."""
+    logs = f"log_{facts.host}"
+    steps: list[Step] = [
+        SetMode(name, mode, _WHY_MODE[name])
+        for name, mode in _MODES.items()
+        if facts.modes.get(name) != mode
+    ]
+    if facts.modes.get(logs) != LOGS_MODE:
+        steps.append(SetMode(logs, LOGS_MODE, _WHY_LOGS))
+    return steps
+
+
+LOGS_MODE: Final = 0o2770
+_WHY_LOGS: Final = (
+    "daemons and web server both write logs here; made by the first scheduler request it"
+    " would be the web server's alone, and no daemon could start"
+)
+
+
+_WHY_MODE: Final = {
+    "download": "web server and engine write here, as one group",
+    "upload": "the upload handler could not make directories for results",
+    "templates": "the engine writes a template for each kind of workunit",
+    "stoilo": "the entry points' socket lies here, for the project's group only",
+    CONFIG_FILE: "it holds the database's password",
+}
+
+
+def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> list[Step]:
+    """Return the files of ours that are missing or differ."""
+    page = WriteFile(
+        PREFERENCES_FILE,
+        render_preferences().encode(),
+        0o644,
+        "volunteers choose their level here; BOINC's own page takes none for all",
+    )
+    return [
+        file for file in (*wanted, page) if facts.files.get(file.path) != file.content
+    ]
+
+
+def _apps(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
+    """Return how the levels become apps and get their plan classes."""
+    steps: list[Step] = []
+    text = facts.files.get(PROJECT_FILE, b"<boinc>\n</boinc>\n").decode()
+    missing = tuple(app for app in APPS if app not in facts.apps)
+    with_apps = add_apps(text, missing)
+    if with_apps != text:
+        steps.append(
+            WriteFile(PROJECT_FILE, with_apps.encode(), 0o644, "an app for each level")
+        )
+    classes = facts.files.get(PLAN_CLASS_FILE, b"").decode()
+    if missing_plan_classes(classes):
+        steps.append(
+            WriteFile(
+                PLAN_CLASS_FILE,
+                set_plan_classes(classes).encode(),
+                0o644,
+                "a level above pure is sent only to who chose it",
+            )
+        )
+    if missing or not {one.platform for one in programs} <= {*facts.platforms}:
+        steps.append(RunTool(("bin/xadd",), "apps and platforms into the database"))
+    return steps
+
+
+def _key(facts: ProjectFacts, key: CodeSignKey) -> list[Step]:
+    """Return how the ceremony's public key comes to be the project's."""
+    if not key.text or facts.key.strip() == key.text.strip():
+        return []
+    former = [old for old in key.former if old.key.strip() == facts.key.strip()]
+    if facts.hosts and facts.key and not former:
+        raise UsageError(
+            "STO-B023",
+            f"{facts.hosts} computers know another code-sign key of this project",
+            hint="let the old key vouch for the new one: stoilo release boinc-change",
+        )
+    why = "clients check launcher and verifier with the ceremony's key"
+    steps: list[Step] = []
+    if facts.hosts:
+        for number, old in enumerate(former):
+            for name, text in (
+                (f"old_key_{number}", old.key),
+                (f"signature_stripped_{number}", old.signature),
+            ):
+                path = f"{facts.key_dir}/{name}"
+                steps.append(WriteFile(path, text.encode(), 0o644, why))
+    path = f"{facts.key_dir}/{KEY_FILE}"
+    return [*steps, WriteFile(path, key.text.encode(), 0o644, why)]
+
+
+def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
+    """Return how new app versions come to be."""
+    made = new_versions(APPS, programs, facts.versions)
+    steps: list[Step] = [AddVersion(folder) for folder in made]
+    waiting = {
+        (one.app, one.number, one.platform) for one in facts.versions if one.app in APPS
+    }
+    if made or waiting - facts.registered:
+        words = ("bin/update_versions", "--noconfirm")
+        steps.append(RunTool(words, "app versions with the ceremony's signatures"))
+    return steps
+
+
+def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> list[Step]:
+    """Return the one edit of config.xml; it comes last, when all else is there."""
+    around = Surroundings(facts.host, facts.open_results, quick)
+    corrections = correct_settings(config, around)
+    changes = correct_daemons(config, APPS)
+    if not corrections and not changes:
+        return []
+    content = edit_config(
+        facts.files[CONFIG_FILE],
+        {one.tag: one.value for one in corrections},
+        [(one.was, one.becomes) for one in changes if one.was is not None],
+        [one.becomes for one in changes if one.was is None],
+    )
+    reasons = [f"<{one.tag}> = {one.value}: {one.why}" for one in corrections]
+    reasons += [f"daemon {one.becomes.cmd}: {one.why}" for one in changes]
+    return [
+        WriteFile(CONFIG_FILE, content, 0o640, "\n".join(reasons), keep_former=True)
+    ]

@@ -1,0 +1,181 @@
+"""What a stock project's config.xml must say for our tasks, and why; pure.
+
+`make_project` writes defaults that are dangerous or slow here. Each rule names the hazard.
+Sources: boinc.md §1.2, §1.3, §2.1 and §5.4, measured on a stock server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from stoilo.server.engines.stock.installation.configtext import ConfigText
+
+__all__ = ["Correction", "Surroundings", "correct_settings", "is_quick"]
+
+TASKS_A_DAY: Final = 100_000
+"""``daily_result_quota`` of a quick project: chunks of a `map` are small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What decides about settings besides the file itself.
+
+    Attributes:
+        host: short name of this machine, as ``bin/start`` compares it.
+        open_results: copies of workunits that are not over; those sent without an upload
+            certificate could not be uploaded once certificates are asked for.
+        quick: hosts ask every few seconds: for few hosts, not for thousands.
+    """
+
+    host: str
+    open_results: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """One setting that has to change.
+
+    Attributes:
+        tag: of config.xml.
+        value: that it gets.
+        why: what goes wrong without, one sentence.
+    """
+
+    tag: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A setting and the values that will do."""
+
+    tag: str
+    value: str
+    why: str
+    holds: Callable[[ConfigText, str], bool]
+
+
+def _yes(config: ConfigText, tag: str) -> bool:
+    return config.flag(tag)
+
+
+def _no(config: ConfigText, tag: str) -> bool:
+    return not config.flag(tag)
+
+
+def _said(config: ConfigText, tag: str) -> bool:
+    return bool(config.text(tag))
+
+
+_ALWAYS: Final = (
+    _Rule(
+        "db_host",
+        "localhost",
+        "make_project leaves white space here, which no database is called",
+        _said,
+    ),
+    _Rule(
+        "dont_generate_upload_certificates",
+        "0",
+        "without certificates anybody can write into the upload directory",
+        _no,
+    ),
+    _Rule(
+        "one_result_per_user_per_wu",
+        "1",
+        "one volunteer could get both copies of a workunit and agree with himself",
+        _yes,
+    ),
+    _Rule(
+        "one_result_per_host_per_wu",
+        "1",
+        "one computer could get both copies of a workunit",
+        _yes,
+    ),
+    _Rule(
+        "send_result_abort",
+        "1",
+        "computers would go on with tasks that were cancelled",
+        _yes,
+    ),
+    _Rule(
+        "resend_lost_results",
+        "1",
+        "tasks of a computer that lost its state would wait for their deadline",
+        _yes,
+    ),
+    _Rule(
+        "verify_files_on_app_start",
+        "1",
+        "clients would check launcher and verifier only once, after the download",
+        _yes,
+    ),
+    _Rule(
+        "cache_md5_info",
+        "1",
+        "every file would be read again for every workunit that it belongs to",
+        _yes,
+    ),
+)
+_STRICT_UPLOADS: Final = _Rule(
+    "ignore_upload_certificates",
+    "0",
+    "upload certificates would be made and not looked at",
+    _no,
+)
+_QUICK: Final = (
+    _Rule(
+        "next_rpc_delay",
+        "1",
+        "an idle client would ask for work only every ten minutes",
+        lambda config, tag: config.number(tag) == 1,
+    ),
+    _Rule(
+        "min_sendwork_interval",
+        "0",
+        "a client that asks again within seconds would be sent away",
+        lambda config, tag: config.number(tag) == 0,
+    ),
+    _Rule(
+        "daily_result_quota",
+        str(TASKS_A_DAY),
+        "a computer would get no more work today after some hundred small tasks",
+        lambda config, tag: config.number(tag) >= TASKS_A_DAY,
+    ),
+)
+
+
+def correct_settings(
+    config: ConfigText, around: Surroundings
+) -> tuple[Correction, ...]:
+    """Return what has to change in `config`, nothing where it is as it must be."""
+    rules = [*_ALWAYS, _host_rule(around.host)]
+    if around.open_results == 0:
+        rules.append(_STRICT_UPLOADS)
+    if around.quick:
+        rules += _QUICK
+    return tuple(
+        Correction(rule.tag, rule.value, rule.why)
+        for rule in rules
+        if not rule.holds(config, rule.tag)
+    )
+
+
+def is_quick(config: ConfigText) -> bool:
+    """Whether the file says what `Surroundings.quick` asks for."""
+    return all(rule.holds(config, rule.tag) for rule in _QUICK)
+
+
+def _host_rule(host: str) -> _Rule:
+    """Return the rule that the project runs here."""
+    return _Rule(
+        "host",
+        host,
+        "bin/start finds no daemons when this is not the machine's short name",
+        lambda config, tag: config.text(tag) == host,
+    )

@@ -1,0 +1,154 @@
+"""App versions of a stock project: launcher and verifier with the ceremony's signatures.
+
+    apps/LEVEL/1.00/PLATFORM[__PLAN_CLASS]/stoilo_launcher_<16 digits>          and .sig
+                                           stoilo_verifier_<16 digits>.tar      and .sig
+                                           version.xml
+
+``update_versions`` takes the signatures as they lie there and needs no private key. A
+file's name is of its bytes, because BOINC's files never change under a name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stoilo.server.engines.stock.installation.levelapps import plan_class
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from stoilo.server.engines.interface import AppProgram, SignedFile
+
+__all__ = [
+    "FIRST_VERSION",
+    "KnownVersion",
+    "VersionFolder",
+    "new_versions",
+    "parse_version_name",
+    "version_xml",
+]
+
+FIRST_VERSION: Final = 100
+API_VERSION: Final = "7.20.5"
+"""Without one, or below 6.0, a client shares no memory-mapped file with the launcher."""
+
+VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
+_NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVersion:
+    """One app version that lies below ``apps/``.
+
+    Attributes:
+        app: the level.
+        number: of the version, 100 for 1.00.
+        platform: its directory's name, plan class included.
+        content: name of each file → its text or digest, as `VersionFolder.content`.
+    """
+
+    app: str
+    number: int
+    platform: str
+    content: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFolder:
+    """One app version that has to be there.
+
+    Attributes:
+        app: the level.
+        number: of the version, 100 for 1.00.
+        platform: name of its directory: BOINC's platform and the plan class.
+        program: what lies in it.
+    """
+
+    app: str
+    number: int
+    platform: str
+    program: AppProgram
+
+    @property
+    def path(self) -> str:
+        """Return its directory, from the project's."""
+        whole, rest = divmod(self.number, 100)
+        return f"apps/{self.app}/{whole}.{rest:02d}/{self.platform}"
+
+    @property
+    def files(self) -> tuple[tuple[str, SignedFile], ...]:
+        """Return its two files by name."""
+        return (
+            (launcher_name(self.program), self.program.launcher),
+            (verifier_name(self.program), self.program.verifier),
+        )
+
+    @property
+    def content(self) -> frozenset[tuple[str, str]]:
+        """Return what makes it this version: names of files and signatures."""
+        named = {(f"{name}.sig", file.signature.strip()) for name, file in self.files}
+        return frozenset(named | {("version.xml", version_xml(self.program).strip())})
+
+
+def launcher_name(program: AppProgram) -> str:
+    """Return the launcher's name in the project."""
+    return f"stoilo_launcher_{program.launcher.digest[:16]}"
+
+
+def verifier_name(program: AppProgram) -> str:
+    """Return the verifier's name in the project."""
+    return f"stoilo_verifier_{program.verifier.digest[:16]}.tar"
+
+
+def version_xml(program: AppProgram) -> str:
+    """Return the description that ``update_versions`` reads."""
+    return (
+        "<version>\n"
+        f"  <file><physical_name>{launcher_name(program)}</physical_name>"
+        "<main_program/></file>\n"
+        f"  <file><physical_name>{verifier_name(program)}</physical_name>"
+        f"<logical_name>{VERIFIER_OPEN_NAME}</logical_name></file>\n"
+        f"  <api_version>{API_VERSION}</api_version>\n"
+        "</version>\n"
+    )
+
+
+def new_versions(
+    apps: Sequence[str],
+    programs: Sequence[AppProgram],
+    known: Collection[KnownVersion],
+) -> tuple[VersionFolder, ...]:
+    """Return the app versions that are not there yet, under the next numbers.
+
+    A number goes up for every app and platform on its own and never comes back; a program
+    that is already the newest of its app and platform is left as it is.
+    """
+    made = []
+    for app in apps:
+        numbers = [one.number for one in known if one.app == app]
+        following = max(numbers, default=FIRST_VERSION - 1) + 1
+        for program in programs:
+            platform = program.platform + (f"__{c}" if (c := plan_class(app)) else "")
+            folder = VersionFolder(app, following, platform, program)
+            newest = _newest(known, app, platform)
+            if newest is None or newest.content != folder.content:
+                made.append(folder)
+    return tuple(made)
+
+
+def _newest(
+    known: Collection[KnownVersion], app: str, platform: str
+) -> KnownVersion | None:
+    """Return the newest known version of an app on a platform."""
+    of_it = [one for one in known if (one.app, one.platform) == (app, platform)]
+    return max(of_it, key=lambda one: one.number, default=None)
+
+
+def parse_version_name(name: str) -> int | None:
+    """Return the number of a version's directory, None for a name that is none."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return int(match[1]) * 100 + int(match[2]) if match[2] else int(match[1])

@@ -1,0 +1,508 @@
+"""A project in memory whose every decision is the embedded engine's own rule.
+
+The transitioner says what happens next to a workunit, the quorum rule what is accepted,
+the host rules who may work alone, may have a copy, pauses. What this module adds is where
+the engine has SQL: it keeps the rows and does what each action says, in the engine's
+order, so that the engine itself (`whole`) ends every workunit alike from the same draws.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
+
+from stoilo.server.engines.embedded.rules.actions import (
+    Check,
+    Close,
+    Compare,
+    Create,
+    Drop,
+    Expire,
+    Finish,
+    Judge,
+    ReleaseClass,
+    SecondOpinion,
+)
+from stoilo.server.engines.embedded.rules.hosttrust import is_trusted
+from stoilo.server.engines.embedded.rules.lingering import has_stragglers
+from stoilo.server.engines.embedded.rules.quorum import judge
+from stoilo.server.engines.embedded.rules.quotas import (
+    RULES,
+    Quota,
+    after_error,
+    after_issue,
+    after_success,
+    room_in,
+)
+from stoilo.server.engines.embedded.rules.records import (
+    Caller,
+    CheckVerdict,
+    Copy,
+    Validity,
+    WorkunitView,
+)
+from stoilo.server.engines.embedded.rules.spotchecks import second_verdict
+from stoilo.server.engines.embedded.rules.transitioner import (
+    can_receive,
+    deadline_of,
+    may_issue,
+    may_recheck,
+    next_actions,
+    next_transition,
+)
+from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.population.hosts import HostKind
+from stoilo.server.population.project import Assignment, Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from stoilo.server.engines.embedded.rules.actions import Action
+    from stoilo.server.population.hosts import Host
+    from stoilo.server.population.project import Report
+    from stoilo.server.population.scenario import Policy
+
+__all__ = ["HostRules", "RulesProject"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRules:
+    """The rules about hosts; a test puts another in place of one to see it matter."""
+
+    may_issue: Callable[[WorkunitView, Caller, int], bool] = may_issue
+    is_trusted: Callable[[int, float], bool] = is_trusted
+
+
+@dataclass(slots=True)
+class _Unit:
+    """One workunit as the engine's tables hold it."""
+
+    number: int
+    view: WorkunitView
+    transition_at: int
+    hosts: list[int] = field(default_factory=list)  # of each copy, 0 while unsent
+    answers: dict[str, str] = field(default_factory=dict)  # by copy
+    credited: set[str] = field(default_factory=set)
+    check_pending: bool = False
+
+    def place(self, copy: str) -> int:
+        """Return the index of a copy; its name ends with it."""
+        return int(copy.rpartition("_")[2])
+
+    def change(self, copy: str, **changes: object) -> None:
+        """Give a copy other columns."""
+        copies = list(self.view.copies)
+        at = self.place(copy)
+        copies[at] = replace(copies[at], **changes)  # type: ignore[arg-type]  # its fields
+        self.view = replace(self.view, copies=tuple(copies))
+
+
+class RulesProject:
+    """Workunits of one policy in memory; see `project.Project`.
+
+    Args:
+        policy: of every workunit.
+        life_s: time that a workunit has, s.
+        draw: uniform in [0, 1), in the order in which the engine would draw.
+        rules: about hosts.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        life_s: int,
+        draw: Callable[[], float],
+        rules: HostRules | None = None,
+    ) -> None:
+        self._policy = policy
+        self._life_s = life_s
+        self._draw = draw
+        self._rules = rules or HostRules()
+        self._units: dict[int, _Unit] = {}
+        self._due: list[tuple[int, int]] = []
+        self._unsent: deque[tuple[int, str]] = deque()
+        self._rechecks: deque[tuple[int, str]] = deque()
+        self._records: dict[int, int] = {}
+        self._quotas: dict[int, Quota] = {}
+        self._banned: set[int] = set()
+        self._own: set[int] = set()
+        self._held: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._ended: list[Ending] = []
+        self.caught: dict[int, str] = {}
+        """The copy of each host that was the first to be found wrong."""
+
+    # ------------------------------------------------------------------ calls
+
+    def create(self, workunits: range, now: int) -> None:
+        """Make workunits of these numbers."""
+        redundancy = self._policy.redundancy
+        alone = self._policy.adaptive and redundancy.min_quorum > 1
+        for number in workunits:
+            view = WorkunitView(redundancy, now + self._life_s, alone=alone)
+            at = max(now, view.not_after - redundancy.delay_bound_s + 1)
+            unit = self._units[number] = _Unit(number, view, at)
+            self._add_copies(unit, 1 if alone else redundancy.target_results)
+            heapq.heappush(self._due, (at, number))
+
+    def call(
+        self, host: Host, reports: Sequence[Report], room: int, now: int
+    ) -> tuple[Assignment, ...]:
+        """Take a host's reports and give it up to `room` copies."""
+        own = host.kind is HostKind.OWN
+        if own:
+            self._own.add(host.id)
+        self._records.setdefault(host.id, self._policy.season)
+        for report in reports:
+            self._take(host, report, now)
+        quota = self._quotas.get(host.id, Quota(RULES.per_cpu))
+        room = min(room, room_in(quota, room, now))
+        if room <= 0 or host.id in self._banned:
+            return ()
+        caller = Caller(host.id, host.key, trusted_account=own)
+        given: list[Assignment] = []
+        if own:
+            given += self._hand_out(self._rechecks, caller, host, room, now)
+        given += self._hand_out(self._unsent, caller, host, room - len(given), now)
+        if given:
+            self._quotas[host.id] = after_issue(quota, len(given), now)
+        return tuple(given)
+
+    def settle(self, now: int) -> tuple[Ending, ...]:
+        """Move what is due until it rests; return the workunits that ended."""
+        while due := self._take_due(now):
+            asked = [unit for unit in due if self._move(unit, now)]
+            while asked:
+                for unit in asked:
+                    self._answer(unit, now)
+                asked = [unit for unit in asked if self._move(unit, now)]
+            for unit in due:
+                self._deliver(unit, now)
+        ended, self._ended = tuple(self._ended), []
+        return ended
+
+    def records(self) -> Mapping[int, int]:
+        """Return hosts' valid results in a row, for hosts that have had any."""
+        return self._records
+
+    def banned(self) -> frozenset[int]:
+        """Return the hosts that are banned."""
+        return frozenset(self._banned)
+
+    # ------------------------------------------------- handing out, taking back
+
+    def _hand_out(
+        self,
+        queue: deque[tuple[int, str]],
+        caller: Caller,
+        host: Host,
+        room: int,
+        now: int,
+    ) -> list[Assignment]:
+        """Give the first copies of a queue that may go to a host."""
+        given: list[Assignment] = []
+        passed: list[tuple[int, str]] = []
+        while queue and len(given) < room:
+            number, copy = queue.popleft()
+            unit = self._units.get(number)
+            if unit is None or not self._is_unsent(unit, copy):
+                continue
+            if self._may_have(unit.view, caller, now):
+                self._issue(unit, copy, caller, host, now)
+                given.append(Assignment(copy, number))
+            else:
+                passed.append((number, copy))
+        queue.extendleft(reversed(passed))
+        return given
+
+    def _is_unsent(self, unit: _Unit, copy: str) -> bool:
+        """Say whether a copy still waits for a host."""
+        return unit.view.copies[unit.place(copy)].state is CopyState.UNSENT
+
+    def _may_have(self, view: WorkunitView, caller: Caller, now: int) -> bool:
+        """Say whether the rules let a host have a copy."""
+        return self._rules.may_issue(view, caller, now) or may_recheck(
+            view, caller, now
+        )
+
+    def _issue(
+        self, unit: _Unit, copy: str, caller: Caller, host: Host, now: int
+    ) -> None:
+        """Write that a copy is on a host; an untrusted one ends working alone."""
+        deadline = deadline_of(unit.view.redundancy, now)
+        unit.change(
+            copy,
+            state=CopyState.IN_PROGRESS,
+            user_id=caller.user_id,
+            host_key=caller.host_key,
+            deadline=deadline,
+        )
+        unit.hosts[unit.place(copy)] = host.id
+        self._held[host.id].append((unit.number, copy))
+        if unit.transition_at > deadline + 1:
+            self._look_at(unit, deadline + 1)
+        ended = unit.view.outcome is not None
+        if ended or not unit.view.alone or caller.trusted_account:
+            return
+        if not self._rules.is_trusted(self._records[host.id], self._draw()):
+            unit.view = replace(unit.view, alone=False)
+            self._look_at(unit, now)
+
+    def _take(self, host: Host, report: Report, now: int) -> None:
+        """Note a finished copy, if it still counts."""
+        number = int(report.copy.partition("_")[0])
+        unit = self._units.get(number)
+        if unit is None:
+            return
+        at = unit.place(report.copy)
+        copy = unit.view.copies[at]
+        if unit.hosts[at] != host.id or not can_receive(unit.view, copy):
+            return
+        if not report.answer:
+            if copy.state is CopyState.OVER:
+                return
+            self._fault(host.id, now)
+        outcome = CopyOutcome.SUCCESS if report.answer else CopyOutcome.CLIENT_ERROR
+        unit.answers[report.copy] = report.answer
+        unit.change(report.copy, state=CopyState.OVER, outcome=outcome)
+        self._look_at(unit, now)
+
+    # ----------------------------------------------------------- moving units
+
+    def _look_at(self, unit: _Unit, at: int) -> None:
+        """Let a workunit be moved at `at`, s."""
+        unit.transition_at = at
+        heapq.heappush(self._due, (at, unit.number))
+
+    def _take_due(self, now: int) -> list[_Unit]:
+        """Return workunits to be moved now, those that run before those that ended."""
+        due: dict[int, _Unit] = {}
+        while self._due and self._due[0][0] <= now:
+            at, number = heapq.heappop(self._due)
+            unit = self._units.get(number)
+            if unit is not None and unit.transition_at == at:
+                due[number] = unit
+        return sorted(due.values(), key=lambda unit: unit.view.outcome is not None)
+
+    def _move(self, unit: _Unit, now: int) -> bool:
+        """Do what the rules say until there is only waiting; True for a question."""
+        while actions := next_actions(unit.view, now):
+            if any(isinstance(one, Check | Judge | Compare) for one in actions):
+                return True
+            for action in actions:
+                self._apply(unit, action, now)
+            if any(isinstance(action, Close) for action in actions):
+                return False
+        self._look_at(unit, next_transition(unit.view, now))
+        return False
+
+    def _apply(self, unit: _Unit, action: Action, now: int) -> None:
+        """Do one action of the rules (the engine's `steps.apply_action`)."""
+        match action:
+            case Expire(copy):
+                unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NO_REPLY)
+                self._fault(unit.hosts[unit.place(copy)], now)
+            case Drop(copy):
+                unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NOT_NEEDED)
+            case Create(count):
+                self._add_copies(unit, count)
+            case Finish(kind):
+                self._end(unit, kind)
+            case Close():
+                unit.check_pending = False
+                unit.view = replace(unit.view, lingering=False)
+                self._units.pop(unit.number, None)
+            case SecondOpinion():
+                self._ask_again(unit)
+            case ReleaseClass() | Check() | Judge() | Compare():
+                raise AssertionError("no homogeneous workunits, no questions here")
+            case _:
+                assert_never(action)
+
+    def _ask_again(self, unit: _Unit) -> None:
+        """Make a second opinion's copy: for one of ours that had none, else for anybody."""
+        others = self._own - set(unit.hosts)
+        self._add_copies(unit, 1, recheck=True)
+        if not others:
+            copy = unit.view.copies[-1].name
+            unit.change(copy, for_anybody=True)
+            self._unsent.append((unit.number, copy))
+
+    def _add_copies(self, unit: _Unit, count: int, *, recheck: bool = False) -> None:
+        """Add unsent copies, at the end of those that wait."""
+        have = len(unit.view.copies)
+        fresh = tuple(
+            Copy(f"{unit.number}_{have + place}", recheck=recheck)
+            for place in range(count)
+        )
+        unit.view = replace(unit.view, copies=unit.view.copies + fresh)
+        unit.hosts += [0] * count
+        queue = self._rechecks if recheck else self._unsent
+        queue.extend((unit.number, copy.name) for copy in fresh)
+
+    def _end(self, unit: _Unit, kind: OutcomeKind, canonical: str = "") -> None:
+        """Give a workunit its outcome, not yet delivered."""
+        unit.view = replace(
+            unit.view, outcome=kind, canonical=canonical, delivered=False
+        )
+
+    def _deliver(self, unit: _Unit, now: int) -> None:
+        """Tell the outcome of a workunit that has just ended."""
+        if unit.view.outcome is None or unit.view.delivered:
+            return
+        answer = unit.answers.get(unit.view.canonical, "")
+        self._ended.append(Ending(unit.number, answer))
+        unit.view = replace(unit.view, delivered=True)
+        if unit.view.lingering:
+            self._look_at(unit, now)
+        else:
+            self._units.pop(unit.number)
+
+    # -------------------------------------------------------------- validator
+
+    def _answer(self, unit: _Unit, now: int) -> None:
+        """Answer what the rules ask, and write it (the engine's `verdicts`)."""
+        for action in next_actions(unit.view, now):
+            match action:
+                case Check(copy):
+                    unit.change(copy, validity=Validity.CHECKED)
+                case Judge(copies):
+                    self._judge(unit, copies, now)
+                case Compare(copy):
+                    self._compare(unit, copy, now)
+        self._reward(unit)
+
+    def _judge(self, unit: _Unit, copies: tuple[str, ...], now: int) -> None:
+        """Look for a quorum; a canonical result ends the workunit."""
+        answers, quorum = unit.answers, unit.view.in_force.min_quorum
+        found = judge(copies, quorum, lambda a, b: answers[a] == answers[b])
+        if not found.canonical:
+            for copy in copies:
+                unit.change(copy, validity=Validity.INCONCLUSIVE)
+            return
+        self._decide_valid(unit, found.same, compared=len(found.same) > 1)
+        self._decide_invalid(unit, [c for c in copies if c not in found.same], now)
+        self._end(unit, OutcomeKind.CANONICAL, found.canonical)
+        rate = self._policy.spot_check_rate
+        chosen = rate > 0 and self._draw() < rate
+        checked = chosen and self._begin_check(unit)
+        stragglers = has_stragglers(unit.view)
+        unit.view = replace(unit.view, lingering=bool(checked or stragglers))
+
+    def _begin_check(self, unit: _Unit) -> bool:
+        """Make a re-check, unless nobody can do it or one of ours has agreed."""
+        agreed = {
+            unit.hosts[place]
+            for place, copy in enumerate(unit.view.copies)
+            if copy.validity is Validity.VALID
+        }
+        if not self._own or self._own & agreed:
+            return False
+        self._add_copies(unit, 1, recheck=True)
+        unit.check_pending = True
+        return True
+
+    def _compare(self, unit: _Unit, copy: str, now: int) -> None:
+        """Compare what came after the end with the canonical result."""
+        same = unit.answers[copy] == unit.answers[unit.view.canonical]
+        if not unit.view.copies[unit.place(copy)].recheck:
+            if same:
+                self._decide_valid(unit, [copy], compared=True)
+            else:
+                self._decide_invalid(unit, [copy], now)
+        elif unit.view.doubt:
+            self._take_opinion(unit, copy, now, same=same)
+        else:
+            unit.change(copy, validity=Validity.VALID)
+            if same:
+                self._end_check(unit, CheckVerdict.SAME, now)
+            elif unit.check_pending:
+                unit.change(copy, doubts=True)
+
+    def _take_opinion(self, unit: _Unit, copy: str, now: int, *, same: bool) -> None:
+        """Take a second opinion on a re-check that differed."""
+        like_first = not same and unit.answers[copy] == unit.answers[unit.view.doubt]
+        verdict = second_verdict(
+            like_canonical=same, like_first=like_first, both_resumed=False
+        )
+        self._end_check(unit, verdict, now)
+        agrees = same or like_first
+        unit.change(copy, validity=Validity.VALID if agrees else Validity.TOO_LATE)
+
+    def _end_check(self, unit: _Unit, verdict: CheckVerdict, now: int) -> None:
+        """End a spot check; ban whom it showed to be wrong."""
+        if not unit.check_pending:
+            return
+        unit.check_pending = False
+        for copy in unit.view.copies:
+            if copy.recheck:
+                unit.change(copy.name, doubts=False, for_anybody=False)
+        if verdict is CheckVerdict.DIFFERENT:
+            for blamed, host in self._blamed(unit):
+                self.caught.setdefault(host, blamed)
+                self._ban(host, now)
+
+    def _blamed(self, unit: _Unit) -> list[tuple[str, int]]:
+        """Return copies and hosts, other than ours, that gave the canonical answer."""
+        pairs = zip(unit.hosts, unit.view.copies, strict=True)
+        return [
+            (copy.name, host)
+            for host, copy in pairs
+            if copy.validity is Validity.VALID
+            and not copy.recheck
+            and host not in self._own
+        ]
+
+    def _decide_valid(
+        self, unit: _Unit, copies: Iterable[str], *, compared: bool
+    ) -> None:
+        """Make copies valid; compared with another host's, it counts for the record."""
+        for copy in copies:
+            unit.change(copy, validity=Validity.VALID)
+            if compared:
+                self._records[unit.hosts[unit.place(copy)]] += 1
+
+    def _decide_invalid(self, unit: _Unit, copies: Iterable[str], now: int) -> None:
+        """Make copies invalid; their hosts begin again."""
+        for copy in copies:
+            unit.change(copy, validity=Validity.INVALID)
+            host = unit.hosts[unit.place(copy)]
+            self.caught.setdefault(host, copy)
+            self._fault(host, now)
+
+    # ------------------------------------------------------------------ hosts
+
+    def _fault(self, host: int, now: int) -> None:
+        """Count a bad result against a host: record and quota."""
+        self._records[host] = 0
+        quota = self._quotas.get(host, Quota(RULES.per_cpu))
+        self._quotas[host] = after_error(quota, now)
+
+    def _reward(self, unit: _Unit) -> None:
+        """Count each valid copy once for its host's quota (the engine pays credit)."""
+        for place, copy in enumerate(unit.view.copies):
+            if copy.validity is Validity.VALID and copy.name not in unit.credited:
+                unit.credited.add(copy.name)
+                host = unit.hosts[place]
+                self._quotas[host] = after_success(
+                    self._quotas.get(host, Quota(RULES.per_cpu))
+                )
+
+    def _ban(self, host: int, now: int) -> None:
+        """Give a host no more work, and let nothing of it decide any more."""
+        self._banned.add(host)
+        self._records[host] = 0
+        counted = {CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE}
+        for number, copy in self._held.pop(host, ()):
+            unit = self._units.get(number)
+            if unit is None or unit.view.outcome is not None:
+                continue
+            if unit.view.copies[unit.place(copy)].outcome in counted:
+                unit.change(
+                    copy,
+                    state=CopyState.OVER,
+                    outcome=CopyOutcome.INVALID,
+                    validity=Validity.INVALID,
+                )
+                self._look_at(unit, now)

@@ -1,0 +1,185 @@
+"""A stock project's directory as `make_project` leaves it, without BOINC, for tests.
+
+Its database is an SQLite file with those of BOINC's columns that are looked at; its
+``bin/xadd`` and ``bin/update_versions`` put apps and versions there, as BOINC's do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from stoilo.server.engines.stock.installation.reading import short_host
+from stoilo.server.engines.stock.project import StockProject, read_project
+from stoilo.server.programs import ReleasedPrograms
+from stoilo.testing.programs import ProgramSigner
+
+__all__ = ["CONFIG", "StockTree"]
+
+CONFIG: Final = """<?xml version="1.0" ?>
+<boinc>
+    <config>
+        <!-- the operator's own words: <host>elsewhere</host> -->
+        <long_name>Test</long_name>
+        <db_user>boincadm</db_user>
+        <db_name>test</db_name>
+        <db_passwd>secret</db_passwd>
+        <db_host>
+        </db_host>
+        <uldl_dir_fanout>1024</uldl_dir_fanout>
+        <host>localhost</host>
+        <min_sendwork_interval>6</min_sendwork_interval>
+        <daily_result_quota>500</daily_result_quota>
+        <cache_md5_info>1</cache_md5_info>
+        <one_result_per_user_per_wu>0</one_result_per_user_per_wu>
+        <send_result_abort>1</send_result_abort>
+        <dont_generate_upload_certificates>1</dont_generate_upload_certificates>
+        <ignore_upload_certificates>1</ignore_upload_certificates>
+        <master_url>http://127.0.0.1:9/test/</master_url>
+        <download_url>http://127.0.0.1:9/test/download</download_url>
+        <upload_url>http://127.0.0.1:9/test_cgi/file_upload_handler</upload_url>
+    </config>
+    <tasks>
+    </tasks>
+    <daemons>
+        <daemon>
+            <cmd>feeder -d 3 </cmd>
+        </daemon>
+        <daemon>
+            <cmd>transitioner -d 3 </cmd>
+        </daemon>
+        <daemon>
+            <cmd>file_deleter -d 3 </cmd>
+        </daemon>
+    </daemons>
+</boinc>
+"""
+_TABLES: Final = """
+CREATE TABLE app (id INTEGER PRIMARY KEY, name TEXT, deprecated INTEGER DEFAULT 0);
+CREATE TABLE platform (id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE app_version (id INTEGER PRIMARY KEY, appid INTEGER, version_num INTEGER,
+ platformid INTEGER, xml_doc TEXT, plan_class TEXT DEFAULT '', deprecated INTEGER DEFAULT 0);
+CREATE TABLE host (id INTEGER PRIMARY KEY);
+CREATE TABLE result (id INTEGER PRIMARY KEY, server_state INTEGER);
+CREATE TABLE workunit (id INTEGER PRIMARY KEY, transition_time INTEGER,
+ need_validate INTEGER DEFAULT 0, assimilate_state INTEGER DEFAULT 0,
+ file_delete_state INTEGER DEFAULT 0, mod_time INTEGER DEFAULT 0);
+CREATE TABLE user_submit (user_id INTEGER);
+CREATE TABLE user_submit_app (user_id INTEGER, app_id INTEGER);
+"""
+_PROJECT: Final = """<boinc>
+    <platform>
+        <name>x86_64-pc-linux-gnu</name>
+    </platform>
+</boinc>
+"""
+_HEAD: Final = """#!{python}
+import os, re, shutil, sqlite3
+from pathlib import Path
+database = sqlite3.connect({database!r}, isolation_level=None)
+"""
+_XADD: Final = """
+text = Path("project.xml").read_text()
+for table in ("platform", "app"):
+    for element in re.findall(f"<{table}>.*?</{table}>", text, re.DOTALL):
+        name = re.search("<name>(.*?)</name>", element)[1]
+        known = database.execute(f"SELECT 1 FROM {table} WHERE name = ?", [name])
+        if not known.fetchall():
+            database.execute(f"INSERT INTO {table} (name) VALUES (?)", [name])
+"""
+_UPDATE: Final = """
+def number_of(table, name):
+    rows = database.execute(f"SELECT id FROM {table} WHERE name = ?", [name])
+    return rows.fetchone()[0]
+
+for place in sorted(Path("apps").glob("*/*/*")):
+    if place.name[0] == ".":
+        continue
+    app, version, (platform, _, plan) = (
+        place.parts[1], place.parts[2], place.name.partition("__"))
+    key = [number_of("app", app), int(version.replace(".", "")),
+        number_of("platform", platform), plan]
+    if database.execute("SELECT 1 FROM app_version WHERE appid = ? AND version_num = ?"
+            " AND platformid = ? AND plan_class = ?", key).fetchall():
+        continue
+    described = (place / "version.xml").read_text()
+    infos = refs = ""
+    for path in sorted(place.iterdir()):
+        if path.suffix == ".sig" or path.name == "version.xml":
+            continue
+        signature = (place / f"{path.name}.sig").read_text()
+        shutil.copy(path, "download")
+        infos += (f"<file_info><name>{path.name}</name><file_signature>{signature}"
+            f"</file_signature><nbytes>{path.stat().st_size}</nbytes></file_info>")
+        main = f"{path.name}</physical_name><main_program/>" in described
+        refs += (f"<file_ref><file_name>{path.name}</file_name>"
+            + "<main_program/>" * main + "</file_ref>")
+    api = re.search("<api_version>.*</api_version>", described)[0]
+    xml = f"{infos}<app_version>{api}{refs}</app_version>"
+    database.execute("INSERT INTO app_version (appid, version_num, platformid, plan_class,"
+        " xml_doc) VALUES (?, ?, ?, ?, ?)", [*key, xml])
+"""
+
+
+class StockTree:
+    """One project's directory.
+
+    Args:
+        folder: an empty directory.
+
+    Attributes:
+        root: the project's.
+        offer: programs that are signed for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self._database = folder / "database.sqlite"
+        self.signer = ProgramSigner()
+        self.offer = ReleasedPrograms((self.signer.program(),), self.signer.key)
+        for name in ("bin", "keys", "download", "upload", "apps", "html/project"):
+            (self.root / name).mkdir(parents=True)
+        self.write("config.xml", CONFIG)
+        self.write("project.xml", _PROJECT)
+        self.write("keys/code_sign_public", "1024\nold\n.\n")
+        self.write("keys/upload_private", "upload\n")
+        (self.root / "keys" / "upload_private").chmod(0o600)
+        with closing(sqlite3.connect(self._database)) as database:
+            database.executescript(_TABLES)
+        self._add_tool("xadd", _XADD)
+        self._add_tool("update_versions", _UPDATE)
+
+    @property
+    def url(self) -> str:
+        """Return its database's URL."""
+        return f"sqlite:///{self._database}"
+
+    def project(self) -> StockProject:
+        """Return what its config.xml says now."""
+        return read_project(self.root)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def sql(
+        self, query: str, values: Sequence[object] = ()
+    ) -> list[tuple[object, ...]]:
+        """Do one statement in its database and return the rows."""
+        with closing(sqlite3.connect(self._database)) as database, database:
+            return database.execute(query, values).fetchall()
+
+    def start_daemon(self, pid_file: str, pid: int) -> None:
+        """Write a daemon's pid file."""
+        self.write(f"pid_{short_host()}/{pid_file}", f"{pid}\n")
+
+    def _add_tool(self, name: str, script: str) -> None:
+        head = _HEAD.format(python=sys.executable, database=str(self._database))
+        self.write(f"bin/{name}", head + script).chmod(0o755)

@@ -1,0 +1,254 @@
+"""Each fault has its finding, and a healthy project has none."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from stoilo.server.engines.stock.checkup.checks import examine, is_healthy
+from stoilo.server.engines.stock.checkup.reading import read_snapshot
+from stoilo.server.engines.stock.checkup.snapshot import (
+    Answer,
+    Backlog,
+    DaemonState,
+    EntryPoint,
+    Space,
+    Verdict,
+    WebView,
+)
+from stoilo.server.engines.stock.installation.configtext import (
+    Daemon,
+    edit_config,
+    read_config,
+)
+from stoilo.server.engines.stock.installation.installing import install_project
+from stoilo.signer.boinckeys import render_boinc_private
+from stoilo.testing.stockproject import StockTree
+
+UP = WebView(
+    master=Answer("http://p/", 200, '<link rel="boinc_scheduler" href="http://p/cgi">'),
+    scheduler=Answer("http://p/cgi", 200, "<scheduler_reply>"),
+    upload=Answer("http://p/up", 200, "<data_server_reply>"),
+    download=Answer("http://p/download/x", 200, "\x7fELF"),
+    config=Answer("http://p/get_project_config.php", 200, "<project_config>"),
+)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    made = StockTree(tmp_path_factory.mktemp("stock"))
+    install_project(made.root, made.offer, url=made.url)
+    return made
+
+
+@pytest.fixture(scope="module")
+def healthy(tree):
+    """A snapshot in which nothing is wrong."""
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    alive = tuple(replace(one, pid=7, alive=True) for one in seen.daemons)
+    points = tuple(
+        replace(one, present=True, executable=True) for one in seen.entry_points
+    )
+    room = (Space("project", 10**12, 10**11),)
+    return replace(
+        seen,
+        daemons=alive,
+        entry_points=points,
+        socket="",
+        cron_age_s=10,
+        web=UP,
+        spaces=room,
+    )
+
+
+def failed(seen):
+    return {one.name: one for one in examine(seen) if one.verdict is Verdict.FAIL}
+
+
+def with_database(seen, **fields):
+    return replace(seen, database=replace(seen.database, **fields))
+
+
+def with_web(seen, **answers):
+    return replace(seen, web=replace(seen.web, **answers))
+
+
+def test_project_as_installed_is_healthy(healthy):
+    assert failed(healthy) == {}
+    assert is_healthy(examine(healthy))
+
+
+def test_killed_daemon_is_named_with_the_end_of_its_log(healthy):
+    first, *others = healthy.daemons
+    dead = replace(first, alive=False, last_words="Duplicate entry 'w_1'")
+    finding = failed(replace(healthy, daemons=(dead, *others)))["daemon feeder"]
+    assert "is gone" in finding.text
+    assert "Duplicate entry" in finding.text
+
+
+def test_database_that_is_down_is_the_only_cause_named_for_what_it_hides(healthy):
+    down = with_database(healthy, trouble="Can't connect", versions=(), apps=())
+    assert set(failed(down)) == {"database"}
+
+
+def test_full_disk_is_named(healthy):
+    full = replace(healthy, spaces=(Space("upload", 10**12, 10**6),))
+    assert "full" in failed(full)["disk upload"].text
+
+
+def test_disk_without_room_for_files_is_named(healthy):
+    full = replace(healthy, spaces=(Space("upload", 10**12, 10**11, 3),))
+    assert "3 more files" in failed(full)["disk upload"].text
+
+
+def test_stopped_project_is_named_and_its_daemons_are_not_blamed(healthy):
+    dead = tuple(replace(one, alive=False) for one in healthy.daemons)
+    stopped = replace(healthy, stop_files=("stop_sched",), daemons=dead)
+    stopped = with_web(
+        stopped, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>")
+    )
+    assert set(failed(stopped)) == {"stopped", "scheduler"}
+    assert "stopped" in failed(stopped)["scheduler"].text
+
+
+def test_scheduler_without_feeder_says_so(healthy):
+    down = with_web(
+        healthy, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>")
+    )
+    assert "feeder" in failed(down)["scheduler"].text
+
+
+@pytest.mark.parametrize(
+    "name", ["transitions", "validations", "assimilations", "deletions"]
+)
+def test_slow_stage_is_named(healthy, name):
+    slow = with_database(healthy, **{name: Backlog(3, 500)})
+    assert set(failed(slow)) == {f"backlog {name}"}
+    assert failed(with_database(healthy, **{name: Backlog(3, 5)})) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "answer", "name"),
+    [
+        ("master", Answer("u", trouble="refused"), "master page"),
+        ("master", Answer("u", 200, "Apache works"), "master page"),
+        ("scheduler", Answer("u", 500), "scheduler"),
+        ("upload", Answer("u", 404), "upload handler"),
+        ("download", Answer("u", 403), "download"),
+        ("config", Answer("u", 200, "<b>Deprecated</b>"), "php"),
+    ],
+)
+def test_url_that_does_not_serve_clients_is_named(healthy, field, answer, name):
+    assert set(failed(with_web(healthy, **{field: answer}))) == {name}
+
+
+def test_private_key_on_the_server_fails(healthy):
+    seen = replace(healthy, private_keys=("keys/code_sign_private",))
+    assert "keys/code_sign_private" in failed(seen)["private-key"].text
+
+
+def test_setting_of_make_project_fails(healthy, tree):
+    data = (tree.root / "config.xml").read_bytes()
+    changed = edit_config(data, {"ignore_upload_certificates": "1"})
+    seen = replace(healthy, config=read_config(changed))
+    assert set(failed(seen)) == {"setting ignore_upload_certificates"}
+
+
+def test_quorum_in_a_template_fails(healthy):
+    text = "<workunit><min_quorum>1</min_quorum></workunit>"
+    assert set(failed(replace(healthy, templates={"stoilo_in_1": text}))) == {
+        "templates"
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"socket": "No such file"}, "socket"),
+        (
+            {"entry_points": (EntryPoint("x", present=False, executable=False),)},
+            "entry points",
+        ),
+        (
+            {"entry_points": (EntryPoint("x", present=True, executable=False),)},
+            "entry points",
+        ),
+        ({"upload_key": None}, "upload-key"),
+        ({"modes": {"download": 0o755, "upload": 0o2775}}, "mode download"),
+        ({"plan_classes": ""}, "plan classes"),
+        ({"daemons": ()}, "daemons"),
+    ],
+)
+def test_part_that_is_missing_is_named(healthy, fields, name):
+    assert set(failed(replace(healthy, **fields))) == {name}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"join_cache_level": 2}, "join-cache"),
+        ({"submitters": 1}, "submit-rpc"),
+        ({"clock_ahead_s": -3600.0}, "clock"),
+        ({"apps": ("pure",)}, "apps"),
+    ],
+)
+def test_trap_of_the_database_is_named(healthy, fields, name):
+    assert set(failed(with_database(healthy, **fields))) == {name}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"plan_class": ""}, "did not choose"),
+        ({"xml": b"<app_version>"}, "cannot be read"),
+        ({"sizes": {}}, "not in the download directory"),
+        ({"md5s": {}}, "will refuse"),
+    ],
+)
+def test_program_that_clients_would_not_take_is_named(healthy, changes, said):
+    numeric = next(one for one in healthy.database.versions if one.app == "numeric")
+    others = tuple(one for one in healthy.database.versions if one is not numeric)
+    bad = with_database(healthy, versions=(replace(numeric, **changes), *others))
+    (finding,) = failed(bad).values()
+    assert said in finding.text
+
+
+def test_level_without_a_program_is_named(healthy):
+    left = tuple(one for one in healthy.database.versions if one.app != "tensor")
+    assert set(failed(with_database(healthy, versions=left))) == {"version tensor"}
+
+
+def test_program_signed_by_another_key_is_named(healthy, tmp_path):
+    other = StockTree(tmp_path).signer.key.text
+    assert len(failed(replace(healthy, code_sign_key=other))) == 3
+
+
+def test_daemon_is_alive_only_when_its_process_runs_its_program(tree):
+    tree.start_daemon("feeder.pid", os.getpid())  # alive, but no feeder
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    feeder = next(one for one in seen.daemons if one.daemon.program == "feeder")
+    assert (feeder.pid, feeder.alive) == (os.getpid(), False)
+
+
+def test_backlog_is_counted_in_the_database(tmp_path):
+    tree = StockTree(tmp_path)
+    tree.sql("INSERT INTO workunit (transition_time, assimilate_state) VALUES (2e9, 1)")
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    assert seen.database.assimilations.count == 1
+    assert seen.database.transitions.count == 0
+
+
+def test_database_that_does_not_answer_hides_nothing_else(tmp_path):
+    tree = StockTree(tmp_path)
+    tree.write("keys/code_sign_private", render_boinc_private(tree.signer.private))
+    seen = read_snapshot(tree.project(), web=False, url=f"sqlite:///{tmp_path}/no/x")
+    assert seen.database.trouble
+    assert {"database", "private-key"} <= set(failed(seen))
+
+
+def test_disabled_daemon_warns(healthy):
+    off = DaemonState(Daemon("feeder", disabled=True), 0, alive=False)
+    found = examine(replace(healthy, daemons=(off,)))
+    assert [one.verdict for one in found if one.name == "daemon feeder"] == ["warn"]

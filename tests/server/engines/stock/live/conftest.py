@@ -1,0 +1,35 @@
+"""A live stock project, named by the environment (`make test-stock PROJECT_DIR=…`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stoilo.server.engines.stock.checkup.snapshot import DatabaseView
+from stoilo.server.engines.stock.checkup.web import ask_web
+from stoilo.server.engines.stock.project import read_project
+from stoilo.testing.stocklive import live_bench
+
+PROJECT = "STOILO_STOCK_PROJECT"
+
+
+@pytest.fixture(scope="session")
+def stock_project():
+    where = os.environ.get(PROJECT)
+    if not where:
+        pytest.skip("needs a live stock project: make test-stock PROJECT_DIR=…")
+    return read_project(Path(where))
+
+
+@pytest.fixture(scope="session")
+def scheduler(stock_project):
+    """URL of the project's scheduler, as its master page names it."""
+    return ask_web(stock_project, DatabaseView()).scheduler.url
+
+
+@pytest.fixture
+def bench(stock_project, scheduler):
+    with live_bench(stock_project, scheduler) as made:
+        yield made

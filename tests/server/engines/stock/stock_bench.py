@@ -1,0 +1,65 @@
+"""The stock engine on a fake project, driven by hand."""
+
+from __future__ import annotations
+
+from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.testing.engine import BodyValidation, OutcomeRecorder
+from stoilo.testing.stocktools.daemons import FakeDaemons
+from stoilo.testing.stocktools.hosts import FakeHosts
+from stoilo.testing.stocktools.project import make_fake_project
+
+
+class StockBench:
+    def __init__(self, directory, clock, database_url=""):
+        self.clock = clock
+        self.fake = make_fake_project(directory, database_url)
+        self.fake.set_clock(clock())
+        self.outcomes = OutcomeRecorder()
+        self.validation = BodyValidation()
+        self.daemons = FakeDaemons(self.fake, lambda: int(clock()))
+        self.hosts = FakeHosts(self.fake, lambda: int(clock()))
+        self.engine = self.open()
+
+    def open(self):
+        made = StockEngine(
+            self.fake.project, database_url=self.fake.database_url, clock=self.clock
+        )
+        made.listen(self.validation, self.outcomes)
+        return made
+
+    def close(self):
+        self.engine.close()
+        self.daemons.close()
+        self.hosts.close()
+
+    def fetch(self, user, *, room=8):
+        self.daemons.transition()
+        return self.hosts.fetch(user, room)
+
+    def finish(self, user, copy, body):
+        self.hosts.upload(copy, body)
+        self.hosts.report(user, copy)
+
+    def fail(self, user, copy):
+        self.hosts.fail(user, copy)
+
+    def report(self, user, copy):
+        self.hosts.report(user, copy)
+
+    def unneeded(self, user, *copies):
+        return self.hosts.unneeded(user, copies)
+
+    def pass_time(self, seconds):
+        self.clock.now += seconds
+        self.fake.set_clock(self.clock())
+
+    def settle(self):
+        for _ in range(20):
+            did = self.daemons.step()
+            if not (self.engine.step() | did):
+                return
+        raise AssertionError("the project does not come to rest")
+
+    def restart(self):
+        self.engine.close()
+        self.engine = self.open()
