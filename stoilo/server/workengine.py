@@ -122,6 +122,7 @@ def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
         database_url=engine_url(config),
         options=EngineOptions(
             spot_check_rate=config.spot_check_percent / 100,
+            retention=Retention(workunit_days=config.keep_workunits_days),
             mirrors=parse_mirrors(config.mirrors),
             retention=Retention(workunit_days=config.keep_workunits_days),
         ),
