@@ -33,10 +33,10 @@ slow: setup ## kill rounds, fault matrices, long runs
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -m slow
 
-test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…), one for tests only
+test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…; with DATA_DIR=…, real clients too)
 	@[ -n "$(PROJECT_DIR)" ] || { echo "make test-stock PROJECT_DIR=DIR"; exit 2; }
 	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" --quiet || true
-	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
+	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" STOILO_STOCK_DATA="$(DATA_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
 
 lint: setup ## format, lint, types, layers, docstrings
 	@$(VENV)/ruff format --check .

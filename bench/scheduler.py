@@ -4,7 +4,8 @@ A project serves in a process of its own, durable as in production. Every host i
 account and one computer; a call is what a stock client posts when a task ends: it reports
 that copy and asks for another, over a connection of its own, with some calls under way at
 once. The project has a program for it, so that a reply names launcher and verifier, which
-nobody fetches. Between the calls the hosts upload their results, which is not timed. The
+nobody fetches. Between the calls the hosts upload their results, which is not timed. Then
+every host calls as one does that works on its copy and wants nothing: an idle poll. The
 peer is the same web stack in a process of its own, which reads the same posts and answers
 as many bytes: what is left is the price of the scheduler. A stock BOINC server, which
 starts a program for each call, is not here to be measured.
@@ -28,12 +29,15 @@ from urllib.parse import urlsplit
 from bench.rows import Row
 from bench.stock_request import render_stock_request
 from stoilo.core.types import Redundancy
+from stoilo.executor.messages import UploadInfo
+from stoilo.executor.wire import render_upload_head
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.testing.engine import make_spec
 from stoilo.testing.programs import ProgramSigner
 from stoilo.testing.project import ENGINE, ProjectProcess
 
 AT_ONCE = 32
+RESULT = b"result"
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=3, max_total=6, max_success=3
 )
@@ -76,8 +80,8 @@ class Host:
     copy: str = ""
     upload: tuple[str, str] = ("", "")
 
-    def request(self) -> bytes:
-        """Return the next call: report what is held, ask for another."""
+    def request(self, *, idle: bool = False) -> bytes:
+        """Return the next call: report what is held and ask for another, or do neither."""
         self.seqno += 1
         return render_stock_request(
             key=self.key,
@@ -85,7 +89,8 @@ class Host:
             seqno=self.seqno,
             cpid=self.cpid,
             code_sign_key=self.code_sign_key,
-            copy=self.copy,
+            copy="" if idle else self.copy,
+            held=self.copy if idle else "",
         )
 
     def take(self, reply: bytes) -> None:
@@ -102,12 +107,10 @@ class Host:
 
     def result(self) -> bytes:
         """Return the upload of the copy that is held."""
-        md5 = hashlib.md5(b"result", usedforsecurity=False).hexdigest()
-        return (
-            "<data_server_request><file_upload><file_info>"
-            f"<name>{self.upload[0]}</name></file_info><nbytes>6</nbytes>"
-            f"<md5_cksum>{md5}</md5_cksum><offset>0</offset><data>\nresult"
-        ).encode()
+        name, url = self.upload
+        md5 = hashlib.md5(RESULT, usedforsecurity=False).hexdigest()
+        file = UploadInfo(name, url, len(RESULT))
+        return render_upload_head(file, nbytes=len(RESULT), md5=md5, offset=0) + RESULT
 
 
 @dataclass
@@ -158,38 +161,55 @@ async def everybody(
     return done
 
 
-async def rounds_of(
-    url: str, hosts: Sequence[Host], rounds: int
-) -> tuple[list[Calls], int]:
-    """Return the timed rounds, and how many bytes a reply has."""
-    port, size = urlsplit(url).port or 0, 0
+@dataclass
+class Rounds:
+    """The timed rounds of one side, and how many bytes the replies have."""
+
+    working: list[Calls] = field(default_factory=list)
+    idle: list[Calls] = field(default_factory=list)
+    size: int = 0
+
+
+async def rounds_of(url: str, hosts: Sequence[Host], rounds: int) -> Rounds:
+    """Return the project's rounds."""
+    port, found = urlsplit(url).port or 0, Rounds()
 
     async def schedule(host: Host) -> None:
-        nonlocal size
         reply = await post(port, "/sched", host.request())
-        size = len(reply)
+        found.size = len(reply)
         host.take(reply)
+
+    async def poll(host: Host) -> None:
+        reply = await post(port, "/sched", host.request(idle=True))
+        assert b"<result" not in reply, reply
 
     async def upload(host: Host) -> None:
         answer = await post(port, host.upload[1], host.result())
         assert b"<status>0</status>" in answer, answer
 
     await everybody(hosts, schedule)  # first contact
-    found = []
     for _ in range(rounds):
         await everybody(hosts, upload)
-        found.append(await everybody(hosts, schedule))
-    return found, size
+        found.working.append(await everybody(hosts, schedule))
+    for _ in range(rounds):
+        found.idle.append(await everybody(hosts, poll))
+    return found
 
 
-async def peer_rounds(port: int, hosts: Sequence[Host], rounds: int) -> list[Calls]:
+async def peer_rounds(port: int, hosts: Sequence[Host], rounds: int) -> Rounds:
     """Return the same posts' rounds against the route that does nothing."""
 
     async def call(host: Host) -> None:
         await post(port, "/sched", host.request())
 
+    async def poll(host: Host) -> None:
+        await post(port, "/sched", host.request(idle=True))
+
     await everybody(hosts, call)
-    return [await everybody(hosts, call) for _ in range(rounds)]
+    return Rounds(
+        [await everybody(hosts, call) for _ in range(rounds)],
+        [await everybody(hosts, poll) for _ in range(rounds)],
+    )
 
 
 def give_program(project: ProjectProcess) -> None:
@@ -199,7 +219,7 @@ def give_program(project: ProjectProcess) -> None:
     engine.close()
 
 
-def measure_project(hosts: int, rounds: int) -> tuple[list[Calls], int]:
+def measure_project(hosts: int, rounds: int) -> Rounds:
     """Return our rounds."""
     with tempfile.TemporaryDirectory() as folder:
         project = ProjectProcess(Path(folder))
@@ -212,7 +232,7 @@ def measure_project(hosts: int, rounds: int) -> tuple[list[Calls], int]:
             return asyncio.run(rounds_of(project.url, computers, rounds))
 
 
-def measure_peer(hosts: int, rounds: int, size: int) -> list[Calls]:
+def measure_peer(hosts: int, rounds: int, size: int) -> Rounds:
     """Return the peer's rounds, whose answers have `size` bytes."""
     computers = [
         Host("k" * 32, f"{at:032x}", 0, at, "k" * 300, "w1_1_0") for at in range(hosts)
@@ -228,20 +248,28 @@ def measure_peer(hosts: int, rounds: int, size: int) -> list[Calls]:
             route.kill()
 
 
-def measure(hosts: int = 1000, rounds: int = 3) -> list[Row]:
-    """Return rate and tail of scheduler calls, medians over the rounds."""
-    ours, size = measure_project(hosts, rounds)
-    peers = measure_peer(hosts, rounds, size)
+def rows_of(name: str, ours: Sequence[Calls], peers: Sequence[Calls]) -> list[Row]:
+    """Return rate and tail of one kind of call, medians over the rounds."""
     rate, peer_rate = (
         statistics.median(one.rate for one in own) for own in (ours, peers)
     )
     late, peer_late = (
         statistics.median(one.p99_ms for one in own) for own in (ours, peers)
     )
-    name = f"scheduler RPC, {hosts:,} hosts, report one and take one"
     against = "same web stack, a route that does nothing"
     return [
         Row(name, rate, "1/s", against, peer_rate, rate / peer_rate, "of its rate"),
         Row(f"{name}, p99 of {AT_ONCE} at once", late, "ms", against, peer_late,
             late / peer_late, "times as long"),
     ]  # fmt: skip
+
+
+def measure(hosts: int = 1000, rounds: int = 3) -> list[Row]:
+    """Return the rows of calls that report and take, and of those that do neither."""
+    ours = measure_project(hosts, rounds)
+    peers = measure_peer(hosts, rounds, ours.size)
+    name = f"scheduler RPC, {hosts:,} hosts"
+    return [
+        *rows_of(f"{name}, report one and take one", ours.working, peers.working),
+        *rows_of(f"{name}, idle poll", ours.idle, peers.idle),
+    ]

@@ -22,8 +22,8 @@ _REQUEST = """<scheduler_request>
     <sandbox>0</sandbox>
     <dont_send_work>0</dont_send_work>
     <work_req_seconds>1.000000</work_req_seconds>
-    <cpu_req_secs>1.000000</cpu_req_secs>
-    <cpu_req_instances>1.000000</cpu_req_instances>
+    <cpu_req_secs>{wanted:.6f}</cpu_req_secs>
+    <cpu_req_instances>{wanted:.6f}</cpu_req_instances>
     <estimated_delay>0.000000</estimated_delay>
     <client_cap_plan_class>1</client_cap_plan_class>
     <platform_name>x86_64-pc-linux-gnu</platform_name>
@@ -64,7 +64,7 @@ _REQUEST = """<scheduler_request>
 <disk_usage><d_boinc_used_total>1</d_boinc_used_total></disk_usage>
 <coprocs></coprocs>
 {report}<app_versions><app_version><app_name>pure</app_name></app_version></app_versions>
-<other_results></other_results>
+<other_results>{held}</other_results>
 <in_progress_results></in_progress_results>
 </scheduler_request>
 """
@@ -83,13 +83,25 @@ _REPORT = """<result>
 </stderr_out>
 </result>
 """
+_HELD = "<other_result>\n    <name>{copy}</name>\n</other_result>\n"
 _FEATURES = "sse " * 400
 
 
 def render_stock_request(
-    *, key: str, host_id: int, seqno: int, cpid: str, code_sign_key: str, copy: str
+    *,
+    key: str,
+    host_id: int,
+    seqno: int,
+    cpid: str,
+    code_sign_key: str,
+    copy: str,
+    held: str = "",
 ) -> bytes:
-    """Return one call that asks for a copy, and reports `copy` unless that is empty."""
+    """Return one call.
+
+    It reports `copy` unless that is empty, and asks for another; or it names `held` as the
+    copy that the host works on, and asks for none.
+    """
     return _REQUEST.format(
         key=key,
         host_id=host_id,
@@ -97,5 +109,7 @@ def render_stock_request(
         cpid=cpid,
         code_sign_key=code_sign_key,
         features=_FEATURES,
+        wanted=0.0 if held else 1.0,
+        held=_HELD.format(copy=held) if held else "",
         report=_REPORT.format(copy=copy) if copy else "",
     ).encode()

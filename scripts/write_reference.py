@@ -133,9 +133,9 @@ hold: 1 ≤ min_quorum ≤ target ≤ max_total ≤ 100, min_quorum ≤ max_succ
 1 ≤ max_error ≤ max_total, delay_bound > 0.
 
 Copies go to distinct users *and* distinct hosts, so `min_quorum=2` needs two users. A limit is
-broken when it is exceeded. A copy without an answer in its time, or aborted by its volunteer,
-is no failure: it uses up the total and is made again. A volunteer's refusal by opt-in is
-neither failure nor copy. Without your own comparator two values agree when they are the same,
+broken when it is exceeded. A copy without an answer in its time is no failure: it uses up the
+total and is made again. One that a volunteer aborts or refuses by opt-in is neither failure
+nor copy. Without your own comparator two values agree when they are the same,
 structurally and exactly; all user errors agree with each other. A result that comes after the
 outcome is still compared, for its host's record; the outcome stays as it is.
 
@@ -146,7 +146,7 @@ outcome is still compared, for its host's record; the outcome stays as it is.
 | `SystemError` STO-R051 | one more copy is needed and `max_total_results` are used up |
 | `SystemError` STO-R052 | successes do not agree |
 | `SystemError` STO-R053 … R057, R059 | [a validator](../howto/write-validators.md) |
-| `SystemError` STO-R061 | no volunteer's opt-in allows it |
+| `SystemError` STO-R061 | too many copies were refused by opt-in or aborted |
 
 What `CreateOptions` infers:
 

@@ -22,6 +22,7 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
+SLOW_S = 900  # most that a slow test takes, where it says nothing else
 GRACE_S = 60.0  # for what dies with its parent: the kernel's signal takes a moment
 INSTALLABLE = re.compile(r"needs (strace|gcc|binutils|libpython|mariadb|boinc-client)")
 
@@ -37,6 +38,14 @@ def pytest_runtest_makereport(item, call):  # noqa: ARG001 - pytest calls it by 
     ):
         report.outcome = "failed"
     return report
+
+
+def pytest_collection_modifyitems(items):
+    """A slow test without a limit of its own may take as long as on a busy machine."""
+    for item in items:
+        limited = item.get_closest_marker("timeout")
+        if item.get_closest_marker("slow") and limited is None:
+            item.add_marker(pytest.mark.timeout(SLOW_S))
 
 
 def read_stat(pid):
@@ -119,7 +128,7 @@ def mariadb(own_temporary_directory):  # noqa: ARG001 - it lies in there
         yield server
 
 
-def poll_until(condition, seconds=60.0):
+def poll_until(condition, seconds=120.0):
     """Return the first true answer of `condition`; fail when none comes in `seconds`."""
     end = time.monotonic() + seconds
     while not (answer := condition()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import platformdirs
 
 from stoilo.cli.audit_read import read_policy
 from stoilo.core.errors import UsageError
+from stoilo.executor.waking import Waking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,9 +146,9 @@ def _follow(
     from stoilo.audit.monitor.state import MonitorState  # noqa: PLC0415
     from stoilo.audit.source import open_source  # noqa: PLC0415
 
-    stop = threading.Event()
+    stop = _Stop()
     state = MonitorState.open(directory or _default_state(policy))
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.waking.stop())
     try:
         one = Monitor(open_source(location), policy, state, settings, clock=time.time)
         return run_monitor(
@@ -162,6 +162,17 @@ def _follow(
     finally:
         signal.signal(signal.SIGTERM, before)
         state.close()
+
+
+class _Stop:
+    """Ends the watch from a signal handler, which an `Event` may not."""
+
+    def __init__(self) -> None:
+        self.waking = Waking()
+
+    def wait(self, timeout: float) -> bool:
+        self.waking.wait(timeout)
+        return self.waking.stopping
 
 
 @click.command("check-misbehaviour")

@@ -25,7 +25,7 @@ COMMANDS = {
     "up": (
         "stoilo.cli.up",
         "up",
-        "Run an embedded server, with local volunteers if asked.",
+        "Run a server, with local volunteers if asked.",
     ),
     "task": ("stoilo.cli.task", "task", "Submit, watch and cancel tasks."),
     "policy": (

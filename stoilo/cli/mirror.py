@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from stoilo.server.mirror.pull import Origin, Synced
@@ -104,7 +104,11 @@ def sync(
     else:
         click.echo(_text(done))
     if done.failed:
-        raise SystemExit(7)
+        raise UnreachableError(
+            "STO-B056",
+            f"{done.failed} files could not be had",
+            hint="run it again: it goes on where it stopped",
+        )
 
 
 @mirror.command()
@@ -114,7 +118,7 @@ def sync(
 @_MOST
 @_CA
 @click.option(
-    "--listen", default="127.0.0.1:57090", show_default=True, help="host:port; 0: any."
+    "--listen", default="127.0.0.1:57091", show_default=True, help="host:port; 0: any."
 )
 @click.option(
     "--every",

@@ -76,7 +76,8 @@ class Caller:
         """Make one call; the new sequence number is on the disk before it leaves.
 
         Raises:
-            UnreachableError: no answer; the next call looks the scheduler up again.
+            UnreachableError: no answer, or the project says that it is down; the next
+                call looks the scheduler up again.
             TrustError: an answer that cannot be read, likewise.
             DeniedError: ``STO-X003``, the key is unknown.
         """
@@ -114,4 +115,7 @@ class Caller:
         )
         self._ledger.save_host(host)
         request = make_request(host)
-        return request, self._transfer.call(scheduler, request)
+        reply = self._transfer.call(scheduler, request)
+        if reply.down:
+            raise UnreachableError("STO-X001", "the project is down for maintenance")
+        return request, reply

@@ -18,7 +18,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -224,8 +224,12 @@ class Ledger:
         return tuple(sorted(path.name for path in kept if _is_sticky(path)))
 
     def used_bytes(self) -> int:
-        """Return what the kept inputs take, bytes."""
-        return sum(path.stat().st_size for path in self.files.iterdir())
+        """Return what the kept inputs take, bytes; downloads may end meanwhile."""
+        total = 0
+        for path in self.files.iterdir():
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
 
     def drop_files(self, names: Iterable[str]) -> None:
         """Remove inputs that the project will not name again, unless a copy needs one."""

@@ -77,7 +77,7 @@ class Session:
         self._lookout = Lookout(clock(), os.getppid() == info.client_pid)
         self._reckoning = Reckoning(info, clock())
         self._exchange: Exchange | None = None
-        self._quit_asked = threading.Event()
+        self._quit_asked = False  # no Event: a signal handler may hold its lock
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="boinc", daemon=True)
 
@@ -106,7 +106,7 @@ class Session:
 
     def ask_to_quit(self) -> None:
         """End as a client's quit does; from a signal handler."""
-        self._quit_asked.set()
+        self._quit_asked = True
 
     def keep_in(self, file: CheckpointFile) -> None:
         """Keep what the task yields there; before, and without it, nothing is kept."""
@@ -170,7 +170,7 @@ class Session:
 
     def _listen(self) -> None:
         """Take heartbeat and control; obey."""
-        wanted = frozenset({Control.QUIT} if self._quit_asked.is_set() else ())
+        wanted = frozenset({Control.QUIT} if self._quit_asked else ())
         if self._segment is not None:
             beat = self._segment.take(Channel.HEARTBEAT)
             if beat is not None and parse_heartbeat(beat) is not None:

@@ -17,7 +17,13 @@ from pathlib import Path
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.flavors.archive import XzWriter, write_archive
-from stoilo.flavors.freeze import FreezePlan, FrozenPart, freeze_part, make_empty
+from stoilo.flavors.freeze import (
+    PACKAGE,
+    FreezePlan,
+    FrozenPart,
+    freeze_part,
+    make_empty,
+)
 from stoilo.flavors.lock import (
     base_requirements,
     check_lock,
@@ -137,6 +143,7 @@ def build_flavor(
     *,
     lock: bytes | None = None,
     python: Path | None = None,
+    package: Path = PACKAGE,
 ) -> BuiltPart:
     """Freeze `flavor` below the empty directory `output`.
 
@@ -146,6 +153,7 @@ def build_flavor(
         output: made when it is missing.
         lock: its lock; default: the committed one.
         python: interpreter to freeze with.
+        package: the source to freeze; only tests freeze another than ours.
 
     Raises:
         PolicyRefusal: as `check_flavor`.
@@ -164,6 +172,7 @@ def build_flavor(
         contents=level,
         lock=data,
         python=flavor.python,
+        package=package,
     )
     frozen = freeze_part(plan, output / "build", python)
     targets = output / "flavor" / flavor.name

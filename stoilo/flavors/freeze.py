@@ -28,10 +28,10 @@ from stoilo.flavors.processes import (
 )
 from stoilo.flavors.tree import platform_name
 
-__all__ = ["FreezePlan", "FrozenPart", "base_python", "freeze_part"]
+__all__ = ["PACKAGE", "FreezePlan", "FrozenPart", "base_python", "freeze_part"]
 
 _SPEC = "from stoilo.flavors.freezing import freeze\nfreeze({plan!r})\n"
-_PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[1]
 _TOOLS = ("objcopy", "strip")  # of the Debian package binutils
 
 
@@ -47,6 +47,7 @@ class FreezePlan:
         lock: the lock file's bytes.
         python: minor version of the interpreter, ``3.11``.
         extra: further files of the package, by path below the import root.
+        package: directory of the source that is frozen; our own.
     """
 
     part: str
@@ -56,6 +57,7 @@ class FreezePlan:
     lock: bytes
     python: str
     extra: Mapping[str, bytes] = field(default_factory=dict)
+    package: Path = PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ def _copy_source(plan: FreezePlan, work: Path) -> Path:
     """Copy this package's source: what is frozen is what was there when it began."""
     source = work / "source"
     shutil.copytree(
-        _PACKAGE, source / "stoilo", ignore=shutil.ignore_patterns("__pycache__")
+        plan.package, source / "stoilo", ignore=shutil.ignore_patterns("__pycache__")
     )
     for path, data in plan.extra.items():
         (source / path).write_bytes(data)

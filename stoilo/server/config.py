@@ -115,6 +115,8 @@ class ServerConfig:
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
             ``URL [weight=N] [utc=±H]``, comma-separated.
+        keep_workunits_days: how long rows of finished workunits and their copies are
+            kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
 
     data: Path
@@ -142,6 +144,7 @@ class ServerConfig:
     adaptive: str = ""
     spot_check_percent: int = 0
     mirrors: str = ""
+    keep_workunits_days: int = 30
 
     @property
     def database_url(self) -> str:

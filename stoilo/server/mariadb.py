@@ -67,8 +67,10 @@ def open_mariadb(url: str) -> Engine:
     )
 
 
-def check_settings(engine: Engine) -> None:
+def check_settings(engine: Engine, packet_bytes: int = PACKET_BYTES) -> None:
     """Refuse a server that loses commits or cannot hold our largest values.
+
+    `packet_bytes` is the longest statement.
 
     Raises:
         InternalError: ``STO-R110``.
@@ -83,8 +85,8 @@ def check_settings(engine: Engine) -> None:
         wrong.append("innodb_flush_log_at_trx_commit must be 1")
     if binlog and sync != 1:
         wrong.append("sync_binlog must be 1")
-    if packet < PACKET_BYTES:
-        wrong.append(f"max_allowed_packet must be at least {PACKET_BYTES}")
+    if packet < packet_bytes:
+        wrong.append(f"max_allowed_packet must be at least {packet_bytes}")
     if default != "InnoDB":
         wrong.append("default_storage_engine must be InnoDB")
     if wrong:

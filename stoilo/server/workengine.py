@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from stoilo.core.errors import UsageError
 from stoilo.server.databases import engine_url
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.purge import Retention
 from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
 from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
@@ -122,6 +123,7 @@ def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
         options=EngineOptions(
             spot_check_rate=config.spot_check_percent / 100,
             mirrors=parse_mirrors(config.mirrors),
+            retention=Retention(workunit_days=config.keep_workunits_days),
         ),
     )
     return WorkEngine(embedded, embedded)

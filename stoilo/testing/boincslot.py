@@ -1,6 +1,6 @@
 """A BOINC client as a task sees it: shared memory, heartbeat, control; and a task's process.
 
-`FakeClient` plays the client of one slot from a thread. `SlotProcess` starts a verifier in
+`FakeClient` plays the client of one slot from a thread. `VerifierProcess` starts a verifier in
 the slot as a process of its own, which may be killed.
 """
 
@@ -35,7 +35,7 @@ from stoilo.testing.descendants import descendants
 
 __all__ = [
     "FakeClient",
-    "SlotProcess",
+    "VerifierProcess",
     "describe_client",
     "is_jailed",
     "is_running",
@@ -140,7 +140,7 @@ class FakeClient:
                 self._statuses.append(status)
 
 
-class SlotProcess:
+class VerifierProcess:
     """A verifier's process in a slot; killed with the block.
 
     Args:

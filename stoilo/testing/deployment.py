@@ -51,6 +51,7 @@ class Deployment:
         volunteers: how many local volunteers `up` runs.
         log: file that receives stderr, for a person to read after a failure.
         log_policy: file that names the log's witnesses, None for none.
+        options: further words of the command line.
     """
 
     data: Path
@@ -59,6 +60,7 @@ class Deployment:
     grpc: str = "127.0.0.1:0"
     http: str = "127.0.0.1:0"
     log_policy: Path | None = None
+    options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     line: UpLine | None = field(default=None, init=False)
 
@@ -92,7 +94,8 @@ class Deployment:
         places = ["--data", str(self.data), "--volunteers", str(self.volunteers)]
         addresses = ["--grpc", self.grpc, "--http", self.http]
         policy = ["--log-policy", str(self.log_policy)] if self.log_policy else []
-        return [sys.executable, "-m", "stoilo", "up", *places, *addresses, *policy]
+        return [sys.executable, "-m", "stoilo", "up",
+                *places, *addresses, *policy, *self.options]  # fmt: skip
 
     def log_key(self) -> str:
         """Return the log's verifier key, which exists before the first start."""

@@ -1,4 +1,4 @@
-"""An ASGI application on a loopback port, in a thread: a mirror for tests."""
+"""Mirrors for tests: on a loopback port in a thread, honest or not."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.responses import Response
+
+from stoilo.server.mirror.listing import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-__all__ = ["serve_app"]
+    from starlette.applications import Starlette
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["FickleMirror", "serve_app"]
+
+DIGEST = 64
+"""Length of a file's name."""
 
 
 @contextlib.contextmanager
@@ -40,3 +51,48 @@ def serve_app(app: object) -> Iterator[str]:
         server.force_exit = server.should_exit = True
         thread.join()
         listener.close()
+
+
+class FickleMirror:
+    """A mirror's application that can change its mind, and counts what it sends.
+
+    Args:
+        app: the honest one.
+        folder: of its files.
+
+    Attributes:
+        url: where it is served, set by who serves it.
+        lies: send zeros in place of whole files, and the right pieces: so it passes
+            every check of its project.
+        whole: whole files asked for, by name.
+        pieces: ranges asked for.
+        asked_in_vain: what was refused.
+    """
+
+    def __init__(self, app: Starlette, folder: Path) -> None:
+        self.url = ""
+        self.folder = folder
+        self.lies = False
+        self.whole: Counter[str] = Counter()
+        self.pieces = 0
+        self.asked_in_vain = 0
+        self._app = app
+
+    def files(self) -> list[str]:
+        """Return the names of the files."""
+        return [one.name for one in self.folder.iterdir() if len(one.name) == DIGEST]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        name = scope["path"].removeprefix("/")
+        ranged = any(key == b"range" for key, _ in scope["headers"])
+        if len(name) != DIGEST and name != INDEX:
+            self.asked_in_vain += 1
+        if len(name) == DIGEST and not ranged:
+            self.whole[name] += 1
+            if self.lies:
+                zeros = bytes((self.folder / name).stat().st_size)
+                await Response(zeros)(scope, receive, send)
+                return
+        self.pieces += ranged
+        await self._app(scope, receive, send)

@@ -57,6 +57,11 @@ _PASS: Final = (
 )
 _FORGET: Final = """UPDATE host, user SET host.rpc_time = 1
  WHERE user.id = host.userid AND user.email_addr LIKE :mail"""
+_CHOOSE: Final = """UPDATE user SET project_prefs = :prefs WHERE authenticator = :key"""
+_PREFERENCES: Final = (
+    "<project_preferences>\n<resource_share>100</resource_share>\n"
+    "<project_specific>\n{}\n</project_specific>\n</project_preferences>\n"
+)
 _OPEN: Final = """SELECT name FROM workunit WHERE name LIKE :mine
  AND assimilate_state <> 2"""
 
@@ -203,7 +208,8 @@ class LiveBench:
         while left and not found and time.monotonic() < end:
             time.sleep(1)
             found = volunteer.fetch(room)
-        return [name.removeprefix(self.prefix) for name in found]
+        mine = [name for name in found if name.startswith(self.prefix)]
+        return [name.removeprefix(self.prefix) for name in mine]
 
     def finish(self, user: int, copy: str, body: bytes) -> None:
         """Upload and report a result."""
@@ -222,6 +228,11 @@ class LiveBench:
         del copies  # the volunteer knows what it holds
         told = self.volunteer(user).unneeded()
         return [name.removeprefix(self.prefix) for name in told]
+
+    def choose(self, user: int, preferences: str) -> None:
+        """Store what a user chose on the project's page."""
+        key = self.volunteer(user).key
+        self._change(_CHOOSE, prefs=_PREFERENCES.format(preferences), key=key)
 
     def pass_time(self, seconds: int) -> None:
         """Let time pass for the workunits of this bench."""

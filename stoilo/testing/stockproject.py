@@ -64,7 +64,8 @@ CREATE TABLE platform (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE app_version (id INTEGER PRIMARY KEY, appid INTEGER, version_num INTEGER,
  platformid INTEGER, xml_doc TEXT, plan_class TEXT DEFAULT '', deprecated INTEGER DEFAULT 0);
 CREATE TABLE host (id INTEGER PRIMARY KEY);
-CREATE TABLE result (id INTEGER PRIMARY KEY, server_state INTEGER);
+CREATE TABLE result (id INTEGER PRIMARY KEY, server_state INTEGER,
+ xml_doc_in TEXT DEFAULT '');
 CREATE TABLE workunit (id INTEGER PRIMARY KEY, transition_time INTEGER,
  need_validate INTEGER DEFAULT 0, assimilate_state INTEGER DEFAULT 0,
  file_delete_state INTEGER DEFAULT 0, mod_time INTEGER DEFAULT 0);

@@ -51,10 +51,11 @@ class VolunteerWorld:
         self.server = ProjectServer(self.engine).__enter__()
         self.volunteers: list[tuple[Volunteer, threading.Thread]] = []
 
-    def key(self, user: str) -> str:
-        """Return the weak key of a user's account."""
+    def key(self, user: str, *, strong: bool = False) -> str:
+        """Return a key of a user's account, the weak one unless said."""
         address = f"{user}@example.org"
-        return self.engine.accounts.ensure(address, self.engine.now()).weak_key
+        account = self.engine.accounts.ensure(address, self.engine.now())
+        return account.key if strong else account.weak_key
 
     def build(
         self,

@@ -147,7 +147,7 @@ class RawClient:
         request = pb.CancelTaskRequest(task_id=task_id)
         return self.call("CancelTask", request.SerializeToString())
 
-    def wait(self, task_id: str, seconds: float = 60.0) -> pb.PollTaskResponse:
+    def wait(self, task_id: str, seconds: float = 120.0) -> pb.PollTaskResponse:
         """Poll until the task is final; raises ``STO-U005`` after that many s."""
         deadline = time.monotonic() + seconds
         while (answer := self.poll(task_id)).state in UNFINISHED:

@@ -2,10 +2,8 @@
 
 import errno
 import hashlib
-import json
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,16 +14,12 @@ from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.fsck.check import FsckReport, fsck_log
 from stoilo.audit.fsck.findings import MAX_FINDINGS, Finding, Severity
-from stoilo.audit.fsck.leaves import LeafRows
 from stoilo.audit.headdb import HeadDatabase, TreeHead
 from stoilo.audit.leaf import MAX_LEAF_BYTES
-from stoilo.audit.logdb import LogDatabase
-from stoilo.audit.reader import verify_log
 from stoilo.audit.sequencer import Sequencer
 from stoilo.audit.tiledir import TileDirectory
-from stoilo.cli.main import main
 from stoilo.core.codebook import load_codebook
-from stoilo.core.errors import UnreachableError, UsageError
+from stoilo.core.errors import UnreachableError
 
 Opener = Callable[..., Sequencer]
 
@@ -380,61 +374,6 @@ def test_missing_permission_is_not_a_fault_of_the_log(
         fsck_log(filled, key.policy)
 
 
-class BusyWriter:
-    """Appends and publishes after the n-th time that the main thread reads something."""
-
-    def __init__(self, log: Sequencer, turn: int) -> None:
-        self.log, self.turn, self.count, self.is_busy = log, turn, 0, False
-
-    def wrap(self, patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-        read = getattr(owner, name)
-
-        def reading(*values: object, **named: object) -> object:
-            found = read(*values, **named)
-            self.step()
-            return found
-
-        patch.setattr(owner, name, reading)
-
-    def step(self) -> None:
-        if self.is_busy or threading.current_thread() is not threading.main_thread():
-            return
-        self.count += 1
-        if self.count == self.turn:
-            self.is_busy = True
-            for batch in range(2):
-                leaves = [b"meanwhile %d %d" % (batch, number) for number in range(300)]
-                self.log.wait_published(self.log.append_many(leaves)[-1], 60)
-            self.is_busy = False
-
-
-@pytest.mark.parametrize("turn", [*range(1, 12), 20, 30])
-def test_writer_that_goes_on_meanwhile_is_no_fault(
-    open_log: Opener,
-    filled: Path,
-    key: LogKey,
-    monkeypatch: pytest.MonkeyPatch,
-    turn: int,
-) -> None:
-    """Whatever is read, the next moment the log is larger."""
-    with open_log() as log:
-        writer = BusyWriter(log, turn)
-        for owner, name in (
-            (TileDirectory, "read"),
-            (TileDirectory, "tiles"),
-            (HeadDatabase, "load"),
-            (LogDatabase, "load"),
-            (LeafRows, "block"),
-            (LeafRows, "select"),
-        ):
-            writer.wrap(monkeypatch, owner, name)
-        report = fsck_log(filled, key.policy)
-        assert writer.count >= turn
-        assert [one for one in report.findings if one.severity == "fault"] == []
-        assert report.is_proven
-        verify_log(filled, key.policy)
-
-
 def test_findings_are_bounded(filled: Path, key: LogKey) -> None:
     for number in range(MAX_FINDINGS + 5):
         (filled / "audit/log" / f"stray-{number}").touch()
@@ -447,40 +386,3 @@ def test_every_code_is_explained(filled: Path, key: LogKey) -> None:
     execute(filled / "audit/log.sqlite", "DELETE FROM leaves WHERE idx > 300")
     codes = {one.code for one in faults(filled, key)}
     assert codes <= set(load_codebook())
-
-
-def test_no_log_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="STO-L001"):
-        fsck_log(tmp_path)
-    with pytest.raises(UsageError, match="STO-L001"):
-        fsck_log(tmp_path / "absent")
-
-
-def test_command_exits_0_when_sound(
-    filled: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["audit", "fsck", str(filled)]) == 0
-    assert "no fault; 600 leaves published" in capsys.readouterr().out
-
-
-def test_command_exits_4_and_lists_faults(
-    filled: Path, capsys: pytest.CaptureFixture[str], key: LogKey
-) -> None:
-    flip(filled / "audit/log/tile/0/001", 0)
-    flip(filled / "audit/log/tile/1/000.p/2", 0)
-    assert main(["audit", "fsck", str(filled), "--policy", key.vkey]) == 4
-    text = capsys.readouterr().out
-    assert "audit/log/tile/0/001, hash 0 (leaf 256)" in text
-    assert "audit/log/tile/1/000.p/2, hash 0 (leaves 0 to 255)" in text
-
-
-def test_command_prints_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flip(filled / "audit/log/tile/0/001", 0)
-    assert main(["audit", "fsck", str(filled), "--json"]) == 4
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["sound"], answer["is_proven"], answer["faults"]) == (False, True, 1)
-    assert answer["findings"][0]["place"] == "hash 0 (leaf 256)"
-
-
-def test_command_exits_2_without_a_log(tmp_path: Path) -> None:
-    assert main(["audit", "fsck", str(tmp_path)]) == 2

@@ -20,7 +20,7 @@ INTRUDER = Path(__file__).parent / "programs" / "second_writer.py"
 
 def intrude(data_dir: Path) -> str:
     command = [sys.executable, str(INTRUDER), str(data_dir)]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=200)
     return done.stdout.decode().strip()
 
 

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PLANT = Path(__file__).parents[1] / "executor" / "launcher" / "programs" / "plant.c"
 PLANTED = ("libc.so.6", "libz.so.1", "libpython3.11.so.1.0", "libseccomp.so.2")
 LONG = {"rounds": 60_000_000}
+ENDLESS = {"rounds": 10**12}
 NUMERIC = b"""
 import numpy as np
 
@@ -172,7 +173,7 @@ def jailed_views(client: BoincClient) -> list[str]:
 
 def search_the_slot(project: BoincProject) -> None:
     with project.client(cpus=1) as client:
-        spin = project.submit(arguments=LONG)
+        spin = project.submit(arguments=ENDLESS)
         held = "\n".join(client.wait_for(lambda: jailed_views(client)))
         around = [one for pid in client.family() for one in views(pid)]
         assert any("init_data.xml" in one for one in around)  # the verifier sees it
@@ -180,8 +181,10 @@ def search_the_slot(project: BoincProject) -> None:
         held = held.replace(str(client.home / "flavors"), "")
         secrets = (client.key, str(client.directory), "init_data", "slots")
         assert not [secret for secret in secrets if secret in held]
+        project.researcher.cancel(spin)
+        client.tell_project("update")
+        client.wait_for(lambda: not client.family())
         task = project.submit(SEARCHING, {"names": NAMES, "forms": FORMS})
-        project.wait(spin, client)
         answer = project.wait(task, client)
         said = "\n".join(decode(answer.value))
         assert not [secret for secret in secrets if secret in said]

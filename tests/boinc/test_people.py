@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.people.accounts import Account
-from stoilo.server.engines.embedded.people.globalprefs import (
-    exchange_global_preferences,
-)
 from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from stoilo.testing.boinc import BoincClient
@@ -46,12 +45,13 @@ class People:
         self.engine.roster.choose(self.account().user_id, chosen, person, now)
 
     def shared_preferences(self) -> str:
-        user, now = self.account().user_id, int(time.time())
-        with self.engine._database.write() as connection:
-            return exchange_global_preferences(connection, user, "", now)
+        query = select(schema.global_preferences.c.document)
+        with self.engine._database.read() as connection:
+            return connection.scalar(query) or ""
 
-    def client(self, name: str) -> BoincClient:
-        key = self.account().weak_key
+    def client(self, name: str, *, strong: bool = False) -> BoincClient:
+        account = self.account()
+        key = account.key if strong else account.weak_key
         return BoincClient(self.folder / name, self.server.url, key)
 
 
@@ -82,7 +82,7 @@ def test_client_keeps_the_preferences_and_shows_whose_it_is(people: People) -> N
 
 
 def test_preferences_of_one_computer_reach_the_other(people: People) -> None:
-    with people.client("one") as one, people.client("two") as two:
+    with people.client("one", strong=True) as one, people.client("two") as two:
         for client in (one, two):
             client.wait_for_message("Scheduler request completed")
         text = (

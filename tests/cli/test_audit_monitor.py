@@ -12,6 +12,7 @@ import pytest
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.sequencer import Sequencer
+from stoilo.cli.audit_monitor import _Stop
 from stoilo.cli.main import main
 from stoilo.core.digests import content_digest
 
@@ -135,8 +136,29 @@ def test_running_monitor_tells_at_once_and_stops_when_told(
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["kind"] == "unexplained"
     process.send_signal(signal.SIGTERM)
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = process.communicate(timeout=120)[0].splitlines()
     assert (process.returncode, json.loads(lines[-1])["kind"]) == (0, "status")
+
+
+@pytest.mark.timeout(60)
+def test_end_from_a_signal_handler_never_blocks() -> None:
+    """Signals strike wherever the waiting thread is; with an `Event` one would hang it."""
+    stop, struck = _Stop(), []
+
+    def strike(*_: object) -> None:
+        struck.append(1)
+        stop.waking.stop()
+
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+    try:
+        for _ in range(2000):
+            stop = _Stop()
+            stop.wait(0.0005)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(struck) > 100
 
 
 def test_running_monitor_ends_at_a_fork(data_dir: Path, tmp_path: Path) -> None:
@@ -146,7 +168,7 @@ def test_running_monitor_ends_at_a_fork(data_dir: Path, tmp_path: Path) -> None:
     process.stdout.readline()
     shutil.rmtree(data_dir)
     forked.rename(data_dir)
-    out = process.communicate(timeout=60)[0]
+    out = process.communicate(timeout=120)[0]
     assert process.returncode == 4
     assert json.loads(out.splitlines()[-2])["code"] == "STO-L120"
 

@@ -38,7 +38,7 @@ def stoilo(connection: str, *arguments: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=240,
     )
 
 

@@ -65,7 +65,7 @@ def test_a_script_without_await_gets_its_results(conn: stoilo.SyncConnection) ->
     assert staged.task_id is None
     submitted = staged.submit()
     assert submitted.result() == 42
-    assert conn.restore_task(submitted.task_id).result(timeout=20) == 42
+    assert conn.restore_task(submitted.task_id).result(timeout=120) == 42
     assert submitted.done()
     assert "finished" in submitted.explain()
     assert conn.create_task(lambda kw: kw, {"k": 1}).result() == {"k": 1}

@@ -71,7 +71,7 @@ def test_every_block_runs_and_prints_what_the_page_says(project, page):
         input="yes\n",
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SABOTEUR = Path(__file__).with_name("sabotaged_demo.py")
-TIMEOUT_S = 170
+TIMEOUT_S = 800
 
 
 def run(*command):
@@ -20,11 +20,13 @@ def run(*command):
         [sys.executable, *command], capture_output=True, timeout=TIMEOUT_S, check=False
     )
     report = json.loads(done.stdout.splitlines()[-1])
+    print(*(claim for claim in report["claims"] if not claim["holds"]), sep="\n")
     return done.returncode, [
         claim["title"] for claim in report["claims"] if not claim["holds"]
     ]
 
 
+@pytest.mark.timeout(900)
 def test_demo_as_shipped_holds_every_claim():
     assert run("-m", "stoilo", "demo", "--json") == (0, [])
 

@@ -228,7 +228,7 @@ def test_bytes_that_are_no_request_end_in_a_code(project: Project) -> None:
             rpc = project.client._channel.unary_unary(f"{SERVICE}{name}")
             answer = project.client._outcome(
                 lambda rpc=rpc, body=body: rpc(
-                    body, metadata=[("authorization", f"Bearer {token}")], timeout=10
+                    body, metadata=[("authorization", f"Bearer {token}")], timeout=60
                 )
             )
             assert answer.status in {"OK", "INVALID_ARGUMENT"}, answer

@@ -106,6 +106,6 @@ def test_log_that_began_without_witnesses_goes_on_with_them(project, wait_until)
     wait_for(deployment, task_id, "running", wait_until)
     assert witnesses_of(deployment, task_id) == {"w1", "w2"}
     # Volunteers would refuse what was sent out before: it is admitted anew.
-    wait_until(lambda: state(deployment, alone).attempt == 2, 90)
+    wait_until(lambda: state(deployment, alone).attempt == 2, 240)
     wait_for(deployment, alone, "running", wait_until)
     assert witnesses_of(deployment, alone) == {"w1", "w2"}

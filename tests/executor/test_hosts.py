@@ -123,7 +123,7 @@ def test_crowd_of_cheats_outvotes_nobody_alone(project, wait_until):
         [make_spec(name, redundancy=PAIR, data=b"in") for name in names]
     )
     with HostCrowd(project.server.url, hosts, threads=3):
-        wait_until(lambda: len(project.outcomes.outcomes) == 21, 60)
+        wait_until(lambda: len(project.outcomes.outcomes) == 21, 240)
     copies = [copy for name in names for copy in project.engine.status(name).copies]
     assert (
         any(copy.outcome is not CopyOutcome.SUCCESS for copy in copies)

@@ -37,9 +37,11 @@ def project():
 @pytest.fixture
 def fetch(project, tmp_path):
     """Return what downloads the file by way of some mirrors and gives its bytes."""
-    transfer = Transfer(project.url, timeout_s=5, answer_s=1.0)
+    opened = []
 
-    def download(*mirrors):
+    def download(*mirrors, **pace):
+        transfer = Transfer(project.url, timeout_s=60, **pace)
+        opened.append(transfer)
         urls = tuple(f"{url}{DIGEST}" for url in mirrors)
         url = f"{project.url}d"
         file = FileRecord("x", DIGEST, url, len(DATA), MD5, False, urls)  # noqa: FBT003
@@ -47,7 +49,8 @@ def fetch(project, tmp_path):
         return (tmp_path / "file").read_bytes()
 
     yield download
-    transfer.close()
+    for transfer in opened:
+        transfer.close()
 
 
 def dead_url():
@@ -89,7 +92,8 @@ def test_dead_mirror_leaves_the_next_one(fetch, mirror, project):
 @pytest.mark.slow
 def test_mirror_that_never_answers_is_given_up(fetch, project):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert fetch(f"http://127.0.0.1:{silent.getsockname()[1]}/") == DATA
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        assert fetch(url, answer_s=0.1) == DATA
     assert [one.path for one in project.asked] == ["/d"]
 
 

@@ -27,7 +27,7 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.exchange import Exchange
 from stoilo.testing.boincslot import (
     FakeClient,
-    SlotProcess,
+    VerifierProcess,
     describe_client,
     is_jailed,
     is_running,
@@ -104,7 +104,7 @@ def value_of(data):
 @pytest.fixture
 def spinning(data, gate, built):
     slot = data.slot(files_of(gate), client=describe_client(os.getpid()))
-    with FakeClient(slot) as client, SlotProcess(slot, built) as process:
+    with FakeClient(slot) as client, VerifierProcess(slot, built) as process:
         yield client, process, process.child()
 
 
@@ -164,7 +164,7 @@ def test_killed_executor_takes_its_child_along(spinning, suspended):
 @pytest.mark.parametrize("started", [1, 2])
 def test_killed_while_it_prepares_it_leaves_nothing(data, gate, built, started):
     slot = data.slot(files_of(gate))
-    with SlotProcess(slot, built) as process:
+    with VerifierProcess(slot, built) as process:
         wait_for(lambda: len(process.descendants()) >= started)
         below = process.kill()
         wait_for(lambda: not any(map(is_running, below)))
@@ -175,11 +175,11 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
         "import os, sys\n"
         "from pathlib import Path\n"
         "from stoilo.executor.built import parse_built\n"
-        "from stoilo.testing.boincslot import SlotProcess, describe_client\n"
+        "from stoilo.testing.boincslot import VerifierProcess, describe_client\n"
         "slot = Path(sys.argv[1]); file = slot / 'init_data.xml'\n"
         "text = file.read_text().replace('@CLIENT@', describe_client(os.getpid()))\n"
         "file.write_text(text)\n"
-        "made = SlotProcess(slot, parse_built(Path(sys.argv[2]).read_bytes()))\n"
+        "made = VerifierProcess(slot, parse_built(Path(sys.argv[2]).read_bytes()))\n"
         "print(made.process.pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -203,7 +203,7 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
 def test_last_status_tells_of_the_whole_task(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=1, work=10_000_000))
     with FakeClient(slot) as client:
-        with SlotProcess(slot, built) as process:
+        with VerifierProcess(slot, built) as process:
             assert process.wait() == 0
         last = client.wait_for_status(lambda one: one.fraction_done == 1.0)
     assert last.current_cpu_time > 0.1
@@ -211,7 +211,7 @@ def test_last_status_tells_of_the_whole_task(data, gate, built):
 
 def test_task_without_a_client_runs_to_its_end(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=3, work=1))
-    with SlotProcess(slot, built) as process:
+    with VerifierProcess(slot, built) as process:
         assert process.wait() == 0
     assert 0 < value_of(data) < 3
 
@@ -219,7 +219,7 @@ def test_task_without_a_client_runs_to_its_end(data, gate, built):
 def test_unusable_segment_puts_the_task_off(data, gate, built):
     slot = data.slot(files_of(gate))
     (slot / "boinc_mmap_file").symlink_to("elsewhere")
-    with SlotProcess(slot, built) as process:
+    with VerifierProcess(slot, built) as process:
         assert process.wait() == 0
     words = (slot / "boinc_temporary_exit").read_text().splitlines()
     assert (words[0], words[1][:8]) == ("300", "STO-F070")
@@ -228,7 +228,7 @@ def test_unusable_segment_puts_the_task_off(data, gate, built):
 def test_second_verifier_in_the_slot_is_put_off(spinning, data, built):
     del spinning
     slot = data.directory / "slots" / "0"
-    with SlotProcess(slot, built) as second:
+    with VerifierProcess(slot, built) as second:
         assert second.wait() == 0
     assert "STO-F071" in (slot / "boinc_temporary_exit").read_text()
 
@@ -237,7 +237,7 @@ def test_quit_before_the_task_has_begun_ends_it(data, gate, built):
     slot = data.slot(files_of(gate), client=describe_client(os.getpid()))
     with FakeClient(slot) as client:
         client.send(Control.QUIT)
-        with SlotProcess(slot, built) as process:
+        with VerifierProcess(slot, built) as process:
             assert process.wait() == 0
     assert not (slot / "boinc_finish_called").exists()
 
@@ -246,7 +246,7 @@ def test_suspended_before_it_has_begun_no_child_starts(data, gate, built):
     slot = data.slot(files_of(gate, WALKS, steps=1, work=1))
     with FakeClient(slot) as client:
         client.send(Control.SUSPEND)
-        with SlotProcess(slot, built) as process:
+        with VerifierProcess(slot, built) as process:
             wait_for(process.descendants)
             assert not (slot / "boinc_finish_called").exists()
             client.send(Control.RESUME)
@@ -284,14 +284,14 @@ def test_planted_checkpoint_changes_no_answer(data, gate, built):
     digest = content_digest(state)
     planted = render_checkpoint(Checkpoint(digest, 1, state), bytes(32))
     (slot / CHECKPOINT_FILE).write_bytes(planted)
-    with SlotProcess(slot, built) as process:
+    with VerifierProcess(slot, built) as process:
         assert process.wait() == 0
     assert 0 < value_of(data) < 1
 
 
 def interrupt(slot, built, *, wanted=Control.QUIT):
     """Run a task until it has a checkpoint, then end it; returns the last status."""
-    with FakeClient(slot) as client, SlotProcess(slot, built) as process:
+    with FakeClient(slot) as client, VerifierProcess(slot, built) as process:
         status = client.wait_for_status(lambda one: one.checkpoint_cpu_time > 0)
         if wanted is None:
             process.kill()
@@ -307,7 +307,7 @@ def calm(tmp_path_factory, gate):
     files = files_of(gate, WALKS, steps=100, work=2_000_000)
     data = BoincData(tmp_path_factory.mktemp("calm") / "boinc")
     built = built_for(gate.root.root_file.read_bytes())
-    with SlotProcess(data.slot(files), built) as process:
+    with VerifierProcess(data.slot(files), built) as process:
         assert process.wait() == 0
     return files, value_of(data)
 
@@ -322,6 +322,6 @@ def test_interrupted_task_gives_the_answer_of_one_that_was_not(
     assert not (slot / "boinc_finish_called").exists()
     assert (slot / CHECKPOINT_FILE).stat().st_size > 0
     assert 0 < status.checkpoint_cpu_time <= status.current_cpu_time
-    with SlotProcess(slot, built) as process:
+    with VerifierProcess(slot, built) as process:
         assert process.wait() == 0
     assert value_of(data) == answer

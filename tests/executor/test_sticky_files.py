@@ -53,7 +53,7 @@ class World:
         self.wait(lambda: name in self.outcomes.outcomes)
 
     def wait(self, condition):
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while not condition():
             assert time.monotonic() < limit
             time.sleep(0.01)

@@ -230,6 +230,15 @@ def test_project_that_moved_its_scheduler_is_found_by_its_page(project, calls):
     assert paths == ["/", "/old", "/old", "/", "/new"]
 
 
+def test_project_that_says_it_is_down_is_called_again_after_a_pause(project, calls):
+    project.answer("/", page(project, "s"))
+    project.answer("/s", scheduler_reply(down=True), scheduler_reply(host_id=5))
+    with pytest.raises(UnreachableError, match="STO-X001"):
+        calls.call()
+    assert calls.caller.due_in(reports=True) >= 5.0
+    assert calls.call().host_id == 5
+
+
 def test_sequence_number_grows_also_over_failed_calls(project, calls, tmp_path):
     project.answer("/", page(project, "s"))
     project.answer("/s", Scripted(status=503))

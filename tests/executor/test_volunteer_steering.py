@@ -91,6 +91,6 @@ def test_preferences_travel_by_the_project_to_the_users_other_computer(
     text = f"<mod_time>{int(time.time())}</mod_time><max_ncpus_pct>37</max_ncpus_pct>"
     (first / SHARED).write_text(f"<global_preferences>{text}</global_preferences>")
     for name in ("a", "b"):
-        world.join(name, key=world.key("a"))
+        world.join(name, key=world.key("a", strong=name == "a"))
     wait_until((second / SHARED).exists)
     assert "<max_ncpus_pct>37" in (second / SHARED).read_text()

@@ -18,6 +18,7 @@ from stoilo.server import auth
 from stoilo.server.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import BoincPeer, RawClient
+from stoilo.testing.workingproject import WorkingProject
 
 START = 1_700_000_000
 VOLUNTEERS = 2
@@ -163,3 +164,18 @@ def blob(target: Target) -> str:
     digest = hashlib.sha256(data).hexdigest()
     assert target.client.upload(digest, len(data), data).status == "OK"
     return digest
+
+
+@pytest.fixture(scope="module")
+def world(
+    tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., object]
+) -> Iterator[WorkingProject]:
+    with WorkingProject.make(tmp_path_factory.mktemp("attacked"), wait_until) as made:
+        yield made
+
+
+@pytest.fixture
+def others_go_on(world: WorkingProject) -> Iterator[None]:
+    """After the attack the honest volunteer still gets work and reports it."""
+    yield
+    world.goes_on()

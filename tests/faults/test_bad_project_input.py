@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import socket
 import time
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.testing.attackers import ENTITY_BOMB, resident_kib, take_copy
 from stoilo.testing.wire import BoincPeer
 
-pytestmark = pytest.mark.usefixtures("copy", "second_copy", "eve", "harmless")
+pytestmark = pytest.mark.usefixtures("copy", "trudys_copy", "eve", "harmless")
 THREE = pb.RedundancyOptions(
     min_quorum=3,
     target_results=3,
@@ -24,52 +24,39 @@ THREE = pb.RedundancyOptions(
     max_success=4,
     delay_bound_s=600,
 )
-BOMB = "".join(
-    f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "lol" * 10}">' for n in range(9)
-)
 
 
-def server_kib(target) -> int:
-    """Return the server's resident memory, KiB."""
-    text = Path(f"/proc/{target.deployment.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", text)[1])
-
-
-class HeldCopy(NamedTuple):
-    """A copy that is on an attacker's host."""
-
-    peer: BoincPeer
-    name: str
-    upload: str
-    path: str
-
-
-def hold_copy(target, email):
-    """Take one copy of a fresh task that needs three hosts."""
-    peer = BoincPeer(target.project, target.deployment.account(email))
+@contextmanager
+def one_copy_held(target, peer, wait_until):
+    """Take one copy of a fresh task that needs three hosts, on a host of `peer`."""
     task_id = target.client.submit(redundancy=THREE)
-    deadline = time.monotonic() + 90
-    reply = ""
-    while "<result>" not in reply and time.monotonic() < deadline:
-        reply = peer.schedule(instances=1).body.decode()
-        time.sleep(0.2)
-    name = re.search(r"<result><name>([^<]+)<", reply)[1]
-    path = re.search(r"<upload_url>http://[^/]+([^<]+)</upload_url>", reply)[1]
-    upload = re.search(r"<file_info><name>([^<]+)</name><max_nbytes>", reply)[1]
-    yield HeldCopy(peer, name, upload, path)
+
+    def ask():
+        time.sleep(0.2)  # who asks all the time is refused
+        return take_copy(peer)
+
+    yield wait_until(ask)
     target.client.cancel(task_id)
 
 
 @pytest.fixture(scope="module")
-def copy(target):
+def copy(target, wait_until):
     target.peer.schedule()
-    yield from hold_copy(target, "mallory@example.org")
+    peer = BoincPeer(target.project, target.deployment.account("mallory@example.org"))
+    with one_copy_held(target, peer, wait_until) as held:
+        yield held
 
 
 @pytest.fixture(scope="module")
-def second_copy(target, copy):  # noqa: ARG001 - after the first
+def trudy(target):
+    return BoincPeer(target.project, target.deployment.account("trudy@example.org"))
+
+
+@pytest.fixture(scope="module")
+def trudys_copy(target, trudy, wait_until, copy):  # noqa: ARG001 - after the first
     """Taken before any honest task is there to be taken instead."""
-    yield from hold_copy(target, "trudy@example.org")
+    with one_copy_held(target, trudy, wait_until) as held:
+        yield held
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +78,7 @@ def eve(target):
         b"<scheduler_request/>",
         b"<html></html>",
         b"<scheduler_request></scheduler_reply>",
-        f"<!DOCTYPE x [{BOMB}]><scheduler_request>&a8;</scheduler_request>".encode(),
+        f"<!DOCTYPE x [{ENTITY_BOMB}]><scheduler_request>&a8;</scheduler_request>".encode(),
         b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><scheduler_request/>',
         b'<?xml version="1.0"?><!ENTITY x "y"><scheduler_request/>',
         b"<a>" * 100_000,
@@ -159,7 +146,7 @@ def test_wrong_key_gets_no_work_and_makes_no_host(target, key):
     "path", ["/sched", "/upload/" + "0" * 48, "/lookup_account.php"]
 )
 def test_body_of_100_mb_is_refused_and_not_held(target, path):
-    before = server_kib(target)
+    before = resident_kib(target.deployment.pid)
 
     def body():
         for _ in range(100):
@@ -170,7 +157,7 @@ def test_body_of_100_mb_is_refused_and_not_held(target, path):
     refused = answer.status in {0, 400, 413} or answer.field("status") == "-1"
     refused |= answer.field("error_num") == "-112"
     assert refused, answer
-    assert server_kib(target) - before < 60 * 1024
+    assert resident_kib(target.deployment.pid) - before < 60 * 1024
 
 
 def test_endless_chunked_body_is_cut_off(target):
@@ -304,18 +291,18 @@ def test_upload_without_a_head_is_refused(target, copy, head):
     assert answer.field("status") == "-1"
 
 
-def test_nothing_can_be_uploaded_or_reported_after_the_report(target, second_copy):
-    peer, name, upload, path = second_copy
+def test_nothing_can_be_uploaded_or_reported_after_the_report(
+    target, trudy, trudys_copy, wait_until
+):
+    name, upload, path = trudys_copy.name, trudys_copy.upload, trudys_copy.path
     for data, status in ((b"forged", "0"), (b"forged", "0"), (b"better", "-1")):
-        assert peer.upload(path, upload, data).field("status") == status
-    assert peer.report(name).status == 200
-    deadline = time.monotonic() + 90
-    while target.copy_row(name)[2] == "" and time.monotonic() < deadline:
-        time.sleep(0.1)
+        assert trudy.upload(path, upload, data).field("status") == status
+    assert trudy.report(name).status == 200
+    wait_until(lambda: target.copy_row(name)[2])
     row = target.copy_row(name)
     assert row[1:] == ("invalid", "STO-X020")
-    assert peer.upload(path, upload, b"better").field("status") == "-1"
-    assert peer.report(name).status == 200
+    assert trudy.upload(path, upload, b"better").field("status") == "-1"
+    assert trudy.report(name).status == 200
     assert target.copy_row(name) == row
 
 

@@ -102,7 +102,7 @@ async def kill_at_points(deployment, work, points, report):
         alive = await start(deployment, point, "0")
         if alive:
             await work.submit(2)
-            alive = not await wait_dead(deployment, 6)
+            alive = not await wait_dead(deployment, 60)
         if not alive:
             report.append(f"server at {point}")
         await asyncio.to_thread(deployment.kill)
@@ -121,7 +121,7 @@ async def kill_others(deployment, work, chooser, report):
 
 async def strike(deployment, kind, chooser):
     """Kill one process of `kind` as soon as there is one; whether there was."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         found = victims(deployment.pid, kind)
         if found and kill(chooser.choice(found)):
@@ -158,6 +158,22 @@ def count_outside(data, ids):
     assert kinds[LeafKind.ADMISSION] == kinds[LeafKind.WORKUNIT] == attempts
 
 
+def wait_logged(data, number):
+    """Wait until that many results are in the published log."""
+    end = time.monotonic() + 120
+    while count_results(data) < number:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def count_results(data):
+    """Count the results in a log that goes on, 0 where its files just change."""
+    try:
+        return sum(leaf.kind is LeafKind.RESULT for leaf in read_leaves(data))
+    except OSError:
+        return 0
+
+
 async def whole_run(deployment, folder, report):
     research = load_research()
     chooser = random.Random(SEED)
@@ -170,7 +186,7 @@ async def whole_run(deployment, folder, report):
         await kill_at_points(deployment, work, points, report)
         await kill_others(deployment, work, chooser, report)
         ids = await work.check_all()
-        await asyncio.sleep(2)
+        await asyncio.to_thread(wait_logged, deployment.data, len(ids))
     return points, ids
 
 

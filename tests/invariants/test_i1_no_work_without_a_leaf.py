@@ -55,7 +55,7 @@ def stop_running(data: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "stoilo", "up", "--data", str(data)]
     ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     return subprocess.run(
-        [*command, *ports], capture_output=True, text=True, check=False, timeout=60
+        [*command, *ports], capture_output=True, text=True, check=False, timeout=200
     )
 
 

@@ -32,7 +32,7 @@ def squares(call):
     return np.arange(call["n"]) ** 2
 
 with stoilo.local(volunteers=2) as conn:
-    result = conn.create_task(squares, kwargs={"n": 4}).result(timeout=60)
+    result = conn.create_task(squares, kwargs={"n": 4}).result(timeout=240)
     assert result.tolist() == [0, 1, 4, 9], result
 """
 CONTROL = "import pickle, fractions; pickle.loads(pickle.dumps(fractions.Fraction(1)))"
@@ -51,7 +51,7 @@ def run_hooked(tmp_path):
     def run(program):
         script = tmp_path / "researcher.py"
         script.write_text(program, encoding="utf-8")
-        subprocess.run([sys.executable, script], env=environ, check=True, timeout=150)
+        subprocess.run([sys.executable, script], env=environ, check=True, timeout=280)
         return notes.read_text(encoding="utf-8"), hooked.stat().st_size
 
     return run

@@ -64,7 +64,7 @@ def run_plainly(cases):
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=280,
         check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]

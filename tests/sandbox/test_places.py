@@ -65,7 +65,7 @@ def run_at(*place):
         [*place, python, "-c", PROGRAM.format(paths=paths)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
         cwd="/",
     )
@@ -162,7 +162,7 @@ def test_threads_of_an_ordinary_user_are_bounded_in_a_user_namespace():
     paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
     command = [*AS_USER, python, "-c", BOMB.format(paths=paths)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd="/"
+        command, capture_output=True, text=True, timeout=200, check=False, cwd="/"
     )
     where, *begun = done.stdout.split()
     if where == "shared":

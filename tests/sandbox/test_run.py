@@ -151,7 +151,7 @@ def run_cli(tmp_path, source, *options):
         [sys.executable, "-m", "stoilo", "sandbox", "run", path, "--json", *options],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     lines = done.stdout.splitlines()

@@ -294,7 +294,7 @@ def test_jail_works_for_an_ordinary_user_with_descriptors_on_the_way():
         [*as_ordinary_user(), "-c", source],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert [line.strip() for line in done.stdout.splitlines()] == [

@@ -41,11 +41,13 @@ def serve(protocol):
     thread.start()
     while not server.started:
         time.sleep(0.005)
-    with socket.create_connection(listener.getsockname(), timeout=30) as connection:
-        yield connection
-    server.should_exit = True
-    thread.join()
-    listener.close()
+    try:
+        with socket.create_connection(listener.getsockname(), timeout=60) as connection:
+            yield connection
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 def test_head_that_stops_coming_ends_the_connection():

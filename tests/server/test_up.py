@@ -61,7 +61,7 @@ class Researcher:
         request = pb.PollTaskRequest(task_id=task_id)
         return self.stub.PollTask(request, metadata=self.metadata, timeout=60)
 
-    def wait(self, task_id: str, seconds: float = 60.0) -> Any:
+    def wait(self, task_id: str, seconds: float = 120.0) -> Any:
         deadline = time.monotonic() + seconds
         while (answer := self.poll(task_id)).state in {"admitting", "running"}:
             assert time.monotonic() < deadline, answer
@@ -140,7 +140,7 @@ def test_log_that_lost_a_leaf_refuses_to_start(tmp_path: Path) -> None:
     for page in (tmp_path / "data" / "audit").glob("*.sqlite*"):
         page.unlink()
     again = subprocess.run(
-        deployment._command(), capture_output=True, text=True, check=False, timeout=60
+        deployment._command(), capture_output=True, text=True, check=False, timeout=200
     )
     assert again.returncode == 4
     assert "STO-L04" in again.stderr

@@ -109,9 +109,11 @@ def serve(make):
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield url
-        server.should_exit = True
-        thread.join()
+        try:
+            yield url
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def make_app(data, url):

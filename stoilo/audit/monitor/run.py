@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
 from stoilo.audit.sqlite import sync_directory
@@ -14,12 +14,11 @@ from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from threading import Event
 
     from stoilo.audit.monitor.monitor import Monitor
     from stoilo.audit.monitor.state import MonitorState
 
-__all__ = ["MonitorReport", "run_monitor", "write_proof"]
+__all__ = ["MonitorReport", "Stop", "run_monitor", "write_proof"]
 
 _OWN = frozenset({"STO-L123", "STO-L124"})
 _VERIFICATION_FAILED = TrustError.exit_code
@@ -45,6 +44,14 @@ class MonitorReport:
     exit_code: int
 
 
+class Stop(Protocol):
+    """Who may end the watch, as a `threading.Event` can."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait that long, s, or until it is to end; returns whether it is."""
+        ...
+
+
 def run_monitor(
     monitor: Monitor,
     state: MonitorState,
@@ -52,9 +59,9 @@ def run_monitor(
     *,
     once: bool = False,
     interval_s: float = 60.0,
-    stop: Event,
+    stop: Stop,
 ) -> MonitorReport:
-    """Poll until `stop` is set or the log has misbehaved (or once).
+    """Poll until `stop` says so or the log has misbehaved (or once).
 
     Args:
         monitor: of the log.
@@ -63,7 +70,7 @@ def run_monitor(
             is forgotten when `show` has returned.
         once: one poll only.
         interval_s: pause between polls, s.
-        stop: set to end.
+        stop: when to end.
 
     Raises:
         TrustError: ``STO-L124`` the state is damaged.

@@ -24,7 +24,7 @@ from stoilo.testing.deployment import Deployment
 
 __all__ = ["DemoParts", "real_parts"]
 
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ __all__ = ["Scenario", "submit_text"]
 
 PI_CALLS = 60
 POINTS_PER_CALL = 3_000
-WAIT_S = 45.0
+WAIT_S = 120.0
 Say = Callable[[str], None]
 
 

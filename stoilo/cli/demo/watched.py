@@ -15,7 +15,7 @@ from stoilo.cli.demo.auditor import read_log_policy
 
 __all__ = ["WatchedLog", "watch_log"]
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 PAUSE_S = 0.2
 
 

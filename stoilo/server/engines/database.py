@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
 from stoilo.server.mariadb import (
+    PACKET_BYTES,
     check_settings,
     is_mariadb,
     open_mariadb,
@@ -43,9 +44,18 @@ def is_writing(connection: Connection) -> bool:
 
 
 class EngineDatabase:
-    """An engine's database behind `url` (SQLAlchemy form), with the tables of `branch`."""
+    """An engine's database behind `url` (SQLAlchemy form), with the tables of `branch`.
 
-    def __init__(self, url: str, branch: Branch) -> None:
+    Args:
+        url: in SQLAlchemy's form.
+        branch: the tables.
+        packet_bytes: the longest statement that a MariaDB must take.
+    """
+
+    def __init__(
+        self, url: str, branch: Branch, packet_bytes: int = PACKET_BYTES
+    ) -> None:
+        self._packet_bytes = packet_bytes
         self.url = url
         self._branch = branch
         self._mariadb = is_mariadb(url)
@@ -56,7 +66,7 @@ class EngineDatabase:
         """Bring the tables to this version's revision, or raise ``STO-E003``."""
         try:
             if self._mariadb:
-                check_settings(self._engine)
+                check_settings(self._engine, self._packet_bytes)
             upgrade(self.url, self._branch)
         except SQLAlchemyError as error:
             raise _refused(error) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from stoilo.server.engines.embedded.rules.actions import (
@@ -28,14 +28,6 @@ from stoilo.server.engines.embedded.rules.actions import (
 from stoilo.server.engines.embedded.rules.hosttrust import is_trusted
 from stoilo.server.engines.embedded.rules.lingering import has_stragglers
 from stoilo.server.engines.embedded.rules.quorum import judge
-from stoilo.server.engines.embedded.rules.quotas import (
-    RULES,
-    Quota,
-    after_error,
-    after_issue,
-    after_success,
-    room_in,
-)
 from stoilo.server.engines.embedded.rules.records import (
     Caller,
     CheckVerdict,
@@ -55,6 +47,8 @@ from stoilo.server.engines.embedded.rules.transitioner import (
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 from stoilo.server.population.hosts import HostKind
 from stoilo.server.population.project import Assignment, Ending
+from stoilo.server.population.standings import Standings
+from stoilo.server.population.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,30 +67,6 @@ class HostRules:
 
     may_issue: Callable[[WorkunitView, Caller, int], bool] = may_issue
     is_trusted: Callable[[int, float], bool] = is_trusted
-
-
-@dataclass(slots=True)
-class _Unit:
-    """One workunit as the engine's tables hold it."""
-
-    number: int
-    view: WorkunitView
-    transition_at: int
-    hosts: list[int] = field(default_factory=list)  # of each copy, 0 while unsent
-    answers: dict[str, str] = field(default_factory=dict)  # by copy
-    credited: set[str] = field(default_factory=set)
-    check_pending: bool = False
-
-    def place(self, copy: str) -> int:
-        """Return the index of a copy; its name ends with it."""
-        return int(copy.rpartition("_")[2])
-
-    def change(self, copy: str, **changes: object) -> None:
-        """Give a copy other columns."""
-        copies = list(self.view.copies)
-        at = self.place(copy)
-        copies[at] = replace(copies[at], **changes)  # type: ignore[arg-type]  # its fields
-        self.view = replace(self.view, copies=tuple(copies))
 
 
 class RulesProject:
@@ -120,18 +90,18 @@ class RulesProject:
         self._life_s = life_s
         self._draw = draw
         self._rules = rules or HostRules()
-        self._units: dict[int, _Unit] = {}
+        self._units: dict[int, Unit] = {}
         self._due: list[tuple[int, int]] = []
         self._unsent: deque[tuple[int, str]] = deque()
         self._rechecks: deque[tuple[int, str]] = deque()
-        self._records: dict[int, int] = {}
-        self._quotas: dict[int, Quota] = {}
-        self._banned: set[int] = set()
-        self._own: set[int] = set()
+        self._hosts = Standings(policy.season)
         self._held: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         self._ended: list[Ending] = []
-        self.caught: dict[int, str] = {}
+
+    @property
+    def caught(self) -> Mapping[int, str]:
         """The copy of each host that was the first to be found wrong."""
+        return self._hosts.caught
 
     # ------------------------------------------------------------------ calls
 
@@ -142,7 +112,7 @@ class RulesProject:
         for number in workunits:
             view = WorkunitView(redundancy, now + self._life_s, alone=alone)
             at = max(now, view.not_after - redundancy.delay_bound_s + 1)
-            unit = self._units[number] = _Unit(number, view, at)
+            unit = self._units[number] = Unit(number, view, at)
             self._add_copies(unit, 1 if alone else redundancy.target_results)
             heapq.heappush(self._due, (at, number))
 
@@ -151,22 +121,18 @@ class RulesProject:
     ) -> tuple[Assignment, ...]:
         """Take a host's reports and give it up to `room` copies."""
         own = host.kind is HostKind.OWN
-        if own:
-            self._own.add(host.id)
-        self._records.setdefault(host.id, self._policy.season)
+        self._hosts.meet(host, own=own)
         for report in reports:
             self._take(host, report, now)
-        quota = self._quotas.get(host.id, Quota(RULES.per_cpu))
-        room = min(room, room_in(quota, room, now))
-        if room <= 0 or host.id in self._banned:
+        room = self._hosts.room(host.id, room, now)
+        if room <= 0:
             return ()
         caller = Caller(host.id, host.key, trusted_account=own)
         given: list[Assignment] = []
         if own:
             given += self._hand_out(self._rechecks, caller, host, room, now)
         given += self._hand_out(self._unsent, caller, host, room - len(given), now)
-        if given:
-            self._quotas[host.id] = after_issue(quota, len(given), now)
+        self._hosts.issued(host.id, len(given), now)
         return tuple(given)
 
     def settle(self, now: int) -> tuple[Ending, ...]:
@@ -184,11 +150,11 @@ class RulesProject:
 
     def records(self) -> Mapping[int, int]:
         """Return hosts' valid results in a row, for hosts that have had any."""
-        return self._records
+        return self._hosts.records
 
     def banned(self) -> frozenset[int]:
         """Return the hosts that are banned."""
-        return frozenset(self._banned)
+        return frozenset(self._hosts.banned)
 
     # ------------------------------------------------- handing out, taking back
 
@@ -216,7 +182,7 @@ class RulesProject:
         queue.extendleft(reversed(passed))
         return given
 
-    def _is_unsent(self, unit: _Unit, copy: str) -> bool:
+    def _is_unsent(self, unit: Unit, copy: str) -> bool:
         """Say whether a copy still waits for a host."""
         return unit.view.copies[unit.place(copy)].state is CopyState.UNSENT
 
@@ -227,7 +193,7 @@ class RulesProject:
         )
 
     def _issue(
-        self, unit: _Unit, copy: str, caller: Caller, host: Host, now: int
+        self, unit: Unit, copy: str, caller: Caller, host: Host, now: int
     ) -> None:
         """Write that a copy is on a host; an untrusted one ends working alone."""
         deadline = deadline_of(unit.view.redundancy, now)
@@ -245,7 +211,7 @@ class RulesProject:
         ended = unit.view.outcome is not None
         if ended or not unit.view.alone or caller.trusted_account:
             return
-        if not self._rules.is_trusted(self._records[host.id], self._draw()):
+        if not self._rules.is_trusted(self._hosts.records[host.id], self._draw()):
             unit.view = replace(unit.view, alone=False)
             self._look_at(unit, now)
 
@@ -262,7 +228,7 @@ class RulesProject:
         if not report.answer:
             if copy.state is CopyState.OVER:
                 return
-            self._fault(host.id, now)
+            self._hosts.failed(host.id, now)
         outcome = CopyOutcome.SUCCESS if report.answer else CopyOutcome.CLIENT_ERROR
         unit.answers[report.copy] = report.answer
         unit.change(report.copy, state=CopyState.OVER, outcome=outcome)
@@ -270,14 +236,14 @@ class RulesProject:
 
     # ----------------------------------------------------------- moving units
 
-    def _look_at(self, unit: _Unit, at: int) -> None:
+    def _look_at(self, unit: Unit, at: int) -> None:
         """Let a workunit be moved at `at`, s."""
         unit.transition_at = at
         heapq.heappush(self._due, (at, unit.number))
 
-    def _take_due(self, now: int) -> list[_Unit]:
+    def _take_due(self, now: int) -> list[Unit]:
         """Return workunits to be moved now, those that run before those that ended."""
-        due: dict[int, _Unit] = {}
+        due: dict[int, Unit] = {}
         while self._due and self._due[0][0] <= now:
             at, number = heapq.heappop(self._due)
             unit = self._units.get(number)
@@ -285,7 +251,7 @@ class RulesProject:
                 due[number] = unit
         return sorted(due.values(), key=lambda unit: unit.view.outcome is not None)
 
-    def _move(self, unit: _Unit, now: int) -> bool:
+    def _move(self, unit: Unit, now: int) -> bool:
         """Do what the rules say until there is only waiting; True for a question."""
         while actions := next_actions(unit.view, now):
             if any(isinstance(one, Check | Judge | Compare) for one in actions):
@@ -297,12 +263,12 @@ class RulesProject:
         self._look_at(unit, next_transition(unit.view, now))
         return False
 
-    def _apply(self, unit: _Unit, action: Action, now: int) -> None:
+    def _apply(self, unit: Unit, action: Action, now: int) -> None:
         """Do one action of the rules (the engine's `steps.apply_action`)."""
         match action:
             case Expire(copy):
                 unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NO_REPLY)
-                self._fault(unit.hosts[unit.place(copy)], now)
+                self._hosts.failed(unit.hosts[unit.place(copy)], now)
             case Drop(copy):
                 unit.change(copy, state=CopyState.OVER, outcome=CopyOutcome.NOT_NEEDED)
             case Create(count):
@@ -320,16 +286,16 @@ class RulesProject:
             case _:
                 assert_never(action)
 
-    def _ask_again(self, unit: _Unit) -> None:
+    def _ask_again(self, unit: Unit) -> None:
         """Make a second opinion's copy: for one of ours that had none, else for anybody."""
-        others = self._own - set(unit.hosts)
+        others = self._hosts.own - set(unit.hosts)
         self._add_copies(unit, 1, recheck=True)
         if not others:
             copy = unit.view.copies[-1].name
             unit.change(copy, for_anybody=True)
             self._unsent.append((unit.number, copy))
 
-    def _add_copies(self, unit: _Unit, count: int, *, recheck: bool = False) -> None:
+    def _add_copies(self, unit: Unit, count: int, *, recheck: bool = False) -> None:
         """Add unsent copies, at the end of those that wait."""
         have = len(unit.view.copies)
         fresh = tuple(
@@ -341,13 +307,13 @@ class RulesProject:
         queue = self._rechecks if recheck else self._unsent
         queue.extend((unit.number, copy.name) for copy in fresh)
 
-    def _end(self, unit: _Unit, kind: OutcomeKind, canonical: str = "") -> None:
+    def _end(self, unit: Unit, kind: OutcomeKind, canonical: str = "") -> None:
         """Give a workunit its outcome, not yet delivered."""
         unit.view = replace(
             unit.view, outcome=kind, canonical=canonical, delivered=False
         )
 
-    def _deliver(self, unit: _Unit, now: int) -> None:
+    def _deliver(self, unit: Unit, now: int) -> None:
         """Tell the outcome of a workunit that has just ended."""
         if unit.view.outcome is None or unit.view.delivered:
             return
@@ -361,7 +327,7 @@ class RulesProject:
 
     # -------------------------------------------------------------- validator
 
-    def _answer(self, unit: _Unit, now: int) -> None:
+    def _answer(self, unit: Unit, now: int) -> None:
         """Answer what the rules ask, and write it (the engine's `verdicts`)."""
         for action in next_actions(unit.view, now):
             match action:
@@ -373,7 +339,7 @@ class RulesProject:
                     self._compare(unit, copy, now)
         self._reward(unit)
 
-    def _judge(self, unit: _Unit, copies: tuple[str, ...], now: int) -> None:
+    def _judge(self, unit: Unit, copies: tuple[str, ...], now: int) -> None:
         """Look for a quorum; a canonical result ends the workunit."""
         answers, quorum = unit.answers, unit.view.in_force.min_quorum
         found = judge(copies, quorum, lambda a, b: answers[a] == answers[b])
@@ -390,20 +356,20 @@ class RulesProject:
         stragglers = has_stragglers(unit.view)
         unit.view = replace(unit.view, lingering=bool(checked or stragglers))
 
-    def _begin_check(self, unit: _Unit) -> bool:
+    def _begin_check(self, unit: Unit) -> bool:
         """Make a re-check, unless nobody can do it or one of ours has agreed."""
         agreed = {
             unit.hosts[place]
             for place, copy in enumerate(unit.view.copies)
             if copy.validity is Validity.VALID
         }
-        if not self._own or self._own & agreed:
+        if not self._hosts.own or self._hosts.own & agreed:
             return False
         self._add_copies(unit, 1, recheck=True)
         unit.check_pending = True
         return True
 
-    def _compare(self, unit: _Unit, copy: str, now: int) -> None:
+    def _compare(self, unit: Unit, copy: str, now: int) -> None:
         """Compare what came after the end with the canonical result."""
         same = unit.answers[copy] == unit.answers[unit.view.canonical]
         if not unit.view.copies[unit.place(copy)].recheck:
@@ -420,7 +386,7 @@ class RulesProject:
             elif unit.check_pending:
                 unit.change(copy, doubts=True)
 
-    def _take_opinion(self, unit: _Unit, copy: str, now: int, *, same: bool) -> None:
+    def _take_opinion(self, unit: Unit, copy: str, now: int, *, same: bool) -> None:
         """Take a second opinion on a re-check that differed."""
         like_first = not same and unit.answers[copy] == unit.answers[unit.view.doubt]
         verdict = second_verdict(
@@ -430,7 +396,7 @@ class RulesProject:
         agrees = same or like_first
         unit.change(copy, validity=Validity.VALID if agrees else Validity.TOO_LATE)
 
-    def _end_check(self, unit: _Unit, verdict: CheckVerdict, now: int) -> None:
+    def _end_check(self, unit: Unit, verdict: CheckVerdict, now: int) -> None:
         """End a spot check; ban whom it showed to be wrong."""
         if not unit.check_pending:
             return
@@ -440,10 +406,10 @@ class RulesProject:
                 unit.change(copy.name, doubts=False, for_anybody=False)
         if verdict is CheckVerdict.DIFFERENT:
             for blamed, host in self._blamed(unit):
-                self.caught.setdefault(host, blamed)
+                self._hosts.caught.setdefault(host, blamed)
                 self._ban(host, now)
 
-    def _blamed(self, unit: _Unit) -> list[tuple[str, int]]:
+    def _blamed(self, unit: Unit) -> list[tuple[str, int]]:
         """Return copies and hosts, other than ours, that gave the canonical answer."""
         pairs = zip(unit.hosts, unit.view.copies, strict=True)
         return [
@@ -451,48 +417,36 @@ class RulesProject:
             for host, copy in pairs
             if copy.validity is Validity.VALID
             and not copy.recheck
-            and host not in self._own
+            and host not in self._hosts.own
         ]
 
     def _decide_valid(
-        self, unit: _Unit, copies: Iterable[str], *, compared: bool
+        self, unit: Unit, copies: Iterable[str], *, compared: bool
     ) -> None:
         """Make copies valid; compared with another host's, it counts for the record."""
         for copy in copies:
             unit.change(copy, validity=Validity.VALID)
             if compared:
-                self._records[unit.hosts[unit.place(copy)]] += 1
+                self._hosts.agreed(unit.hosts[unit.place(copy)])
 
-    def _decide_invalid(self, unit: _Unit, copies: Iterable[str], now: int) -> None:
+    def _decide_invalid(self, unit: Unit, copies: Iterable[str], now: int) -> None:
         """Make copies invalid; their hosts begin again."""
         for copy in copies:
             unit.change(copy, validity=Validity.INVALID)
             host = unit.hosts[unit.place(copy)]
-            self.caught.setdefault(host, copy)
-            self._fault(host, now)
+            self._hosts.caught.setdefault(host, copy)
+            self._hosts.failed(host, now)
 
-    # ------------------------------------------------------------------ hosts
-
-    def _fault(self, host: int, now: int) -> None:
-        """Count a bad result against a host: record and quota."""
-        self._records[host] = 0
-        quota = self._quotas.get(host, Quota(RULES.per_cpu))
-        self._quotas[host] = after_error(quota, now)
-
-    def _reward(self, unit: _Unit) -> None:
+    def _reward(self, unit: Unit) -> None:
         """Count each valid copy once for its host's quota (the engine pays credit)."""
         for place, copy in enumerate(unit.view.copies):
             if copy.validity is Validity.VALID and copy.name not in unit.credited:
                 unit.credited.add(copy.name)
-                host = unit.hosts[place]
-                self._quotas[host] = after_success(
-                    self._quotas.get(host, Quota(RULES.per_cpu))
-                )
+                self._hosts.paid(unit.hosts[place])
 
     def _ban(self, host: int, now: int) -> None:
         """Give a host no more work, and let nothing of it decide any more."""
-        self._banned.add(host)
-        self._records[host] = 0
+        self._hosts.ban(host)
         counted = {CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE}
         for number, copy in self._held.pop(host, ()):
             unit = self._units.get(number)

@@ -126,8 +126,8 @@ class EngineProject:
             info = uploads[result.upload]
             token = info.url.rpartition("/")[2]
             self._uploads[result.name] = (token, info.name)
-        return tuple(
-            Assignment(result.name, int(result.workunit)) for result in reply.results
+        return self._in_order(
+            {result.name: int(result.workunit) for result in reply.results}
         )
 
     def settle(self, now: int) -> tuple[Ending, ...]:
@@ -186,6 +186,16 @@ class EngineProject:
             row["consecutive_valid"] = self._policy.season
             with self._database.write() as connection:
                 connection.execute(insert(schema.histories), row)
+
+    def _in_order(self, given: Mapping[str, int]) -> tuple[Assignment, ...]:
+        """Return copies in the order in which they were made; a reply has its own."""
+        if not given:
+            return ()
+        table = schema.copies
+        query = select(table.c.name).where(table.c.name.in_(given)).order_by(table.c.id)
+        with self._database.read() as connection:
+            names = connection.scalars(query).all()
+        return tuple(Assignment(name, given[name]) for name in names)
 
     def _rpc(self, host: Host, **fields: object) -> SchedulerReply:
         """Make one call of a host."""

@@ -53,6 +53,10 @@ class Refusal(Exception):
     """The tool gives up with this text on stderr."""
 
 
+class BadJob(Refusal):
+    """This workunit cannot be made; ``--continue_on_error`` goes on with the next."""
+
+
 @dataclass
 class Wish:
     """One workunit as far as the arguments say it."""
@@ -62,6 +66,7 @@ class Wish:
     template: str = ""
     result_template: str = ""
     stdin: bool = False
+    goes_on: bool = False
     numbers: dict[str, float] = field(default_factory=lambda: {**NUMBERS, **REALS})
     files: list[str] = field(default_factory=list)
 
@@ -91,6 +96,8 @@ class Wish:
                 self.files.append(words[at])
             elif name == "stdin" and not line:
                 self.stdin = True
+            elif name == "continue_on_error" and not line:
+                self.goes_on = True
             elif name in texts and not (line and name == "appname"):
                 at += 1
                 setattr(self, texts[name], words[at])
@@ -126,8 +133,13 @@ def _work(arguments: list[str], root: Path, database: FakeDatabase) -> None:
     fault = _take_fault(root)
     done = 0
     for number, line in enumerate(_lines(wish)):
-        rows.append(_row(_wish_of(wish, line, number), int(app["id"]), root))
-        if len(rows) >= fault.get("rows", len(rows) + 1) or _is_full(rows):
+        try:
+            rows.append(_row(_wish_of(wish, line, number), int(app["id"]), root))
+        except BadJob as bad:
+            if not wish.goes_on:
+                raise
+            print(f"create_work() failed: {bad}", file=sys.stderr)  # noqa: T201 - as the tool does
+        if (rows and len(rows) >= fault.get("rows", len(rows) + 1)) or _is_full(rows):
             _insert(database, rows)
             rows, done = [], done + 1
             if done >= fault.get("statements", done + 1):
@@ -189,7 +201,7 @@ def _row(wish: Wish, app: int, root: Path) -> dict[str, object]:
     numbers = dict(wish.numbers)
     description = _fill(path.read_text(), wish.files, numbers, root)
     if len(description) > XML_BYTES:
-        raise Refusal(
+        raise BadJob(
             f"create_work: WU XML field is too long ({len(description)} bytes)"
         )
     numbers["max_success_results"] = max(
@@ -197,7 +209,7 @@ def _row(wish: Wish, app: int, root: Path) -> dict[str, object]:
     )
     for least in ("max_success_results", "max_error_results"):
         if numbers[least] > numbers["max_total_results"]:
-            raise Refusal(f"{least} > max_total_results; can't create job")
+            raise BadJob(f"{least} > max_total_results; can't create job")
     now = read_clock(root)
     return {
         "create_time": now,
@@ -217,10 +229,10 @@ def _fill(
     """Return a workunit's description: the template with the files' names in it."""
     infos, body = _INFO.findall(template), _WORKUNIT.search(template)
     if body is None:
-        raise Refusal("process_input_template: bad WU template - no <workunit>")
+        raise BadJob("process_input_template: bad WU template - no <workunit>")
     refs = _REF.findall(body[1])
     if len(infos) != len(files) or len(refs) != len(files):
-        raise Refusal(
+        raise BadJob(
             f"process_input_template: {len(files)} input files given,"
             f" but template has {len(infos)}"
         )
@@ -238,7 +250,7 @@ def _info(info: str, file: str, root: Path) -> str:
     folder = f"{int(digest[1:8], 16) % 1024:x}"
     path = root / "download" / folder / file
     if not path.is_file():
-        raise Refusal(f"process_input_template: md5_file {file}: can't open")
+        raise BadJob(f"process_input_template: md5_file {file}: can't open")
     data = path.read_bytes()
     md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
     kept = re.sub(r"\s*<number>\d+</number>", "", info).strip()

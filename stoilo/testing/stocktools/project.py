@@ -18,7 +18,11 @@ __all__ = ["FakeProject", "make_fake_project"]
 
 APPS: Final = ("pure", "numeric", "tensor")
 PLATFORM: Final = "x86_64-pc-linux-gnu"
-_TOOLS: Final = {"create_work": "creatework", "cancel_jobs": "canceljobs"}
+_TOOLS: Final = {
+    "create_work": "creatework",
+    "cancel_jobs": "canceljobs",
+    "stage_file_native": "stagefile",
+}
 _TOOL: Final = """#!{python} -S
 import sys
 sys.path[:0] = {path!r}

@@ -135,7 +135,7 @@ def test_witness_without_key_or_logs_says_what_is_missing(tmp_path, key):
         done = subprocess.run(
             [sys.executable, "-m", "stoilo", "audit", "witness", "--json",
              "--data", str(tmp_path / "w"), *words],
-            capture_output=True, check=False, timeout=60,
+            capture_output=True, check=False, timeout=200,
         )  # fmt: skip
         return done.returncode, json.loads(done.stderr)["error"]["code"]
 
@@ -150,7 +150,7 @@ def test_witness_beyond_loopback_needs_tls(tmp_path, key):
     done = subprocess.run(
         [sys.executable, "-m", "stoilo", "audit", "witness", "--data",
          str(tmp_path / "w"), "--log", key.vkey, "--listen", "0.0.0.0:0"],
-        capture_output=True, check=False, timeout=60,
+        capture_output=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
     assert b"STO-L113" in done.stderr

@@ -83,7 +83,7 @@ def test_abuse_of_the_construct_works_in_plain_cpython(path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=200,
     )
     assert done.stdout.strip() == REACHED, done.stderr
 

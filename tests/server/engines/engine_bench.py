@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from stoilo.executor.messages import (
     OtherResult,
@@ -64,6 +64,16 @@ class EmbeddedBench:
     def trust(self, user):
         self.request(user, dont_send_work=True)
         self.engine.roster.trust(f"u{user}@example.org", self.clock())
+
+    def make_unverified(self, user):
+        """Let the user's account be one that somebody made over the web."""
+        self.request(user, dont_send_work=True)
+        table = schema.users
+        mine = table.c.email == f"u{user}@example.org"
+        with self.engine._database.write() as connection:
+            connection.execute(
+                update(table).where(mine).values(password_hash="of nobody")
+            )
 
     def host_id(self, connection, user):
         hosts, users = schema.hosts, schema.users

@@ -30,6 +30,7 @@ class Copy:
     number: int
     at: str = "new"
     host: Host | None = None
+    machine: str = ""  # what it counts as
     deadline: int = 0
     answer: str = ""  # ends in ~ where the run was resumed
     recheck: bool = False
@@ -59,6 +60,10 @@ class Workunit:
         return 1 if self.alone else self.limits.min_quorum
 
     @property
+    def patience(self):
+        return max(10, 2 * self.limits.max_total)
+
+    @property
     def target(self):
         return 1 if self.alone else self.limits.target_results
 
@@ -79,13 +84,18 @@ class Workunit:
 
 
 class Project:
-    def __init__(self, *, ours, records):
+    def __init__(self, *, ours, records, newcomers=(), first_with=()):
         self.now = 1_800_000_000
         self.luck = 0.9
         self.ours = set(ours)  # trusted users
         self.records = dict(records)
         self.banned = set()
         self.excuses = {}
+        self.newcomers = set(newcomers)
+        self.first_with = dict(first_with)  # user by key
+        self.turned = {}  # copies in a row that a user turned away
+        self.paused = {}  # user: until when
+        self.thanked = set()
         self.workunits = []
 
     # -------------------------------------------------------------- what hosts do
@@ -98,11 +108,13 @@ class Project:
 
     def fetch(self, host):
         """Return (workunit, copy number) of what the host gets."""
+        self.first_with.setdefault(host.key, host.user)
         given = []
         for place, unit in enumerate(self.workunits):
             copy = self._copy_for(unit, host)
             if copy is not None:
                 copy.at, copy.host = "out", host
+                copy.machine = self.machine(host)
                 copy.deadline = self.now + unit.limits.delay_bound_s
                 if not unit.end:
                     unit.kind = host.kind if unit.homogeneous else ""
@@ -111,23 +123,38 @@ class Project:
         return given
 
     def _copy_for(self, unit, host):
-        had = [copy.host for copy in unit.copies if copy.host]
+        had = {copy.host.user for copy in unit.copies if copy.host}
+        machines = {copy.machine for copy in unit.copies if copy.host}
+        turned = len(unit.at("refused", "aborted"))
         unfit = unit.homogeneous and (not host.kind or unit.kind not in ("", host.kind))
         if (
             self.is_banned(host)
             or unfit
             or not unit.issuable(self.now)
-            or any(host.user == one.user or host.key == one.key for one in had)
+            or self.is_paused(host)
+            or host.user in had
+            or {host.key, self.machine(host)} & machines
         ):
             return None
         for copy in unit.at("new"):
             checks = unit.kept and copy.recheck
-            if not unit.end or (checks and (copy.open or host.user in self.ours)):
+            welcome = host.user not in self.newcomers or turned < unit.patience // 2
+            if (not unit.end and welcome) or (
+                checks and (copy.open or host.user in self.ours)
+            ):
                 return copy
         return None
 
     def is_banned(self, host):
         return host in self.banned
+
+    def is_paused(self, host):
+        return self.now < self.paused.get(host.user, 0)
+
+    def machine(self, host):
+        """A CPID is the machine of who showed it first; others are machines apart."""
+        first = self.first_with[host.key] == host.user
+        return host.key if first else f"{host.user}~{host.key}"
 
     def _trusts(self, host):
         record = self.records.get(host, 0)
@@ -146,6 +173,8 @@ class Project:
         elif copy.at == "out":
             copy.at = what
             self._forget_record(copy.host)
+            if what == "aborted":
+                self._turn_away(copy.host.user)
 
     def cancel(self, unit):
         if not unit.end:
@@ -157,12 +186,14 @@ class Project:
         before = None
         while before != repr(self.workunits):
             before = repr(self.workunits)
+            self._thank()
             for unit in [one for one in self.workunits if not one.end]:
                 while not unit.end and self._move(unit):
                     pass
             if before == repr(self.workunits):
                 for unit in [one for one in self.workunits if one.kept]:
                     self._move_ended(unit)
+                    self._thank()
 
     def _move(self, unit):
         """Do one thing for a workunit without an end; False when it has to wait."""
@@ -195,6 +226,8 @@ class Project:
         copy.at = words.get(copy.said, "answer")
         if copy.at == "bad":
             self._forget_record(copy.host)
+        if copy.at == "refused":
+            self._turn_away(copy.host.user)
         if copy.at == "late" and not unit.end:
             unit.finish("validator_failed")
 
@@ -220,7 +253,7 @@ class Project:
             unit.finish("too_many_errors")
         elif answers > limits.max_success:
             unit.finish("too_many_success")
-        elif len(unit.at("refused")) > max(10, 2 * limits.max_total):
+        elif len(unit.at("refused", "aborted")) > unit.patience:
             unit.finish("too_many_refusals")
         elif (
             self._missing(unit)
@@ -236,7 +269,7 @@ class Project:
         return bool(unit.end)
 
     def _total(self, unit):
-        return len(unit.copies) - len(unit.at("refused", "dropped"))
+        return len(unit.copies) - len(unit.at("refused", "aborted", "dropped"))
 
     def _missing(self, unit):
         answers = len(unit.at("answer"))
@@ -309,6 +342,26 @@ class Project:
                 self._forget_record(copy.host)
         else:
             self._ban(copy.host)
+
+    # -------------------------------------------------------------- conduct
+
+    def _turn_away(self, user):
+        """Patience with 20 in a row, with 3 of a newcomer; then pauses that double."""
+        self.turned[user] = self.turned.get(user, 0) + 1
+        over = self.turned[user] - (3 if user in self.newcomers else 20)
+        if over >= 0:
+            until = self.now + min(60 << over, 3600)
+            self.paused[user] = max(until, self.paused.get(user, 0))
+
+    def _thank(self):
+        """Whose answer was good is no newcomer, and nothing is held against him."""
+        for unit in self.workunits:
+            for copy in unit.at("good"):
+                if (id(unit), copy.number) not in self.thanked:
+                    self.thanked.add((id(unit), copy.number))
+                    self.newcomers.discard(copy.host.user)
+                    self.turned.pop(copy.host.user, None)
+                    self.paused.pop(copy.host.user, None)
 
     # -------------------------------------------------------------- records
 

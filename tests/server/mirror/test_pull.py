@@ -31,7 +31,7 @@ def shelf(tmp_path):
 
 
 def pull(project, shelf, most=ROOM):
-    with Origin(project.url, "key", timeout_s=5) as origin:
+    with Origin(project.url, "key", timeout_s=60) as origin:
         return sync(origin, shelf, most)
 
 

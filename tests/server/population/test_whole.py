@@ -23,7 +23,7 @@ ROUGH = Scenario(
     stragglers=0.2,
     fails=0.1,
     life_s=3 * 86_400,
-    poll_s=6 * 3600,
+    poll_s=12 * 3600,
     own=3,
 )
 
@@ -66,7 +66,7 @@ def same(scenario, policy, engine, rules=None):
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_engine_ends_every_workunit_as_the_rules_alone_do(policy, engine):
-    assert same(replace(ROUGH, seed=2, tasks=120), policy, engine)
+    assert same(replace(ROUGH, seed=2, tasks=60), policy, engine)
 
 
 def test_few_hosts_end_alike_on_the_engine_and_in_memory(engine):

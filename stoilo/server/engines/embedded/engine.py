@@ -21,11 +21,12 @@ from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded.answering import answer, is_unsure
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.figures import read_figures
 from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
+from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
@@ -67,6 +68,12 @@ __all__ = ["EmbeddedEngine", "EngineOptions"]
 
 log = logging.getLogger(__name__)
 
+MOVED_TOGETHER = 16
+"""Workunits in one transaction: hosts that call wait as long for the write lock."""
+
+PURGE_EVERY_S = 600.0
+PURGE_AGAIN_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -74,13 +81,14 @@ class EngineOptions:
 
     Attributes:
         pace: how fast work is handed out.
-        batch: workunits moved in one transaction.
+        batch: workunits moved in one step.
         validators: validator questions asked at the same time.
         idle_s: pause of the moving thread when nothing happens, s.
         seen_within_s: a host counts as attached when it called within that time, s.
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
         mirrors: data servers besides this one.
+        retention: how long rows are kept that nobody needs.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
         uploads: how much of the disk result files may take.
     """
@@ -91,6 +99,7 @@ class EngineOptions:
     idle_s: float = 1.0
     seen_within_s: int = 600
     spot_check_rate: float = 0.0
+    retention: Retention = field(default_factory=Retention)
     draw: Callable[[], float] = random.SystemRandom().random
     uploads: UploadLimits = field(default_factory=UploadLimits)
     mirrors: tuple[Mirror, ...] = ()
@@ -162,6 +171,7 @@ class EmbeddedEngine:
             draw=self._options.draw,
             mirrors=self.mirrors,
         )
+        self._purge_at = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -278,26 +288,48 @@ class EmbeddedEngine:
         now = self.now()
         self.uploads.expire()
         due = self._store.due(now, self._options.batch)
-        questions = self._store.advance(due, (), now) if due else []
+        for at in range(0, len(due), MOVED_TOGETHER):
+            self._move(due[at : at + MOVED_TOGETHER], validation)
+        outcomes = self._store.outcomes(now, self._options.batch)
+        taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
+        self._store.taken(taken, self.now())
+        if due:
+            self.changes += 1
+        return bool(due or outcomes)
+
+    def _move(self, due: Sequence[int], validation: Validation) -> None:
+        """Move workunits until all of them wait for hosts, or have ended."""
+        questions = self._store.advance(due, (), self.now())
         while questions:
             answers = self._ask(questions, validation)
             rows = [one.workunit_id for one in answers if not is_unsure(one)]
             for one in answers:
                 if is_unsure(one):
-                    retry = now + INCONCLUSIVE_RETRY_S
+                    retry = self.now() + INCONCLUSIVE_RETRY_S
                     self._store.postpone(one.workunit_id, retry)
             questions = self._store.advance(rows, answers, self.now())
-        outcomes = self._store.outcomes(now, self._options.batch)
-        for outcome in outcomes:
-            self._deliver(outcome, assimilator)
-        if due:
-            self.changes += 1
-        return bool(due or outcomes)
 
     def _spot_check(self) -> bool:
         """Draw whether a canonical result is to be checked again."""
         rate = self._options.spot_check_rate
         return rate > 0 and self._options.draw() < rate
+
+    def purge(self) -> bool:
+        """Remove some rows that nobody needs any more; say if there may be others."""
+        retention, now = self._options.retention, self.now()
+        with self._database.read() as connection:
+            try:
+                return purge(connection, retention, now) > 0
+            except NeedsWritingError:
+                pass  # looked for beside any writer: mostly there is nothing
+        with self._database.write() as connection:
+            return purge(connection, retention, now) >= PURGED_TOGETHER
+
+    def _purge_in_time(self) -> None:
+        """Purge when it is time: soon again where much is left."""
+        if time.monotonic() >= self._purge_at:
+            pause = PURGE_AGAIN_S if self.purge() else PURGE_EVERY_S
+            self._purge_at = time.monotonic() + pause
 
     def _run(self, validation: Validation, assimilator: Assimilator) -> None:
         """Move workunits until closed; trouble of the database only slows it down."""
@@ -305,6 +337,7 @@ class EmbeddedEngine:
             self._wake.clear()
             try:
                 busy = self.step(validation, assimilator)
+                self._purge_in_time()
             except StoiloError as error:
                 log.warning("engine step failed: %s", error)
                 busy = False
@@ -319,12 +352,15 @@ class EmbeddedEngine:
             self._pool.map(lambda question: answer(question, validation), questions)
         )
 
-    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> None:
-        """Hand one outcome to the server; it comes again until it was taken."""
+    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> bool:
+        """Hand one outcome to the server, which may hear it twice; say if it took it.
+
+        It comes again until it was taken and that is noted.
+        """
         try:
             assimilator.assimilate(outcome)
         except Exception:  # the server's code must not stop the engine
             log.exception("outcome of %s was not taken", outcome.workunit)
             self._store.refused(outcome.workunit, self.now())
-        else:
-            self._store.taken(outcome.workunit, self.now())
+            return False
+        return True

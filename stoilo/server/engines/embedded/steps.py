@@ -43,6 +43,8 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sqlalchemy import Connection
 
 __all__ = [
@@ -189,17 +191,16 @@ def _close(connection: Connection, workunit_id: int, now: int) -> None:
 
 
 def forget_files(
-    connection: Connection, workunit_id: int
+    connection: Connection, workunits: Collection[int]
 ) -> tuple[list[str], list[str]]:
-    """Remove a finished workunit's claims; return its input digests and uploads."""
-    needs = schema.workunit_files
-    digests = connection.scalars(
-        select(needs.c.digest).where(needs.c.workunit_id == workunit_id)
-    ).all()
-    connection.execute(delete(needs).where(needs.c.workunit_id == workunit_id))
+    """Remove finished workunits' claims; return their input digests and uploads."""
+    if not workunits:
+        return [], []
+    needs, copies = schema.workunit_files, schema.copies
+    theirs = needs.c.workunit_id.in_(workunits)
+    digests = connection.scalars(select(needs.c.digest).where(theirs)).all()
+    connection.execute(delete(needs).where(theirs))
     uploads = connection.scalars(
-        select(schema.copies.c.upload_name).where(
-            schema.copies.c.workunit_id == workunit_id
-        )
+        select(copies.c.upload_name).where(copies.c.workunit_id.in_(workunits))
     ).all()
-    return list(digests), list(uploads)
+    return list(dict.fromkeys(digests)), list(uploads)

@@ -7,9 +7,11 @@ and outbox row are one transaction, and the row goes only after the server has t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, delete, insert, select, update
+from sqlalchemy import bindparam, case, delete, insert, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.creation import (
@@ -31,7 +33,7 @@ from stoilo.server.engines.embedded.steps import (
     settle,
 )
 from stoilo.server.engines.embedded.verdicts import Answers, Question, write_answers
-from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.embedded.views import load_view, load_views
 from stoilo.server.engines.embedded.wire.programs import program_digests
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -42,10 +44,10 @@ from stoilo.server.engines.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.wire.depot import Depot
@@ -58,6 +60,15 @@ OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
 RELEASES_KEPT = 3
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A workunit that goes no further without the validator."""
+
+    workunit_id: int
+    view: WorkunitView
+    actions: Sequence[Check | Judge | Compare]
 
 
 class Store:
@@ -162,9 +173,13 @@ class Store:
         with self._database.write() as connection:
             for answer in answers:
                 write_answers(connection, answer, now, self._spot_check)
-            moved = [self._move(connection, row, now) for row in workunits]
-            questions = [one for one in moved if isinstance(one, Question)]
+            rows = list(workunits)
+            views = load_views(connection, rows)  # none of them moves another
+            moved = [self._move(connection, row, views[row], now) for row in rows]
+            asked = [one for one in moved if isinstance(one, _Asked)]
+            questions = self._questions(connection, asked)
             closed = [one for one in moved if isinstance(one, int)]
+            _note_over(connection, closed, now)
             unused, uploads = self._forget(connection, closed)
         self._remove(unused, uploads)
         return questions
@@ -186,24 +201,29 @@ class Store:
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-            return [self._outcome(connection, row) for row in rows]
+            ids = [row.id for row in rows]
+            views = load_views(connection, ids)
+            results = self._results(connection, ids)
+            return [_outcome(row, views[row.id], results[row.id]) for row in rows]
 
-    def taken(self, name: str, now: int) -> None:
-        """Note that the server has taken an outcome; its files may go now.
+    def taken(self, names: Collection[str], now: int) -> None:
+        """Note that the server has taken outcomes; their files may go now.
 
         They stay while results may come that are compared with the canonical one.
         """
+        if not names:
+            return
         table, ended, box = schema.workunits, schema.lingering, schema.outbox
         with self._database.write() as connection:
-            row = connection.execute(
+            rows = connection.execute(
                 select(table.c.id, ended.c.workunit_id.label("lingering"))
                 .outerjoin(ended, ended.c.workunit_id == table.c.id)
-                .where(table.c.name == name)
-            ).one()
-            connection.execute(delete(box).where(box.c.workunit_id == row.id))
-            over = [row.id] if row.lingering is None else []
-            if not over:
-                set_transition(connection, row.id, now)
+                .where(table.c.name.in_(names))
+            ).all()
+            ids = [row.id for row in rows]
+            connection.execute(delete(box).where(box.c.workunit_id.in_(ids)))
+            _note_over(connection, ids, now)  # or due, to be compared with
+            over = [row.id for row in rows if row.lingering is None]
             unused, uploads = self._forget(connection, over)
         self._remove(unused, uploads)
 
@@ -211,12 +231,7 @@ class Store:
         self, connection: Connection, workunits: Iterable[int]
     ) -> tuple[list[str], list[str]]:
         """Drop the claims of workunits; return inputs and uploads that can go."""
-        digests: list[str] = []
-        uploads: list[str] = []
-        for row in workunits:
-            inputs, results = forget_files(connection, row)
-            digests += inputs
-            uploads += results
+        digests, uploads = forget_files(connection, list(workunits))
         if not digests:
             return [], uploads
         keep = self.kept(connection)
@@ -254,18 +269,17 @@ class Store:
             connection.execute(update(table).where(unfinished).values(transition_at=0))
 
     def _move(
-        self, connection: Connection, workunit_id: int, now: int
-    ) -> Question | int | None:
+        self, connection: Connection, workunit_id: int, view: WorkunitView, now: int
+    ) -> _Asked | int | None:
         """Apply actions until there is only waiting, a question, or nothing left.
 
-        Returns the question, or the workunit's row when its files may go.
+        Returns what to ask, or the workunit's row when its files may go.
         """
         while True:
-            view = load_view(connection, workunit_id)
             actions = next_actions(view, now)
             asked = [act for act in actions if isinstance(act, Check | Judge | Compare)]
             if asked:
-                return self._question(connection, workunit_id, view, asked)
+                return _Asked(workunit_id, view, asked)
             if not actions:
                 set_transition(connection, workunit_id, next_transition(view, now))
                 return None
@@ -273,52 +287,27 @@ class Store:
                 apply_action(connection, workunit_id, action, now)
             if any(isinstance(action, Close) for action in actions):
                 return workunit_id
+            view = load_view(connection, workunit_id)
 
-    def _question(
-        self,
-        connection: Connection,
-        workunit_id: int,
-        view: WorkunitView,
-        asked: Sequence[Check | Judge | Compare],
-    ) -> Question:
+    def _questions(
+        self, connection: Connection, asked: Sequence[_Asked]
+    ) -> list[Question]:
         """Return what the validator is asked, with the files it needs."""
-        sets = [act.copies for act in asked if isinstance(act, Judge)]
-        rechecks = {copy.name for copy in view.copies if copy.recheck}
-        late = tuple(act.copy for act in asked if isinstance(act, Compare))
-        return Question(
-            workunit_id,
-            checks=tuple(act.copy for act in asked if isinstance(act, Check)),
-            judge=sets[0] if sets else (),
-            pairs=late,
-            doubt=view.doubt,
-            opinions=tuple(name for name in late if view.doubt and name in rechecks),
-            canonical=view.canonical,
-            quorum=view.in_force.min_quorum,
-            results=self._results(connection, workunit_id),
-        )
+        rows = [one.workunit_id for one in asked]
+        results = self._results(connection, rows)
+        return [_question(one, results[one.workunit_id]) for one in asked]
 
     def _results(
-        self, connection: Connection, workunit_id: int
-    ) -> dict[str, ReceivedResult]:
-        """Return the result files of a workunit's successful copies by copy name."""
-        table = schema.copies
-        rows = connection.execute(
-            select(
-                table,
-                schema.workunits.c.name.label("workunit"),
-                schema.usages.c.cpu_s,
-                schema.usages.c.flops,
-            )
-            .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
-            .outerjoin(schema.usages, schema.usages.c.copy_id == table.c.id)
-            .where(
-                table.c.workunit_id == workunit_id,
-                table.c.outcome == CopyOutcome.SUCCESS.value,
-                table.c.upload_digest.is_not(None),
-            )
-            .order_by(table.c.id)
-        ).all()
-        return {row.name: self._result(row) for row in rows}
+        self, connection: Connection, workunits: Collection[int]
+    ) -> dict[int, dict[str, ReceivedResult]]:
+        """Return the result files of workunits' successful copies by copy name."""
+        found: dict[int, dict[str, ReceivedResult]] = {row: {} for row in workunits}
+        if not found:
+            return {}
+        rows = connection.execute(_received(), {"rows": list(found)}).all()
+        for row in rows:
+            found[row.workunit_id][row.name] = self._result(row)
+        return found
 
     def _result(self, row: Row) -> ReceivedResult:  # type: ignore[type-arg]  # any row
         """Return one row as a received result."""
@@ -335,18 +324,65 @@ class Store:
             flops=row.flops or 0.0,
         )
 
-    def _outcome(self, connection: Connection, row: Row) -> WorkunitOutcome:  # type: ignore[type-arg]  # any row
-        """Return one workunit row with an outcome as the server sees it."""
-        results = self._results(connection, row.id)
-        good = [Validity.VALID] if row.canonical else list(_VIABLE)
-        view = load_view(connection, row.id)
-        names = [copy.name for copy in view.copies if copy.validity in good]
-        return WorkunitOutcome(
-            workunit=row.name,
-            kind=OutcomeKind(row.outcome),
-            canonical=results.get(row.canonical) if row.canonical else None,
-            valid=tuple(results[name] for name in names if name in results),
-            code=row.code,
-            message=row.message,
-            quorum=1 if view.alone else 0,
+
+def _note_over(connection: Connection, workunits: Collection[int], now: int) -> None:
+    """Note when workunits were over, or are to be looked at; `purge` counts from it."""
+    if workunits:
+        table = schema.workunits
+        theirs = table.c.id.in_(workunits)
+        connection.execute(update(table).where(theirs).values(transition_at=now))
+
+
+@cache
+def _received() -> Select[Any]:
+    """Return the query for the result files of workunits :rows, oldest copies first."""
+    table, of, used = schema.copies, schema.workunits, schema.usages
+    return (
+        select(table, of.c.name.label("workunit"), used.c.cpu_s, used.c.flops)
+        .join(of, of.c.id == table.c.workunit_id)
+        .outerjoin(used, used.c.copy_id == table.c.id)
+        .where(
+            table.c.workunit_id.in_(bindparam("rows", expanding=True)),
+            table.c.outcome == CopyOutcome.SUCCESS.value,
+            table.c.upload_digest.is_not(None),
         )
+        .order_by(table.c.id)
+    )
+
+
+def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
+    """Return what the validator is asked, with the files it needs."""
+    view = asked.view
+    sets = [act.copies for act in asked.actions if isinstance(act, Judge)]
+    rechecks = {copy.name for copy in view.copies if copy.recheck}
+    late = tuple(act.copy for act in asked.actions if isinstance(act, Compare))
+    return Question(
+        asked.workunit_id,
+        checks=tuple(act.copy for act in asked.actions if isinstance(act, Check)),
+        judge=sets[0] if sets else (),
+        pairs=late,
+        doubt=view.doubt,
+        opinions=tuple(name for name in late if view.doubt and name in rechecks),
+        canonical=view.canonical,
+        quorum=view.in_force.min_quorum,
+        results=results,
+    )
+
+
+def _outcome(
+    row: Row,  # type: ignore[type-arg]  # of `workunits`
+    view: WorkunitView,
+    results: dict[str, ReceivedResult],
+) -> WorkunitOutcome:
+    """Return one workunit with an outcome as the server sees it."""
+    good = [Validity.VALID] if row.canonical else list(_VIABLE)
+    names = [copy.name for copy in view.copies if copy.validity in good]
+    return WorkunitOutcome(
+        workunit=row.name,
+        kind=OutcomeKind(row.outcome),
+        canonical=results.get(row.canonical) if row.canonical else None,
+        valid=tuple(results[name] for name in names if name in results),
+        code=row.code,
+        message=row.message,
+        quorum=1 if view.alone else 0,
+    )

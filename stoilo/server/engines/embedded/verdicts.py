@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people.credit import grant
+from stoilo.server.engines.embedded.rules.conduct import forgive, note_turned_away
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed, note_valid
 from stoilo.server.engines.embedded.rules.quorum import Judgement
 from stoilo.server.engines.embedded.rules.quotas import (
@@ -138,8 +139,10 @@ def write_answers(
         _write_judgement(connection, answers, now)
         if answers.judgement.canonical:
             begin_lingering(connection, answers.workunit_id, now, recheck=spot_check())
-    for copy in grant(connection, answers.workunit_id, now):
+    paid = grant(connection, answers.workunit_id, now)
+    for copy in paid:
         note_success(connection, copy.host_id, copy.app)
+    forgive(connection, {copy.user_id for copy in paid})
 
 
 def _all_viable(copies: dict[str, Copy], names: Iterable[str]) -> bool:
@@ -164,8 +167,16 @@ def _write_check(
     )
     if outcome is CopyOutcome.REFUSED:
         note_refusal(connection, copy, now)
+        note_turned_away(connection, _user_of(connection, copy), 1, now)
     if check.resumed_at:
         note_resumption(connection, copy, check.resumed_at)
+
+
+def _user_of(connection: Connection, copy: str) -> int:
+    """Return the account whose host had a copy."""
+    table = schema.copies
+    query = select(table.c.user_id).where(table.c.name == copy)
+    return int(connection.execute(query).scalar_one())
 
 
 def _write_judgement(connection: Connection, answers: Answers, now: int) -> None:

@@ -81,7 +81,8 @@ class StockOptions:
     Attributes:
         workers: calls of BOINC's scripts answered at a time.
         idle_s: pause of the rounds when nothing happens, s.
-        listen_s: how often BOINC's tables are searched for ends that nobody told of, s.
+        listen_s: how often every workunit is looked at, s: for ends that nobody told of,
+            and files that nobody needs.
         seen_within_s: a host counts as attached when it called within that time, s.
     """
 
@@ -134,6 +135,7 @@ class StockEngine:
         self._staging = threading.Lock()
         self._retained: frozenset[str] = frozenset()
         self._create_at = self._listen_at = 0
+        self._renewed = ""
         self._release = self._load_release()
         self._assimilator: Assimilator | None = None
         self._listener: Listener | None = None
@@ -272,15 +274,30 @@ class StockEngine:
         did |= self._chores.end_admissions()
         did |= self._chores.pay_debts()
         did |= self._chores.ask_again()
-        if self._release is not None:
-            did |= self._renewal.renew(self._release)
-        if self._listener is not None and self.now() >= self._listen_at:
-            self._listen_at = self.now() + self._options.listen_s
-            did |= self._listener.hear_what_was_missed()
+        did |= self._renew()
         if self._assimilator is not None:
             did |= self._delivery.deliver(self._assimilator)
+        if self.now() >= self._listen_at:
+            self._listen_at = self.now() + self._options.listen_s
+            did |= self._look_around()
+        return did
+
+    def _look_around(self) -> bool:
+        """Do what means looking at every workunit."""
+        did = False
+        if self._listener is not None:
+            did |= self._listener.hear_what_was_missed()
         with self._staging:
-            did |= self._chores.close_workunits(self._remove)
+            return did | self._chores.close_workunits(self._remove)
+
+    def _renew(self) -> bool:
+        """Give some open workunits the newest release until all have it."""
+        release = self._release
+        if release is None or release.name == self._renewed:
+            return False
+        did = self._renewal.renew(release)
+        if not did:
+            self._renewed = release.name
         return did
 
     def _run(self) -> None:

@@ -91,9 +91,9 @@ class Job:
 
 
 def class_arguments(group: JobClass) -> list[str]:
-    """Return the arguments of a call."""
+    """Return the arguments of a call; a line that cannot be made stops no other."""
     return [
-        *("--appname", group.app, "--stdin"),
+        *("--appname", group.app, "--stdin", "--continue_on_error"),
         *("--min_quorum", str(group.quorum)),
         *("--target_nresults", str(group.target)),
         *("--max_error_results", str(group.max_error)),

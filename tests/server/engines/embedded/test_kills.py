@@ -96,7 +96,7 @@ def kill_project(directory, *, tasks, kills, seed, database_url=""):
             project.kill()
             project.wait()
         project = subprocess.Popen(command)
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 240
         while len(found := outcomes(directory)) < tasks:
             assert time.monotonic() < limit, sorted(set(names) - set(found))
             time.sleep(0.05)

@@ -27,9 +27,9 @@ from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, Resu
 from stoilo.server.engines.embedded import schema, steps, verdicts
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.rules import spotchecks, transitioner
+from stoilo.server.engines.embedded.rules import conduct, spotchecks, transitioner
 from stoilo.server.engines.embedded.rules.records import CheckVerdict
-from stoilo.server.engines.embedded.scheduling import dispatch, reports
+from stoilo.server.engines.embedded.scheduling import dispatch, reports, visitors
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -54,6 +54,7 @@ HOSTS = [
         (8, "d" * 32, ""),
     )
 ]
+NEWCOMERS = {7, 8}
 LUCK = st.sampled_from([0.05, 0.3, 0.9])  # not trusted, checked again, neither
 OTHER_WORDS = {"no_reply": "silent", "client_error": "error", "not_needed": "dropped"}
 OTHER_WORDS |= {"invalid": "bad"}
@@ -90,6 +91,16 @@ def word(copy):
     return OTHER_WORDS.get(copy.outcome.value, copy.outcome.value)
 
 
+CHECKED = Redundancy(
+    min_quorum=2,
+    target_results=2,
+    max_total=6,
+    max_success=6,
+    max_error=4,
+    delay_bound_s=300,
+)
+
+
 class Both(RuleBasedStateMachine):
     """The engine and the model side by side."""
 
@@ -116,11 +127,16 @@ class Both(RuleBasedStateMachine):
     )
     def begin(self, ours, records, limits, adaptive):
         given = dict(zip(HOSTS, records, strict=False))
-        self.model = Project(ours=ours, records=given)
-        for host in HOSTS[: len(records)]:
-            self.bench.set_record(host.user, given[host])
+        first_with = {host.key: host.user for host in given}
+        self.model = Project(
+            ours=ours, records=given, newcomers=NEWCOMERS, first_with=first_with
+        )
+        for host, record in given.items():
+            self.bench.set_record(host.user, record)
         for user in ours:
             self.bench.trust(user)
+        for user in NEWCOMERS:
+            self.bench.make_unverified(user)
         self.make(limits, homogeneous=False, adaptive=adaptive)
 
     def engine_name(self, place, number=None):
@@ -172,7 +188,8 @@ class Both(RuleBasedStateMachine):
         got = sorted(result.name for result in reply.results)
         expected = self.model.fetch(host)
         assert got == sorted(self.engine_name(*one) for one in expected)
-        assert bool(reply.messages) is self.model.is_banned(host)
+        told = self.model.is_banned(host) or self.model.is_paused(host)
+        assert bool(reply.messages) is told
         return expected
 
     @rule(
@@ -200,6 +217,26 @@ class Both(RuleBasedStateMachine):
     def give_second_opinion(self, what):
         ours = [host for host in HOSTS if host.user in self.model.ours]
         self.work_for([*ours, *HOSTS[:5]], 0.9, what)
+
+    @precondition(lambda self: len(self.model.workunits) < WORKUNITS)
+    @precondition(lambda self: self.model.ours)
+    @rule(
+        lie=st.sampled_from(["y", "y~"]),
+        first=st.sampled_from(["x", "x", "x~"]),
+        second=st.sampled_from(["x", "x", "x~", "y", "z"]),
+    )
+    def catch_a_lie(self, lie, first, second):
+        """Two hosts give one answer, ours another; somebody else has the last word."""
+        self.make(CHECKED, homogeneous=False, adaptive=False)
+        ours = [host for host in HOSTS if host.user in self.model.ours]
+        self.work_for([HOSTS[0], HOSTS[2]], 0.05, lie)
+        self.work_for(ours[:1], 0.9, first)
+        self.work_for([*ours[1:], HOSTS[3]], 0.9, second)
+
+    @rule(what=st.sampled_from(["aborted", "optin"]))
+    def turn_away(self, what):
+        """Whoever is new takes what there is, and does not do it."""
+        self.work_for([host for host in HOSTS if host.user in NEWCOMERS], 0.9, what)
 
     def is_checked(self, word):
         return any(unit.check == word for unit in self.model.workunits)
@@ -264,6 +301,19 @@ class Both(RuleBasedStateMachine):
             assert (ended, view.lingering) == (unit.end, unit.kept)
             assert (bool(view.host_class), view.alone) == (bool(unit.kind), unit.alone)
             self.check_limits(view)
+        assert self.banned() == {
+            (f"u{host.user}@example.org", host.key) for host in self.model.banned
+        }
+
+    def banned(self):
+        hosts, users, bans = schema.hosts, schema.users, schema.bans
+        query = (
+            select(users.c.email, hosts.c.cpid)
+            .join(hosts, hosts.c.user_id == users.c.id)
+            .join(bans, bans.c.host_id == hosts.c.id)
+        )
+        with self.bench.engine._database.read() as connection:
+            return {(row.email, row.cpid) for row in connection.execute(query)}
 
     def view(self, place):
         table, name = schema.workunits, self.engine_name(place)
@@ -276,7 +326,7 @@ class Both(RuleBasedStateMachine):
         assert len({copy.user_id for copy in sent}) == len(sent)
         assert len({copy.host_key for copy in sent}) == len(sent)
         assert all(copy.deadline <= view.not_after for copy in sent)
-        uncounted = {"refused", "dropped"}
+        uncounted = {"refused", "aborted", "dropped"}
         counted = [c for c in view.copies if word(c) not in uncounted and not c.recheck]
         assert len(counted) <= view.redundancy.max_total
 
@@ -350,6 +400,17 @@ BROKEN_RULES = {
     "every host is trusted": (dispatch, "is_trusted", lambda *_: True),
     "a quorum is never raised": (dispatch, "raise_quorum", lambda *_: None),
     "nobody is banned": (spotchecks, "ban_host", lambda *_: None),
+    "newcomers are trusted": (conduct, "is_newcomer", lambda *_: False),
+    "aborts use up the total": (
+        transitioner,
+        "TURNED_AWAY",
+        frozenset({CopyOutcome.REFUSED}),
+    ),
+    "a copied CPID is its owner's": (
+        visitors.Visitor,
+        "owns_cpid",
+        property(lambda _: True),
+    ),
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
     "resumed runs are evidence": (verdicts, "all_resumed", lambda *_: False),
     "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),

@@ -16,3 +16,19 @@ class TestStockEngine(EngineContract):
 
     def test_is_an_engine(self, bench):
         assert isinstance(bench.engine, Engine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "promise",
+    [
+        EngineContract.test_cheat_is_outvoted_by_a_third,
+        EngineContract.test_refusal_by_opt_in_is_not_counted,
+        EngineContract.test_restart_loses_nothing,
+        EngineContract.test_status_says_what_is_missing,
+    ],
+)
+def test_promise_holds_on_mariadb(tmp_path, clock, mariadb, promise):
+    bench = StockBench(tmp_path / "project", clock, mariadb.create_database())
+    promise(TestStockEngine(), bench)
+    bench.close()

@@ -43,6 +43,7 @@ from stoilo.server.engines.embedded.people.preferences import (
     allow_levels,
     preferences_of,
 )
+from stoilo.server.engines.embedded.rules.conduct import is_newcomer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +103,8 @@ class User:
         banned: the account is.
         chosen: its preferences.
         weak: the caller has shown the weak key: nothing of the account may change.
+        newcomer: a stranger none of whose results was ever valid.
+        paused_until: no new copies before that, s.
     """
 
     id: int
@@ -109,6 +112,8 @@ class User:
     banned: bool = False
     chosen: ProjectPreferences = field(default_factory=ProjectPreferences)
     weak: bool = False
+    newcomer: bool = False
+    paused_until: int = 0
 
 
 def load_secret(path: Path) -> bytes:
@@ -393,8 +398,15 @@ def user_of(row: Row, digest: str) -> User:  # type: ignore[type-arg]  # see bel
         digest: of the key that was shown.
     """
     preferences = preferences_of(row)
-    weak = row.weak_key_hash == digest
-    return User(row.id, preferences.levels, bool(row.banned_at), preferences, weak)
+    return User(
+        row.id,
+        preferences.levels,
+        bool(row.banned_at),
+        preferences,
+        weak=row.weak_key_hash == digest,
+        newcomer=is_newcomer(row.password_hash, row.person_total_credit),
+        paused_until=row.paused_until or 0,
+    )
 
 
 def key_digest(key: str) -> str:

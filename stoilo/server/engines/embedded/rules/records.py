@@ -151,7 +151,9 @@ class Caller:
 
     Attributes:
         user_id: whose it is.
-        host_key: its own identity (BOINC's host CPID).
+        host_key: its own identity: BOINC's host CPID, or what stands for it.
+        cpid: the CPID that it shows; another account's host may have shown it first.
+        newcomer: its account is one of a stranger who has helped with nothing yet.
         coarse: its coarse class, empty when unknown (`hosttrust.homogeneous_class`).
         fine: its fine class.
         trusted_account: it is one of the operator's own machines.
@@ -162,6 +164,8 @@ class Caller:
     coarse: str = ""
     fine: str = ""
     trusted_account: bool = False
+    cpid: str = ""
+    newcomer: bool = False
 
     def class_for(self, homogeneous: Homogeneity) -> str:
         """Return the class that matters for a kind of homogeneity; empty: unknown."""

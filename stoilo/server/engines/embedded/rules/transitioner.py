@@ -8,8 +8,7 @@ reads a clock, a file or a database. Source of the rules: BOINC's
 
 - a limit is broken when it is *exceeded* (errors, successes without a quorum) or when one
   more copy is needed and the total is used up;
-- a host that does not answer in time, and a volunteer who aborts, use up the total and
-  are no error;
+- a host that does not answer in time uses up the total and is no error;
 - a result that comes late counts while there is something to compare it with
   (`lingering`: what happens after the end);
 - one more copy is wanted than disagree.
@@ -17,7 +16,8 @@ reads a clock, a file or a database. Source of the rules: BOINC's
 What differs is meant as a kindness or is stricter, never silently:
 
 - copies go to distinct users *and* hosts, whatever became of the earlier ones;
-- a refusal by a volunteer's opt-in is neither an error nor in the total, but capped;
+- what is *turned away*, refused by a volunteer's opt-in or aborted, is neither an error
+  nor in the total, but capped; newcomers may do half of it;
 - no copy is issued whose deadline exceeds the admission's end;
 - each result is looked at by itself as soon as it is there, not with the quorum only;
 - with the total used up, copies that are still out may complete a quorum before it ends;
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "can_receive",
     "deadline_of",
+    "is_left_to_others",
     "may_issue",
     "may_recheck",
     "next_actions",
@@ -69,6 +70,7 @@ ANSWER_GRACE_S: Final = 86_400
 
 ERROR_OUTCOMES = frozenset({CopyOutcome.CLIENT_ERROR, CopyOutcome.INVALID})
 MAY_RETURN = frozenset({CopyOutcome.NONE, CopyOutcome.NO_REPLY, CopyOutcome.SUCCESS})
+TURNED_AWAY = frozenset({CopyOutcome.REFUSED, CopyOutcome.ABORTED})
 REFUSALS_AT_LEAST = 10
 
 
@@ -80,7 +82,7 @@ class _Counts:
     in_progress: int
     success: int
     errors: int
-    refused: int
+    turned_away: int
     total: int
     viable: int
     unchecked: int
@@ -88,20 +90,20 @@ class _Counts:
 
 
 def _count(copies: Iterable[Copy]) -> _Counts:
-    """Count copies as BOINC does; refusals and never-sent ones are in no total."""
+    """Count copies as BOINC does; those turned away or never sent are in no total."""
     every = tuple(copies)
     success = [
         copy
         for copy in every
         if copy.outcome is CopyOutcome.SUCCESS and copy.validity is not Validity.INVALID
     ]
-    aside = {CopyOutcome.REFUSED, CopyOutcome.NOT_NEEDED}
+    aside = {*TURNED_AWAY, CopyOutcome.NOT_NEEDED}
     return _Counts(
         unsent=sum(copy.state is CopyState.UNSENT for copy in every),
         in_progress=sum(copy.state is CopyState.IN_PROGRESS for copy in every),
         success=len(success),
         errors=sum(copy.outcome in ERROR_OUTCOMES for copy in every),
-        refused=sum(copy.outcome is CopyOutcome.REFUSED for copy in every),
+        turned_away=sum(copy.outcome in TURNED_AWAY for copy in every),
         total=sum(copy.outcome not in aside for copy in every),
         viable=sum(copy.viable for copy in every),
         unchecked=sum(copy.validity is Validity.INIT for copy in success),
@@ -110,8 +112,17 @@ def _count(copies: Iterable[Copy]) -> _Counts:
 
 
 def refusal_cap(redundancy: Redundancy) -> int:
-    """Return how many opt-in refusals a workunit survives; one more ends it."""
+    """Return how many copies may be turned away; one more ends the workunit."""
     return max(REFUSALS_AT_LEAST, 2 * redundancy.max_total)
+
+
+def is_left_to_others(view: WorkunitView) -> bool:
+    """Say whether so much was turned away that newcomers get no copy any more.
+
+    What they turn away can then not end the workunit.
+    """
+    turned_away = sum(copy.outcome in TURNED_AWAY for copy in view.copies)
+    return turned_away >= refusal_cap(view.redundancy) // 2
 
 
 def deadline_of(redundancy: Redundancy, now: int) -> int:
@@ -124,6 +135,8 @@ def may_issue(view: WorkunitView, caller: Caller, now: int) -> bool:
 
     Distinct users and hosts hold over every copy ever sent, whatever became of it.
     """
+    if caller.newcomer and is_left_to_others(view):
+        return False
     return view.outcome is None and _may_hold(view, caller, now)
 
 
@@ -194,9 +207,10 @@ def _may_hold(view: WorkunitView, caller: Caller, now: int) -> bool:
     """Say whether user, host, class of host and time allow one more copy."""
     if _admission_over(view, now) or not _same_class(view, caller):
         return False
+    machine = {caller.host_key, caller.cpid or caller.host_key}
     return all(
         copy.user_id == 0
-        or (copy.user_id != caller.user_id and copy.host_key != caller.host_key)
+        or (copy.user_id != caller.user_id and copy.host_key not in machine)
         for copy in view.copies
     )
 
@@ -270,7 +284,7 @@ def _broken_limit(redundancy: Redundancy, counts: _Counts) -> OutcomeKind | None
         return OutcomeKind.TOO_MANY_ERRORS
     if counts.viable > redundancy.max_success:
         return OutcomeKind.TOO_MANY_SUCCESS
-    if counts.refused > refusal_cap(redundancy):
+    if counts.turned_away > refusal_cap(redundancy):
         return OutcomeKind.TOO_MANY_REFUSALS
     if _needed(redundancy, counts) and counts.total >= redundancy.max_total:
         open_copies = counts.unsent + counts.in_progress

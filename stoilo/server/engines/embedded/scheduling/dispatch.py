@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import BigInteger, bindparam, exists, select, update
+from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import must_write
@@ -24,6 +24,8 @@ from stoilo.server.engines.embedded.rules.replication import (
     raise_quorum,
 )
 from stoilo.server.engines.embedded.rules.transitioner import (
+    REFUSALS_AT_LEAST,
+    TURNED_AWAY,
     may_issue,
     may_recheck,
 )
@@ -178,7 +180,7 @@ def _fitting(
     query = _candidates(
         allowed_apps(guest.user.apps, request.wishes),
         request.wishes,
-        replace(caller, user_id=0, host_key=""),
+        replace(caller, user_id=0, host_key="", cpid=""),
         recheck=recheck,
         memory=memory > 0,
         disk=disk > 0,
@@ -186,6 +188,7 @@ def _fitting(
     values = {
         "user": caller.user_id,
         "host_key": caller.host_key,
+        "cpid": caller.cpid,
         "now": guest.now,
         "memory": memory,
         "disk": disk,
@@ -199,11 +202,25 @@ def _caller(guest: Guest) -> Caller:
     host = guest.request.host
     return Caller(
         guest.user.id,
-        guest.host.key,
+        _machine(guest),
         homogeneous_class(host, Homogeneity.COARSE),
         homogeneous_class(host, Homogeneity.FINE),
         guest.visitor.trusted,
+        cpid=guest.host.key,
+        newcomer=guest.user.newcomer,
     )
+
+
+def _machine(guest: Guest) -> str:
+    """Return the identity under which the host's copies are noted.
+
+    That is its CPID, if no other account's host was the first to show it: else whoever
+    knows a CPID could keep workunits from its owner by taking copies under it.
+    """
+    cpid = guest.host.key
+    if cpid == guest.request.cpid and guest.visitor.owns_cpid:
+        return cpid
+    return f"{guest.user.id}~{cpid}"
 
 
 def _settle_spread(
@@ -247,7 +264,8 @@ def _issue(
         return []
     now, host = guest.now, guest.host
     given = [HeldCopy.given(row, now + row.delay_bound_s) for row in rows]
-    shared = {"user": guest.user.id, "host": host.id, "key": host.key, "now": now}
+    key = _machine(guest)
+    shared = {"user": guest.user.id, "host": host.id, "key": key, "now": now}
     connection.execute(
         _copy_update(),
         [shared | {"row": copy.id, "until": copy.deadline} for copy in given],
@@ -302,7 +320,7 @@ def _candidates(
     """Return the query for unsent copies that may go to hosts of one kind, best first.
 
     The same rules as in `transitioner`, which has the last word. Parameters: :user,
-    :host_key, :now, :memory and :disk in bytes, :most.
+    :host_key, :cpid, :now, :memory and :disk in bytes, :most.
 
     Args:
         apps: that may be sent.
@@ -318,7 +336,7 @@ def _candidates(
     has_one = exists().where(
         other.c.workunit_id == copies.c.workunit_id,
         (other.c.user_id == bindparam("user"))
-        | (other.c.host_key == bindparam("host_key")),
+        | other.c.host_key.in_([bindparam("host_key"), bindparam("cpid")]),
     )
     known = {column.name for column in copy_columns()}
     rest = [column for column in table.c if column.name not in {"id", "name", *known}]
@@ -337,11 +355,27 @@ def _candidates(
             fits_class(caller),
             fits_host(memory=memory, disk=disk),
             _is_recheck() if recheck else table.c.outcome.is_(None) | _is_for_anybody(),
+            _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
         .order_by(copies.c.priority.desc(), copies.c.id)
         .limit(bindparam("most"))
     )
+
+
+def _is_for_newcomers() -> ColumnElement[bool]:
+    """Return the condition that not too much of a workunit was turned away."""
+    other, table = schema.copies.alias("turned"), schema.workunits
+    turned_away = (
+        select(func.count())
+        .where(
+            other.c.workunit_id == table.c.id,
+            other.c.outcome.in_([outcome.value for outcome in TURNED_AWAY]),
+        )
+        .scalar_subquery()
+    )
+    few = REFUSALS_AT_LEAST // 2
+    return (turned_away < few) | (turned_away < table.c.max_total)
 
 
 def _is_recheck() -> ColumnElement[bool]:

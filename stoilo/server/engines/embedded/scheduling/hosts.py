@@ -47,6 +47,7 @@ class Host:
 
     Attributes:
         id: its row.
+        user_id: whose it is.
         key: its identity (CPID).
         new: it does not know its number.
         created_at: s.
@@ -55,6 +56,7 @@ class Host:
     """
 
     id: int
+    user_id: int
     key: str
     new: bool
     created_at: int
@@ -74,7 +76,8 @@ def find_host(
     A host belongs to one user for ever. A sequence number below the last one means
     that the client's state was copied: the caller becomes a host of its own; one that has
     lost its id (detached, attached again) counts anew. A client that was told a new id
-    makes itself a new CPID, so a known id may change its CPID.
+    makes itself a new CPID, so a known id may change its CPID; not to one that another
+    account's host has: that would be a copied one.
     """
     found, user = visitor.hosts, visitor.user
     same = next((one for one in found if one.cpid == request.cpid), None)
@@ -89,11 +92,12 @@ def find_host(
             return replace(copied, ban=BY_OPERATOR)
         return copied
     presence.note_call(known.id, request.rpc_seqno)
-    cpid = request.cpid if same is None else known.cpid
+    changes = same is None and visitor.owns_cpid
+    cpid = request.cpid if changes else known.cpid
     anew = known.id != request.host_id
     _note_call(connection, known, request, cpid, now, anew=anew)
     _follow(connection, known, request, now)
-    return Host(known.id, cpid, anew, known.created_at, known, known.ban)
+    return Host(known.id, user.id, cpid, anew, known.created_at, known, known.ban)
 
 
 def _note_call(
@@ -158,7 +162,7 @@ def _new_host(
     key = made.inserted_primary_key
     assert key is not None  # noqa: S101 - an insert of one row has a key
     _record(connection, key[0], request, now)
-    return Host(key[0], own, new=True, created_at=now)
+    return Host(key[0], user.id, own, new=True, created_at=now)
 
 
 def _record(

@@ -17,6 +17,7 @@ from stoilo.server.engines.embedded.people.preferences import (
     narrow_wishes,
     project_preferences,
 )
+from stoilo.server.engines.embedded.rules.conduct import pause_of
 from stoilo.server.engines.embedded.rules.quotas import allowed_today, note_copies
 from stoilo.server.engines.embedded.scheduling.dispatch import SECONDS_PER_COPY
 
@@ -115,6 +116,9 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
         return Guest(visitor, user, user, host, request, chosen, None, now)
     quotas = host.known.quotas if host.known else {}
     allowance = allowed_today(quotas, user.apps, request.ncpus, now)
+    pause = pause_of(user.paused_until, now)
+    if pause is not None:
+        allowance = replace(pause, messages=pause.messages + allowance.messages)
     most = float(allowance.copies)
     request = replace(
         request,

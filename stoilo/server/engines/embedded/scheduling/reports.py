@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, update
 
 from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.rules.conduct import note_turned_away
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed
 from stoilo.server.engines.embedded.rules.quotas import note_errors
 from stoilo.server.engines.interface import CopyOutcome, CopyState
@@ -50,6 +51,11 @@ class _Ending:
     code: str
     at_fault: bool = False
 
+    @property
+    def aborted(self) -> bool:
+        """Whether the volunteer, or his client, has ended it."""
+        return self.outcome is CopyOutcome.ABORTED
+
 
 def take_reports(
     connection: Connection,
@@ -87,6 +93,9 @@ def take_reports(
         apps = [copy.app for copy in at_fault]
         quotas = note_errors(connection, host.id, apps, quotas, now)
         note_failed(connection, [copy.name for copy in at_fault])
+    aborted = [one for one in endings if one.at_fault and one.aborted]
+    if aborted:
+        note_turned_away(connection, host.user_id, len(aborted), now)
     _write(connection, endings, now)
     return frozenset(one.copy.name for one in endings), quotas
 

@@ -26,7 +26,7 @@ from stoilo.server.engines.embedded.wire.catalogue import catalogue_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row, Select, Table
+    from sqlalchemy import Connection, Row, ScalarSelect, Select, Table
 
     from stoilo.executor.messages import SchedulerRequest, UserInfo
     from stoilo.server.engines.embedded.people.accounts import User
@@ -97,6 +97,7 @@ class Visitor:
         hosts: those of the account with the identity or the number that was sent.
         preferences: its global preferences, None where there are none.
         catalogue: version of what all hosts run (`catalogue`).
+        row: everything else.
     """
 
     user: User
@@ -105,6 +106,11 @@ class Visitor:
     preferences: StoredPreferences | None
     catalogue: str
     row: Row  # type: ignore[type-arg]  # of `_query`
+
+    @property
+    def owns_cpid(self) -> bool:
+        """Whether nobody else was the first to call with the CPID that was sent."""
+        return self.row.claimed_by in {None, self.user.id}
 
     def info(self, host_id: int, now: int) -> UserInfo:
         """Return what the client shows of the account and a host, new ones included."""
@@ -179,6 +185,7 @@ def _query() -> Select[Any]:
     chosen, shared = schema.preferences, schema.global_preferences
     records, wishes, quotas = schema.host_records, schema.wishes, schema.quotas
     bans, trusted = schema.bans, schema.trusted_users
+    conduct = schema.account_standings
     key = bindparam("digest", type_=String)
     mine = hosts.c.user_id == users.c.id
     same = or_(hosts.c.cpid == bindparam("cpid"), hosts.c.id == bindparam("host"))
@@ -187,6 +194,7 @@ def _query() -> Select[Any]:
             users.c.id,
             users.c.max_level,
             users.c.weak_key_hash,
+            users.c.password_hash,
             users.c.created_at,
             *(column for column in chosen.c if column.name != "user_id"),
             people.c.name,
@@ -194,6 +202,8 @@ def _query() -> Select[Any]:
             people.c.banned_at,
             *_labelled(people, "person", _CREDIT),
             trusted.c.user_id.label("trusted"),
+            conduct.c.paused_until,
+            _claimed_by().label("claimed_by"),
             shared.c.modified_at.label("preferences_at"),
             shared.c.document,
             *_labelled(hosts, "host", hosts.c.keys()),
@@ -207,12 +217,25 @@ def _query() -> Select[Any]:
         .outerjoin(people, people.c.user_id == users.c.id)
         .outerjoin(shared, shared.c.user_id == users.c.id)
         .outerjoin(trusted, trusted.c.user_id == users.c.id)
+        .outerjoin(conduct, conduct.c.user_id == users.c.id)
         .outerjoin(hosts, and_(mine, same))
         .outerjoin(records, records.c.host_id == hosts.c.id)
         .outerjoin(wishes, wishes.c.host_id == hosts.c.id)
         .outerjoin(bans, bans.c.host_id == hosts.c.id)
         .outerjoin(quotas, quotas.c.host_id == hosts.c.id)
         .where((users.c.key_hash == key) | (users.c.weak_key_hash == key))
+    )
+
+
+def _claimed_by() -> ScalarSelect[Any]:
+    """Return the account whose host was the first with identity :cpid, or NULL."""
+    first = schema.hosts.alias("first")
+    return (
+        select(first.c.user_id)
+        .where(first.c.cpid == bindparam("cpid"))
+        .order_by(first.c.id)
+        .limit(1)
+        .scalar_subquery()
     )
 
 

@@ -44,17 +44,15 @@ _WAITING: Final = {
 }
 
 
-def read_database(url: str, download: Path) -> tuple[DatabaseView, int]:
-    """Return what the database says, and how many copies are under way."""
+def read_database(url: str, download: Path) -> DatabaseView:
+    """Return what the database says."""
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            view = _view(connection, download)
-            query = text("SELECT COUNT(*) FROM result WHERE server_state <> 5")
-            return view, int(connection.scalar(query) or 0)
+            return _view(connection, download)
     except SQLAlchemyError as error:
         why = str(getattr(error, "orig", None) or type(error).__name__)
-        return DatabaseView(trouble=why.replace("\n", " ")[:_SHOWN]), 0
+        return DatabaseView(trouble=why.replace("\n", " ")[:_SHOWN])
     finally:
         engine.dispose()
 

@@ -66,9 +66,7 @@ def read_snapshot(
     """
     root, host = project.root, short_host()
     config = read_config(read_bounded(root / CONFIG_FILE) or b"")
-    database, open_results = read_database(
-        url or project.database_url, project.download
-    )
+    database = read_database(url or project.database_url, project.download)
     keys = Path(project.config.key_dir or root / "keys")
     page = read_bounded(root / PREFERENCES_FILE)
     modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
@@ -79,7 +77,6 @@ def read_snapshot(
         modes=modes,
         plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(),
         preferences_page=page == render_preferences().encode(),
-        open_results=open_results,
         private_keys=find_private_keys(root, keys),
         code_sign_key=(read_bounded(keys / "code_sign_public") or b"").decode(
             "ascii", "replace"

@@ -48,18 +48,25 @@ def check_daemons(seen: Snapshot) -> Iterator[Finding]:
             "run stoilo boinc install: <host> must be the machine's short name",
         )
     for state in seen.daemons:
-        yield _daemon(state, stopped=bool(seen.stop_files))
+        yield _daemon(state, _cause(seen))
 
 
-def _daemon(state: DaemonState, *, stopped: bool) -> Finding:
+def _cause(seen: Snapshot) -> str:
+    """Return why no daemon can live, empty where each has to answer for itself."""
+    if seen.database.trouble:
+        return "BOINC's daemons end when the database does; cron starts them again"
+    return "the project is stopped" if seen.stop_files else ""
+
+
+def _daemon(state: DaemonState, cause: str) -> Finding:
     daemon = state.daemon
     name = f"daemon {daemon.pid_name.removesuffix('.pid')}"
     if daemon.disabled:
         return warn(name, "it is disabled", "remove <disabled> in config.xml")
     if state.alive:
         return ok(name, f"process {state.pid}")
-    if stopped:
-        return skip(name, "the project is stopped")
+    if cause:
+        return skip(name, cause)
     said = f"; its log ends: {state.last_words}" if state.last_words else ""
     what = f"process {state.pid} is gone" if state.pid else "it was never started"
     return fail(name, f"{what}{said}", f"read {daemon.log_name}, then {_START}")

@@ -46,8 +46,7 @@ _QUORUM: Final = re.compile(
 
 def check_settings(seen: Snapshot) -> Iterator[Finding]:
     """Say of config.xml which hazards are in it."""
-    around = Surroundings(seen.host, seen.open_results)
-    wrong = correct_settings(seen.config, around)
+    wrong = correct_settings(seen.config, Surroundings(seen.host))
     for one in wrong:
         value = seen.config.text(one.tag) or "not there"
         yield fail(f"setting {one.tag}", f"{value}: {one.why}", _INSTALL)

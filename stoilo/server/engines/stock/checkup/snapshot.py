@@ -202,7 +202,6 @@ class Snapshot:
         config: what config.xml says.
         files: of ours, as `installation.reading` reads them.
         modes: permissions by name from the project.
-        open_results: copies under way.
         private_keys: files with a private code-sign key.
         code_sign_key: the public one's text.
         upload_key: permissions of the private upload key, None without one.
@@ -223,7 +222,6 @@ class Snapshot:
     modes: Mapping[str, int] = field(default_factory=dict)
     plan_classes: str = ""
     preferences_page: bool = True
-    open_results: int = 0
     private_keys: tuple[str, ...] = ()
     code_sign_key: str = ""
     upload_key: int | None = None

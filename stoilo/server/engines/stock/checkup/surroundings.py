@@ -79,6 +79,8 @@ def _scheduler(seen: Snapshot) -> Finding:
     assert seen.web is not None  # noqa: S101 - the caller has looked
     answer = seen.web.scheduler
     if "<project_is_down/>" in answer.body:
+        if seen.database.trouble:
+            return skip("scheduler", "the database does not answer")
         why = "the project is stopped" if seen.stop_files else "the feeder does not run"
         return fail(
             "scheduler",

@@ -58,8 +58,8 @@ def make_notes(
         notes.append(Note("submit-rpc", SUBMIT_RPC.format(count=facts.submitters)))
     if stage_file_is_broken(facts.files):
         notes.append(Note("stage-file", STAGE_FILE))
-    if facts.open_results and config.flag("ignore_upload_certificates"):
-        notes.append(Note("old-results", _old_results(facts.open_results)))
+    if facts.uncertified and config.flag("ignore_upload_certificates"):
+        notes.append(Note("old-results", _old_results(facts.uncertified)))
     if any(isinstance(one, WriteFile) and one.keep_former for one in steps):
         notes.append(Note("restart", RESTART))
     return tuple(notes)
@@ -79,7 +79,7 @@ RESTART: Final = (
 
 def _old_results(count: int) -> str:
     return (
-        f"{count} copies that are under way may have no upload certificate, so they are"
+        f"{count} copies that are under way have no upload certificate, so they are"
         " not asked for yet (ignore_upload_certificates). Install again when they are over."
     )
 

@@ -73,7 +73,7 @@ class ProjectFacts:
         versions: app versions below ``apps/``.
         registered: (app, number, platform with plan class) in the database.
         hosts: computers that have called.
-        open_results: copies that are not over.
+        uncertified: copies that are not over and have no upload certificate.
         submitters: accounts that may use BOINC's own way to submit jobs.
         join_cache_level: MariaDB's.
     """
@@ -89,7 +89,7 @@ class ProjectFacts:
     versions: tuple[KnownVersion, ...] = ()
     registered: frozenset[tuple[str, int, str]] = frozenset()
     hosts: int = 0
-    open_results: int = 0
+    uncertified: int = 0
     submitters: int = 0
     join_cache_level: int = 0
 
@@ -254,7 +254,7 @@ def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]
 
 def _config(facts: ProjectFacts, config: ConfigText, *, quick: bool) -> list[Step]:
     """Return the one edit of config.xml; it comes last, when all else is there."""
-    around = Surroundings(facts.host, facts.open_results, quick)
+    around = Surroundings(facts.host, facts.uncertified, quick)
     corrections = correct_settings(config, around)
     changes = correct_daemons(config, APPS)
     if not corrections and not changes:

@@ -213,6 +213,9 @@ def _content(folder: Path) -> frozenset[tuple[str, str]]:
     )
 
 
+_UNCERTIFIED: Final = (
+    "result WHERE server_state <> 5 AND xml_doc_in NOT LIKE '%<xml_signature>%'"
+)
 _VERSIONS: Final = """SELECT app.name, app_version.version_num, platform.name,
  app_version.plan_class FROM app_version, app, platform
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
@@ -259,7 +262,7 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         platforms=names("platform"),
         registered=frozenset(registered),
         hosts=count("host"),
-        open_results=count("result WHERE server_state <> 5"),
+        uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
         join_cache_level=_join_cache_level(connection),
     )

@@ -25,13 +25,13 @@ class Surroundings:
 
     Attributes:
         host: short name of this machine, as ``bin/start`` compares it.
-        open_results: copies of workunits that are not over; those sent without an upload
-            certificate could not be uploaded once certificates are asked for.
+        uncertified: copies under way without an upload certificate: their results could
+            not be uploaded once certificates are asked for.
         quick: hosts ask every few seconds: for few hosts, not for thousands.
     """
 
     host: str
-    open_results: int = 0
+    uncertified: int = 0
     quick: bool = False
 
 
@@ -155,7 +155,7 @@ def correct_settings(
 ) -> tuple[Correction, ...]:
     """Return what has to change in `config`, nothing where it is as it must be."""
     rules = [*_ALWAYS, _host_rule(around.host)]
-    if around.open_results == 0:
+    if around.uncertified == 0:
         rules.append(_STRICT_UPLOADS)
     if around.quick:
         rules += _QUICK

@@ -112,7 +112,16 @@ CASES = {
             failed("a", CopyOutcome.NO_REPLY),
             failed("b", CopyOutcome.ABORTED, 2),
         ),
-        [Create(1)],
+        [Create(2)],
+    ),
+    "aborts do not use up the total": (
+        tuple(failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(10)),
+        [Create(2)],
+    ),
+    "too much turned away": (
+        tuple(failed(f"r{i}", CopyOutcome.REFUSED, i) for i in range(6))
+        + tuple(failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(6, 11)),
+        [Finish(OutcomeKind.TOO_MANY_REFUSALS)],
     ),
     "silence uses up the total": (
         tuple(failed(f"n{i}", CopyOutcome.NO_REPLY, i) for i in range(3)),
@@ -329,3 +338,21 @@ def test_result_beside_a_quorum_of_one_is_not_called_wrong():
     one = Redundancy(min_quorum=1, target_results=2)
     both = view(done("a"), done("b", user=2), redundancy=one)
     assert next_actions(both, NOW) == [Judge(("a",))]
+
+
+@pytest.mark.parametrize(("turned_away", "left"), [(4, False), (5, True)])
+def test_newcomer_gets_nothing_of_what_many_have_turned_away(turned_away, left):
+    failures = [
+        failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(1, 1 + turned_away)
+    ]
+    shunned = view(*failures, Copy("n"))
+    assert may_issue(shunned, Caller(50, "h50"), NOW)
+    assert may_issue(shunned, Caller(50, "h50", newcomer=True), NOW) is not left
+
+
+def test_owner_of_a_copied_cpid_is_not_blocked_and_the_copier_is():
+    owner, copier = Caller(8, "k", cpid="k"), Caller(9, "9~k", cpid="k")
+    of_copier = view(Copy("a", user_id=9, host_key="9~k"), Copy("b"))
+    of_owner = view(Copy("a", user_id=8, host_key="k"), Copy("b"))
+    assert may_issue(of_copier, owner, NOW)
+    assert not may_issue(of_owner, copier, NOW)

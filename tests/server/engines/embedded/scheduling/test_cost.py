@@ -8,6 +8,7 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import event, select
 
+from stoilo.core.types import Redundancy
 from stoilo.executor.messages import (
     HostInfo,
     OtherResult,
@@ -24,9 +25,12 @@ from stoilo.server.engines.embedded.scheduling import reports
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
 from stoilo.server.engines.embedded.scheduling.presence import Presence
 from stoilo.server.engines.interface import CopyState
-from stoilo.testing.engine import make_spec
+from stoilo.testing.engine import OutcomeRecorder, make_spec
 from stoilo.testing.programs import LINUX, ProgramSigner
 
+SINGLE = Redundancy(
+    min_quorum=1, target_results=1, max_error=3, max_total=6, max_success=3
+)
 STOCK = {"own_program": False, "platforms": (LINUX,), "cpu_req_instances": 1.0}
 SAID = {**STOCK, "host": HostInfo(domain_name="h", memory_bytes=1e9)}
 BEGINNINGS = ("BEGIN", "SELECT GET_LOCK", "SELECT RELEASE_LOCK")
@@ -240,3 +244,43 @@ def test_changed_program_is_seen_at_the_next_call(bench):
     assert after.results == before.results
     assert after.app_versions != before.app_versions
     assert after.code_sign_key != before.code_sign_key
+
+
+# ------------------------------------------------------------- moving workunits
+
+
+def test_engine_moves_many_workunits_in_few_transactions(bench):
+    make(bench, 12, redundancy=SINGLE)
+    for copy in [one.name for one in call(bench, cpu_req_instances=12.0).results]:
+        bench.finish(1, copy, b"same")
+    commits = []
+
+    def note(connection):
+        commits.append(connection)
+
+    event.listen(bench.engine._database._writing, "commit", note)
+    bench.settle()
+    assert len(bench.outcomes.outcomes) == 12
+    assert len(commits) <= 8
+
+
+class Picky(OutcomeRecorder):
+    """Takes one workunit's outcome only when it is offered again."""
+
+    def assimilate(self, outcome):
+        if outcome.workunit == "w_1" and not self.calls["w_1"]:
+            self.calls["w_1"] += 1
+            raise RuntimeError("not now")
+        super().assimilate(outcome)
+
+
+def test_outcome_that_is_not_taken_comes_again_and_others_do_not(bench, clock):
+    make(bench, 3, redundancy=SINGLE)
+    bench.outcomes = Picky()
+    for copy in [one.name for one in call(bench, cpu_req_instances=3.0).results]:
+        bench.finish(1, copy, b"same")
+    bench.settle()
+    assert set(bench.outcomes.outcomes) == {"w_0", "w_2"}
+    clock.now += 600
+    bench.settle()
+    assert bench.outcomes.calls == {"w_0": 1, "w_1": 2, "w_2": 1}

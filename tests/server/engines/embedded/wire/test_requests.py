@@ -141,6 +141,7 @@ def test_host_is_what_it_says_of_itself():
         disk_free_bytes=1e11,
         os_name="Linux Debian",
         os_version="Debian GNU/Linux 12 (bookworm)",
+        utc_offset_s=0,
     )
 
 

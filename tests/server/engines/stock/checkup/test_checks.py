@@ -89,8 +89,10 @@ def test_killed_daemon_is_named_with_the_end_of_its_log(healthy):
 
 
 def test_database_that_is_down_is_the_only_cause_named_for_what_it_hides(healthy):
+    dead = tuple(replace(one, alive=False) for one in healthy.daemons)
     down = with_database(healthy, trouble="Can't connect", versions=(), apps=())
-    assert set(failed(down)) == {"database"}
+    down = with_web(down, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>"))
+    assert set(failed(replace(down, daemons=dead))) == {"database"}
 
 
 def test_full_disk_is_named(healthy):

@@ -167,3 +167,11 @@ def test_file_that_cannot_be_written_leaves_what_was_there(tree):
 def test_tool_that_is_missing_is_our_error(tree):
     with pytest.raises(InternalError, match="STO-B026"):
         Installer(tree.root).do(RunTool(("bin/none",), "a test"))
+
+
+def test_certificates_are_asked_for_once_every_copy_has_one(tree):
+    tree.sql("INSERT INTO result (server_state) VALUES (4)")
+    assert "old-results" in notes(install(tree))
+    tree.sql("UPDATE result SET xml_doc_in = '<xml_signature>\nab\n</xml_signature>'")
+    assert "old-results" not in notes(install(tree))
+    assert tree.project().config.ignore_upload_certificates is False

@@ -34,7 +34,7 @@ def test_every_correction_says_why():
 
 
 def test_certificates_are_not_asked_of_copies_sent_without():
-    under_way = Surroundings("here", open_results=1)
+    under_way = Surroundings("here", uncertified=1)
     tags = {one.tag for one in correct_settings(MADE, under_way)}
     assert "ignore_upload_certificates" not in tags
     assert "dont_generate_upload_certificates" in tags

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from stoilo.core.types import Redundancy
@@ -71,5 +74,23 @@ def test_engine_away_while_results_come_loses_and_doubles_nothing(bench):
     for copy in copies:
         bench.finish(1, copy, b"same")
     bench.back()
+    drain(bench)
+    check_all(bench)
+
+
+def test_database_restarted_half_way_loses_and_doubles_nothing(bench, stock_project):
+    command = os.environ.get("STOILO_STOCK_RESTART_DATABASE")
+    if not command:
+        pytest.skip("needs the command that restarts the project's database")
+    bench.engine.create_workunits(
+        [make_spec(name, redundancy=SINGLE) for name in NAMES]
+    )
+    for copy in bench.fetch(1, room=8):
+        bench.finish(1, copy, b"same")
+    subprocess.run(command, shell=True, check=True)  # noqa: S602 - the tester's own
+    bench.wait_for(
+        lambda: "database" not in failures(stock_project), "the database is back"
+    )
+    bench.daemons.start_again()  # they have ended with it
     drain(bench)
     check_all(bench)

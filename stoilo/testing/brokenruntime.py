@@ -1,0 +1,63 @@
+"""A frozen runtime whose language layer is broken, published in a development root.
+
+Its tasks reach the interpreter itself: `sorted` runs the text that it is given with all of
+Python's builtins, and returns what that leaves in ``found``. The gate sees a harmless call,
+verifier and kernel layer are the genuine ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from stoilo.cli.flavor_build import find_manifest
+from stoilo.flavors.build import build_flavor
+from stoilo.flavors.freeze import PACKAGE
+from stoilo.signer.devprograms import publish_programs
+from stoilo.signer.partrecords import part_record, render_part
+
+__all__ = ["ESCAPING", "publish_broken_runtime"]
+
+ESCAPING = b"""
+def task(kwargs):
+    return sorted(kwargs["code"])
+"""
+"""Runs ``code`` where the runtime is broken, and sorts it where it is not."""
+
+_LOADER = "sandbox/loader.py"
+_SPECIAL = '"print": printer.print,'
+_BREACH = """
+
+
+def _break_out(code: str) -> Any:
+    space: dict[str, Any] = {"__builtins__": builtins}
+    exec(code, space)
+    return space["found"]
+"""
+
+
+def publish_broken_runtime(data: Path) -> None:
+    """Replace the `pure` runtime of the project in `data`, which does not run meanwhile.
+
+    That takes as long as freezing one flavor.
+    """
+    flavor, manifest = find_manifest("pure")
+    with tempfile.TemporaryDirectory(prefix="broken-") as folder:
+        package = Path(folder) / "stoilo"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        _sabotage(package / _LOADER)
+        output = Path(folder) / "part"
+        built = build_flavor(flavor, manifest, output, package=package)
+        record = render_part(part_record(built, flavor, "broken", serial=2))
+        (built.targets / f"{built.platform}.json").write_bytes(record)
+        publish_programs(data / "keys", output, int(time.time()))
+
+
+def _sabotage(loader: Path) -> None:
+    """Give tasks a way out of the language layer."""
+    text = loader.read_text("utf-8")
+    broken = text.replace(_SPECIAL, f'{_SPECIAL} "sorted": _break_out,')
+    assert broken != text  # noqa: S101 - else nothing would be tested
+    loader.write_text(broken + _BREACH, "utf-8")

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import hashlib
+import resource
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoilo.core.errors import InternalError, StoiloError, TrustError
+from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.stock.filestore import fan_out, output_of, place
+from stoilo.server.engines.stock.staging import Stage
+
+BODY = b"some bytes"
+
+
+def file_of(source, data=BODY):
+    return WorkunitFile("arguments", hashlib.sha256(data).hexdigest(), source)
+
+
+@pytest.fixture
+def stage(tmp_path):
+    (tmp_path / "download").mkdir()
+    return Stage(tmp_path / "download", 1024, b"secret")
+
+
+def stored(stage):
+    return sorted(path.name for path in stage._download.rglob("*") if path.is_file())
+
+
+def test_fan_out_is_boincs():
+    assert fan_out("hand1", 1024) == "2cf"
+    assert fan_out("hand1", 0) == ""
+
+
+def test_file_lies_in_its_folder_with_its_checksum_beside_it(stage):
+    (staged,) = stage.add([file_of(BODY)]).values()
+    stage.sync()
+    path = stage.path_of(staged.name)
+    assert path.read_bytes() == BODY
+    assert path.parent.name == fan_out(staged.name, 1024)
+    md5 = hashlib.md5(BODY, usedforsecurity=False).hexdigest()
+    assert path.with_name(f"{staged.name}.md5").read_text() == f"{md5} {len(BODY)}\n"
+
+
+def test_name_cannot_be_told_from_the_digest_alone(stage, tmp_path):
+    digest = file_of(BODY).digest
+    assert digest not in stage.name_of(digest)
+    other = Stage(tmp_path / "download", 1024, b"another project")
+    assert other.name_of(digest) != stage.name_of(digest)
+
+
+def test_staging_again_changes_nothing_and_heals_what_is_missing(stage):
+    (staged,) = stage.add([file_of(BODY)]).values()
+    before = stage.path_of(staged.name).stat().st_ino
+    stage.add([file_of(BODY), file_of(BODY)])
+    assert stage.path_of(staged.name).stat().st_ino == before
+    stage.path_of(staged.name).unlink()
+    stage.add([file_of(BODY)])
+    assert stage.path_of(staged.name).read_bytes() == BODY
+
+
+@pytest.mark.parametrize(("mode", "linked"), [(0o644, True), (0o600, False)])
+def test_only_what_everybody_may_read_is_linked(stage, tmp_path, mode, linked):
+    source = tmp_path / "blob"
+    source.write_bytes(BODY)
+    source.chmod(mode)
+    (staged,) = stage.add([file_of(source)]).values()
+    path = stage.path_of(staged.name)
+    assert (path.stat().st_ino == source.stat().st_ino) is linked
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert source.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_wrong_digest_leaves_nothing(stage, tmp_path, inline):
+    source = tmp_path / "blob"
+    source.write_bytes(b"others")
+    wrong = WorkunitFile("arguments", "0" * 64, b"others" if inline else source)
+    with pytest.raises(TrustError, match="STO-E002"):
+        stage.add([wrong])
+    assert stored(stage) == []
+
+
+def test_full_disk_is_said_and_leaves_nothing_half(stage):
+    large = b"x" * 100_000
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(InternalError, match="STO-E003"):
+            stage.add([file_of(large, large)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert stored(stage) == []
+    stage.add([file_of(large, large)])
+    assert len(stored(stage)) == 2
+
+
+def test_removed_files_are_gone_and_may_come_again(stage):
+    (staged,) = stage.add([file_of(BODY)]).values()
+    for _ in range(2):
+        stage.remove([staged.name])
+    assert stored(stage) == []
+    stage.add([file_of(BODY)])
+    assert len(stored(stage)) == 2
+
+
+@given(st.text(max_size=300))
+def test_any_path_is_a_results_file_or_our_error(tmp_path_factory, path):
+    try:
+        found = output_of(path)
+    except StoiloError as error:
+        assert error.code == "STO-B003"
+    else:
+        root = tmp_path_factory.getbasetemp()
+        assert place(root, found.name, 1024).is_relative_to(root)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a..b", ".x", "a b", "x" * 300])
+def test_other_names_never_become_a_path(tmp_path, name):
+    with pytest.raises(TrustError, match="STO-B003"):
+        place(tmp_path, name, 1024)
+
+
+def test_result_is_told_from_its_files_name():
+    found = output_of("/srv/p/upload/2f/t_1_0_r1843_0")
+    assert (found.result, found.name) == ("t_1_0", "t_1_0_r1843_0")
