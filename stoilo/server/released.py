@@ -17,7 +17,6 @@ from stoilo.audit.note import parse_vkey
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.trust import is_development_root
-from stoilo.signer.keyfiles import read_private_file
 from stoilo.signer.onlinekeys import awaits_ceremony
 from stoilo.signer.roles import role_limits
 
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["ServerTerms", "check_certified", "check_offline_roles", "is_released"]
 
 _ASK = "propose it in the next ceremony: stoilo release request"
+
+
+MAX_ROOT_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def is_released(directory: Path) -> bool:
             hint=f"stoilo release publish FOLDER --data {directory.parent}",
         )
     root_file = directory / "root.json"
-    if not root_file.exists() or is_development_root(read_private_file(root_file)):
+    if not root_file.exists() or is_development_root(_read_root(root_file)):
         return False
     if (directory / "offline").exists():
         raise UsageError(
@@ -76,6 +78,15 @@ def is_released(directory: Path) -> bool:
             hint="they must never be on a server: replace them in a ceremony",
         )
     return True
+
+
+def _read_root(path: Path) -> bytes:
+    """Return the root's bytes; public, and perhaps of the signer's user."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_ROOT_BYTES)
+    except OSError as error:
+        raise TrustError("STO-K029", "root.json cannot be read") from error
 
 
 def check_offline_roles(roles: Iterable[RoleStatus]) -> None:

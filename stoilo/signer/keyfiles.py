@@ -19,6 +19,7 @@ __all__ = [
     "read_private_file",
     "read_private_key",
     "write_private_file",
+    "write_public_file",
 ]
 
 MAX_PRIVATE_BYTES = 64 * 1024
@@ -54,12 +55,17 @@ def read_private_file(path: Path) -> bytes:
         return file.read(MAX_PRIVATE_BYTES)
 
 
-def write_private_file(path: Path, data: bytes) -> None:
+def write_public_file(path: Path, data: bytes) -> None:
+    """Write what everybody may read (0644; its folder says who reaches it)."""
+    write_private_file(path, data, mode=0o644)
+
+
+def write_private_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write `data` durably and atomically: temporary file, fsync, rename, fsync."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

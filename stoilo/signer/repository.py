@@ -38,7 +38,11 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.executor.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.keyfiles import sync_directory, write_private_file
+from stoilo.signer.keyfiles import (
+    sync_directory,
+    write_private_file,
+    write_public_file,
+)
 from stoilo.signer.roles import role_limits
 
 __all__ = [
@@ -315,7 +319,7 @@ def _refresh_timestamp(
     metadata = Metadata(timestamp)
     for signer in keys.signers():
         metadata.sign(signer, append=True)
-    write_private_file(path, metadata.to_bytes())
+    write_public_file(path, metadata.to_bytes())
 
 
 def _describe(directory: Path, name: str, version: int) -> MetaFile:
@@ -330,7 +334,7 @@ def _publish(directory: Path, name: str, metadata: Metadata[T], keys: RoleKeys) 
         metadata.sign(signer, append=True)
     file = directory / "metadata" / f"{metadata.signed.version}.{name}.json"
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private_file(file, metadata.to_bytes())
+    write_public_file(file, metadata.to_bytes())
 
 
 def _write_target(directory: Path, path: str, data: bytes) -> None:

@@ -146,9 +146,15 @@ def log_files(data: Path, published: int) -> Iterator[tuple[str, Path]]:
             yield f"audit/log/{name}", path
 
 
+def _refuse(error: OSError) -> None:
+    """Leave nothing out without a word; a folder that has gone was not needed."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield the plain files below a folder that may be written to meanwhile."""
-    for place, _, names in os.walk(folder):
+    for place, _, names in os.walk(folder, onerror=_refuse):
         for name in sorted(names):
             path = Path(place) / name
             skip = name in _LEFT_OUT or name.endswith(_TEMPORARY) or name[0] == "."

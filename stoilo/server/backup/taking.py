@@ -179,7 +179,10 @@ def _own_place(data: Path) -> Iterator[Path]:
 
 
 def _mariadb_urls(config: ServerConfig) -> dict[str, str]:
-    urls = {SERVER.name: config.database_url, ENGINE.name: config.engine_database_url}
+    """Return where rows are to be read; a stock project's tables are BOINC's to back up."""
+    urls = {SERVER.name: config.database_url}
+    if config.engine == "embedded":
+        urls[ENGINE.name] = config.engine_database_url
     return {name: url for name, url in urls.items() if is_mariadb(url)}
 
 
