@@ -124,7 +124,6 @@ def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
             spot_check_rate=config.spot_check_percent / 100,
             retention=Retention(workunit_days=config.keep_workunits_days),
             mirrors=parse_mirrors(config.mirrors),
-            retention=Retention(workunit_days=config.keep_workunits_days),
         ),
     )
     return WorkEngine(embedded, embedded)
