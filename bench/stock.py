@@ -31,6 +31,11 @@ from stoilo.server.engines.interface import (
 )
 from stoilo.server.engines.stock.engine import StockEngine
 from stoilo.server.engines.stock.project import StockProject, read_project
+from stoilo.server.engines.stock.templates import (
+    InputSlot,
+    input_template,
+    result_template,
+)
 from stoilo.server.neighbours import ValidatorJails
 from stoilo.server.validators import ValidatorProgram, Validators
 from stoilo.testing.engine import OutcomeRecorder, make_spec
@@ -117,10 +122,11 @@ def measure_creation() -> Row:
 
 def _rate_of_processes(project: StockProject, prefix: str) -> float:
     """Return how many tasks a second two processes each can make."""
-    inputs, outputs = (
-        max(project.templates.glob(pattern), key=lambda one: one.stat().st_mtime)
-        for pattern in ("stoilo_in_*", "stoilo_out_*")
-    )
+    spec = make_spec(prefix)
+    inputs = input_template(spec, (InputSlot("arguments", sticky=False),))
+    outputs = result_template(spec.result_max_bytes)
+    for template in (inputs, outputs):
+        (project.templates / template.name).write_text(template.text)
     numbers = iter(range(PEERS))
 
     def one() -> None:
