@@ -143,6 +143,7 @@ class DrillProject:
         part = research.make_integral_parts()[0]
 
         async def ask() -> object:
+            """Return the answer of one task."""
             async with await stoilo.connect(self.data / "connection.json") as conn:
                 staged = conn.create_task(func=research.integrate, kwargs=part)
                 return await (await staged.submit()).result(timeout=WAIT_S)

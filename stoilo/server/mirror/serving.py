@@ -40,6 +40,7 @@ def create_mirror_app(folder: Path) -> Starlette:
     """Return the ASGI application that serves a mirror's folder."""
 
     async def file(request: Request) -> Response:
+        """Send one file, or the part of it that is asked for."""
         name = request.path_params["name"]
         path = folder / name
         if not _FILE.fullmatch(name) or not path.is_file():

@@ -52,6 +52,7 @@ def watch_routes(
     """
 
     async def permitted(request: Request) -> bool:
+        """Say whether the caller's token opens figures and reasons."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else ""
         return await run_in_threadpool(allowed, given)

@@ -85,11 +85,13 @@ def mirror_routes(desk: MirrorDesk) -> list[Route]:
             raise DeniedError("STO-E014", "there is no such file")
 
     async def listing(request: Request) -> Response:
+        """Name the files that a mirror may have."""
         check(request)
         text = render_listing(await run_in_threadpool(desk.listed))
         return Response(text, media_type="text/plain")
 
     async def file(request: Request) -> Response:
+        """Send one of them."""
         check(request)
         digest = request.path_params["digest"]
         known = _DIGEST.fullmatch(digest)
