@@ -17,12 +17,13 @@ NEAR = 0.1
 SIGMAS = 4
 
 
-def measure() -> list[Row]:
+def measure(scenario: Scenario | None = None) -> list[Row]:
     """Return a row for each quantity that has a closed form, and the run's speed."""
-    scenario = Scenario()
+    scenario = scenario or Scenario()
     seconds, runs = seconds_once(lambda: compare(scenario))
     tasks = sum(run.tasks for run in runs)
-    speed = Row("population of 10,000: simulated tasks", tasks / seconds, "1/s")
+    name = f"population of {scenario.hosts:,}: simulated tasks"
+    speed = Row(name, tasks / seconds, "1/s")
     rows = [_row(run, figure) for run in runs for figure in run.figures]
     return [speed, *(row for row in rows if row is not None)]
 
@@ -38,7 +39,7 @@ def _row(run: PolicyRun, figure: Figure) -> Row | None:
     return Row(
         name=f"population, {run.policy}: {figure.name}",
         ours=seen.value,
-        unit="of 1" if "wrong" in figure.name else "",
+        unit="of 1" if "wrong" in figure.name else "results",
         peer_name=figure.formula,
         peer=expected,
         ratio=ratio,

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
@@ -43,11 +44,17 @@ from stoilo.testing.stocktools.daemons import FakeDaemons, output_name
 from stoilo.testing.stocktools.hosts import FakeHosts
 from stoilo.testing.stocktools.project import FakeProject, make_fake_project
 
-BATCH = 500
-PEERS = 8
-CALLS = 200
 REACH = 20
 PROGRAM = ValidatorProgram(b"", "", "", "pure")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: workunits of a batch, tasks of the peer, comparisons."""
+
+    batch: int = 500
+    peers: int = 8
+    calls: int = 200
 
 
 class DefaultComparator:
@@ -94,40 +101,40 @@ def place() -> Iterator[tuple[StockProject, str, str]]:
         yield fake.project, fake.database_url, "played"
 
 
-def measure_creation() -> Row:
+def measure_creation(sizes: Sizes) -> Row:
     """Return the row of workunits made: one batch against two processes each."""
     with place() as (project, url, kind):
         engine = StockEngine(project, database_url=url)
         prefix = f"b{secrets.token_hex(4)}"
-        names = [f"{prefix}_{number}" for number in range(BATCH)]
+        names = [f"{prefix}_{number}" for number in range(sizes.batch)]
         specs = [make_spec(name, data=name.encode()) for name in names]
         try:
             engine.create_workunits([make_spec(f"{prefix}_first")])
             start = time.perf_counter()
             engine.create_workunits(specs)
-            ours = BATCH / (time.perf_counter() - start)
+            ours = sizes.batch / (time.perf_counter() - start)
             made = [engine.status(name) for name in names]
             assert all(
                 one is not None and "create_work" not in one.explanation for one in made
             )
-            theirs = _rate_of_processes(project, prefix)
+            theirs = _rate_of_processes(project, prefix, sizes.peers)
         finally:
             if kind == "live":
                 for name in (*names, f"{prefix}_first"):
                     engine.cancel(name)
             engine.close()
-    name = f"workunits made on a stock project ({kind}), 500 at a time"
+    name = f"workunits made on a stock project ({kind}), {sizes.batch} at a time"
     return _row(name, ours, "stage_file + create_work a task", theirs, REACH)
 
 
-def _rate_of_processes(project: StockProject, prefix: str) -> float:
+def _rate_of_processes(project: StockProject, prefix: str, count: int) -> float:
     """Return how many tasks a second two processes each can make."""
     spec = make_spec(prefix)
     inputs = input_template(spec, (InputSlot("arguments", sticky=False),))
     outputs = result_template(spec.result_max_bytes)
     for template in (inputs, outputs):
         (project.templates / template.name).write_text(template.text)
-    numbers = iter(range(PEERS))
+    numbers = iter(range(count))
 
     def one() -> None:
         name = f"{prefix}_peer{next(numbers)}"
@@ -141,8 +148,8 @@ def _rate_of_processes(project: StockProject, prefix: str) -> float:
             *("--result_template", f"templates/{outputs.name}", name),
         )
 
-    found = rate(one, PEERS)
-    for number in range(PEERS):
+    found = rate(one, count)
+    for number in range(count):
         with suppress(subprocess.CalledProcessError):
             _run(project, "cancel_jobs", "--name", f"{prefix}_peer{number}")
     return found
@@ -157,7 +164,7 @@ def _run(project: StockProject, tool: str, *arguments: str) -> None:
     )
 
 
-def measure_validation() -> list[Row]:
+def measure_validation(sizes: Sizes) -> list[Row]:
     """Return the rows of pairs compared: by the socket, and through BOINC's script."""
     jails = ValidatorJails()
     try:
@@ -169,7 +176,7 @@ def measure_validation() -> list[Row]:
             engine.listen(validation, OutcomeRecorder())
             try:
                 paths = _two_results(fake, engine, pair)
-                return _measure_calls(fake, paths, pair)
+                return _measure_calls(fake, paths, pair, sizes.calls)
             finally:
                 engine.close()
     finally:
@@ -192,7 +199,9 @@ def _two_results(fake: FakeProject, engine: StockEngine, pair: Pair) -> list[str
     return [str(path) for name in found for path in fake.project.upload.rglob(name)]
 
 
-def _measure_calls(fake: FakeProject, paths: list[str], pair: Pair) -> list[Row]:
+def _measure_calls(
+    fake: FakeProject, paths: list[str], pair: Pair, calls: int
+) -> list[Row]:
     request = "\0".join(["stoilo_compare", *paths]).encode()
     script = [str(fake.project.tool("stoilo_compare")), *paths]
 
@@ -203,10 +212,10 @@ def _measure_calls(fake: FakeProject, paths: list[str], pair: Pair) -> list[Row]
             client.shutdown(socket.SHUT_WR)
             assert client.recv(8) == b"0"
 
-    ours = rate(ask, CALLS)
-    with_script = rate(lambda: subprocess.run(script, check=True), CALLS // 10)
+    ours = rate(ask, calls)
+    with_script = rate(lambda: subprocess.run(script, check=True), max(1, calls // 10))
     peer = [sys.executable, "-c", PEER, *map(str, pair.lists)]
-    theirs = rate(lambda: subprocess.run(peer, check=True), CALLS // 10)
+    theirs = rate(lambda: subprocess.run(peer, check=True), max(1, calls // 10))
     against = "a Python process per comparison"
     return [
         _row(
@@ -225,9 +234,10 @@ def _measure_calls(fake: FakeProject, paths: list[str], pair: Pair) -> list[Row]
     ]
 
 
-def measure() -> list[Row]:
+def measure(sizes: Sizes | None = None) -> list[Row]:
     """Return the rows of a stock project."""
-    return [measure_creation(), *measure_validation()]
+    sizes = sizes or Sizes()
+    return [measure_creation(sizes), *measure_validation(sizes)]
 
 
 def _row(

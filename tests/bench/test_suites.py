@@ -10,7 +10,9 @@ from bench import __main__ as bench
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.rows import Row
+from bench.stock import Sizes as StockSizes
 from bench.submit import Sizes
+from stoilo.server.population.scenario import Scenario
 
 SMALL = {
     "codec": {"layers": {"fc": (4, 8)}},
@@ -28,6 +30,8 @@ SMALL = {
     "calls": {"plain": 2, "mapped": 20, "real": False},
     "threads": {"runs": 1},
     "frozen": {"runs": 1, "flavors": ("pure",)},
+    "population": {"scenario": Scenario(hosts=200, tasks=400, cheats=0.3)},
+    "stock": {"sizes": StockSizes(batch=3, peers=1, calls=1)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
 

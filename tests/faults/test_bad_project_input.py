@@ -81,10 +81,10 @@ def eve(target):
         f"<!DOCTYPE x [{ENTITY_BOMB}]><scheduler_request>&a8;</scheduler_request>".encode(),
         b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><scheduler_request/>',
         b'<?xml version="1.0"?><!ENTITY x "y"><scheduler_request/>',
-        b"<a>" * 100_000,
-        b"<a/>" * 200_000,
-        b"<scheduler_request>" + b"<!--" * 100_000,
-        b"<scheduler_request x=" + b"'" * 100_000,
+        b"<a>" * 20_000,
+        b"<a/>" * 15_000,
+        b"<scheduler_request>" + b"<!--" * 15_000,
+        b"<scheduler_request x=" + b"'" * 60_000,
         (
             b"<scheduler_request><host_info><host_cpid>../..</host_cpid></host_info>"
             b"</scheduler_request>"
@@ -96,6 +96,12 @@ def test_broken_or_hostile_xml_is_refused(target, body):
     answer = target.peer.send("POST", "/sched", body)
     assert answer.status == 400
     assert b"STO-X030" in answer.body
+
+
+def test_large_body_without_a_key_at_its_beginning_is_refused_unread(target):
+    answer = target.peer.send("POST", "/sched", b"<a>" * 100_000)
+    assert answer.status == 413
+    assert b"STO-E012" in answer.body
 
 
 @pytest.mark.parametrize(
