@@ -191,8 +191,20 @@ class Volunteer:
             return False
 
     def _slots(self) -> int:
-        """Return how many copies may run at once; asked for while computing is allowed."""
-        return self._preferences.slots(self._settings.slots)
+        """Return how many copies may run at once; none against a wish that is not known."""
+        try:
+            return self._preferences.slots(self._settings.slots)
+        except UsageError as error:  # the user's file has just been broken
+            self._standing.note_trouble(error)
+            return 0
+
+    def _has_room(self) -> bool:
+        """Say whether the user's preferences leave room on the disk."""
+        try:
+            return self._preferences.room(self._ledger.used_bytes()) > 0
+        except UsageError as error:
+            self._standing.note_trouble(error)
+            return False
 
     def _show(self) -> None:
         """Let `stoilo volunteer status` see where we are."""
@@ -327,7 +339,7 @@ class Volunteer:
     def _request(self, host: HostRecord) -> SchedulerRequest:
         """Return the next request."""
         wants = not (self._suspended or self._waking.stopping)
-        room = wants and self._preferences.room(self._ledger.used_bytes()) > 0
+        room = wants and self._has_room()
         known = Known(
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,

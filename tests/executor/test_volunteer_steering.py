@@ -83,6 +83,19 @@ def test_volunteer_runs_nothing_at_hours_that_its_user_excludes(world, wait_unti
     assert world.wait("w_1") == [OutcomeKind.CANONICAL]
 
 
+def test_preferences_broken_at_any_moment_only_stop_computing(world, wait_until):
+    """A file is half there while somebody saves it, and not only between two turns."""
+    directory = world.directory / "a"
+    directory.mkdir()
+    volunteer = world.join("a", EchoExecutor())
+    wait_until(lambda: read_status(directory).last_contact)
+    (directory / OVERRIDE).write_text("<global_preferences><start_ho")
+    assert (volunteer._slots(), volunteer._has_room()) == (0, False)
+    world.ask("w_1")
+    (directory / OVERRIDE).write_text("")
+    assert world.wait("w_1") == [OutcomeKind.CANONICAL]
+
+
 def test_preferences_travel_by_the_project_to_the_users_other_computer(
     world, wait_until
 ):

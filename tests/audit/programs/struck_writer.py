@@ -20,7 +20,7 @@ import sys
 import threading
 from pathlib import Path
 
-from stoilo.audit import logdb
+from stoilo.audit import places
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.pacing import SequencerSettings
 from stoilo.audit.sequencer import Sequencer
@@ -29,7 +29,7 @@ from stoilo.core.errors import StoiloError
 
 PR_SET_PTRACER, ANY = 0x59616D61, -1
 BATCHES = (range(1), range(1, 301), range(301, 302))
-logdb._TAIL_LEAVES = 200  # so that places are moved into the index, too
+places._TAIL_LEAVES = 200  # so that places are moved into the index, too
 key = LogKey("log.test/t")
 channel = socket.socket(fileno=int(sys.argv[1]))
 lines = channel.makefile("r")

@@ -29,7 +29,7 @@ from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.rules import conduct, spotchecks, transitioner
 from stoilo.server.engines.embedded.rules.records import CheckVerdict
-from stoilo.server.engines.embedded.scheduling import dispatch, reports
+from stoilo.server.engines.embedded.scheduling import dispatch, holdings
 from stoilo.server.engines.embedded.views import load_view
 from stoilo.server.engines.interface import (
     CopyOutcome,
@@ -408,7 +408,7 @@ BROKEN_RULES = {
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
     "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
-    "late results are not received": (reports, "can_receive", lambda *_: False),
+    "results are not received": (holdings, "still_counts", lambda *_: False),
 }
 
 

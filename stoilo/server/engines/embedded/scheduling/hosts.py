@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
-    from stoilo.server.engines.embedded.scheduling.presence import Presence
     from stoilo.server.engines.embedded.scheduling.visitors import KnownHost, Visitor
 
 __all__ = ["MAX_HOSTS", "Host", "find_host"]
@@ -68,10 +67,13 @@ def find_host(
     connection: Connection,
     visitor: Visitor,
     request: SchedulerRequest,
-    presence: Presence,
+    last_call: int,
     now: int,
 ) -> Host | None:
     """Return the calling host: known, known by its CPID, or new; None past `MAX_HOSTS`.
+
+    `last_call` is the number of the host's last call as it was when this one came, 0 when
+    that is not remembered: one that waits here may be overtaken by its successor.
 
     A host belongs to one user for ever. A sequence number below the last one means
     that the client's state was copied: the caller becomes a host of its own; one that has
@@ -84,14 +86,13 @@ def find_host(
     known = next((one for one in found if one.id == request.host_id), same)
     if known is None:
         return _new_host(connection, user, request, request.cpid, now)
-    last = max(known.rpc_seqno, presence.last_call(known.id))
+    last = last_call or known.rpc_seqno
     if request.host_id == known.id and request.rpc_seqno < last:
         copied = _new_host(connection, user, request, "", now)
         if copied is not None and known.ban is not None:
             ban(connection, copied.id, copied.key, now)  # copying is no way out
             return replace(copied, ban=BY_OPERATOR)
         return copied
-    presence.note_call(known.id, request.rpc_seqno)
     changes = same is None and visitor.owns_cpid
     cpid = request.cpid if changes else known.cpid
     anew = known.id != request.host_id

@@ -41,11 +41,12 @@ class Presence:
         """Return when a host was last given work, s; None when it is not known."""
         return self._hosts.get(host_id, _Seen()).worked_at
 
-    def note_call(self, host_id: int, rpc_seqno: int) -> None:
-        """Remember that a host called."""
+    def note_call(self, host_id: int, rpc_seqno: int, *, anew: bool = False) -> None:
+        """Remember that a host called; its numbers grow unless it counts anew."""
         with self._lock:
             seen = self._hosts.pop(host_id, _Seen())
-            self._hosts[host_id] = replace(seen, rpc_seqno=rpc_seqno)
+            last = rpc_seqno if anew else max(seen.rpc_seqno, rpc_seqno)
+            self._hosts[host_id] = replace(seen, rpc_seqno=last)
             if len(self._hosts) > self._most:
                 self._hosts.popitem(last=False)
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
+    from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.embedded.scheduling.reception import Guest
     from stoilo.server.engines.embedded.wire.catalogue import Catalogue
     from stoilo.server.engines.mirrorboard import MirrorBoard
@@ -98,45 +99,59 @@ class Scheduler:
         Raises:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
-        reply = self._quiet(request, base_url, now)
-        if reply is None:
-            reply = self._database.write_together(
-                lambda connection: self._answer(connection, request, base_url, now)
-            )
+        last_call = self._presence.last_call(request.host_id)
+
+        def answer(connection: Connection) -> tuple[SchedulerReply, Host | None]:
+            """Return the reply and the host that it is for."""
+            return self._answer(connection, request, base_url, last_call, now)
+
+        reply, host = self._quiet(request, answer) or self._database.write_together(
+            answer
+        )
+        if host is not None and host.known is not None:
+            self._presence.note_call(host.id, request.rpc_seqno, anew=host.new)
         if request.results:
             self._on_report()
         return reply
 
     def _quiet(
-        self, request: SchedulerRequest, base_url: str, now: int
-    ) -> SchedulerReply | None:
-        """Return the reply to a call that changes nothing, None to any other."""
+        self,
+        request: SchedulerRequest,
+        answer: Callable[[Connection], tuple[SchedulerReply, Host | None]],
+    ) -> tuple[SchedulerReply, Host | None] | None:
+        """Return the answer to a call that changes nothing, None to any other."""
         if request.results:
             return None
         with self._database.read() as connection:
             try:
-                return self._answer(connection, request, base_url, now)
+                return answer(connection)
             except NeedsWritingError:
                 return None
 
     def _answer(
-        self, connection: Connection, request: SchedulerRequest, base_url: str, now: int
-    ) -> SchedulerReply:
-        """Return the reply, in a transaction that writes if there is anything to write."""
+        self,
+        connection: Connection,
+        request: SchedulerRequest,
+        base_url: str,
+        last_call: int,
+        now: int,
+    ) -> tuple[SchedulerReply, Host | None]:
+        """Return reply and host, in a transaction that writes if there is anything to."""
         visitor = find_visitor(connection, request)
         if visitor is None:
-            return unknown_key()
-        host = find_host(connection, visitor, request, self._presence, now)
+            return unknown_key(), None
+        host = find_host(connection, visitor, request, last_call, now)
         if host is None:
-            return SchedulerReply(
+            refusal = SchedulerReply(
                 messages=("This account has too many hosts [STO-E017].",),
                 request_delay=BAD_KEY_DELAY_S,
             )
-        refusal = refuse_banned(visitor.user, request)
-        if refusal is not None:
-            return refusal
+            return refusal, None
+        banned = refuse_banned(visitor.user, request)
+        if banned is not None:
+            return banned, host
         guest = receive(visitor, host, request, now)
-        return self._serve(connection, guest, base_url)
+        return self._serve(connection, guest, base_url), host
 
     def _serve(
         self, connection: Connection, guest: Guest, base_url: str

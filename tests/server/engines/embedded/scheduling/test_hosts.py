@@ -4,8 +4,10 @@ import pytest
 from engine_bench import EmbeddedBench
 
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ClientVersion, HostInfo
+from stoilo.executor.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.scheduling import hosts
+from stoilo.server.engines.embedded.scheduling.presence import Presence
+from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
 from stoilo.testing.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
@@ -74,6 +76,28 @@ def test_copied_state_of_a_banned_host_is_banned(bench, clock):
     reply = call(bench, host_id=first, rpc_seqno=3)
     assert "STO-E065" in reply.messages[0]
     assert [host.banned for host in known(bench)] == [True, False, True]
+
+
+@pytest.mark.parametrize(("last_call", "copied"), [(9, False), (11, True)])
+def test_call_that_its_successor_overtook_is_no_copied_state(bench, last_call, copied):
+    """Number 10 came when 9 was the last, and waited while 11 was answered."""
+    call(bench, rpc_seqno=11)
+    host = known(bench)[0].host_id
+    key = bench.engine.accounts.ensure("u1@example.org", bench.clock()).key
+    late = SchedulerRequest(key, host, 10, f"{1:032x}")
+    with bench.engine._database.write() as connection:
+        visitor = find_visitor(connection, late)
+        found = hosts.find_host(connection, visitor, late, last_call, bench.clock())
+    assert (found.id != host) is copied
+
+
+def test_number_of_a_host_falls_only_when_it_counts_anew():
+    presence = Presence()
+    for number, anew in ((11, False), (10, False)):
+        presence.note_call(1, number, anew=anew)
+    assert presence.last_call(1) == 11
+    presence.note_call(1, 2, anew=True)
+    assert presence.last_call(1) == 2
 
 
 def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, clock):
