@@ -17,6 +17,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MIRROR = re.compile(
     r"https?://[A-Za-z0-9.-]{1,100}(?::[0-9]{1,5})?/[A-Za-z0-9._~/-]{1,200}"
 )
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LINK = re.compile(
     r"<link rel=\"boinc_scheduler\" href=\"([^\"<>\s]{1,220})\"|"
     r"<scheduler>\s*([^<>\s]{1,220})\s*</scheduler>"
@@ -46,8 +47,9 @@ def may_ask(master_url: str, url: str, name: str) -> bool:
     """Say whether a file may be asked for at a mirror that the project names.
 
     Only what is named by its SHA-256, so that nothing of a mirror is believed; only by
-    a URL that ends with that name; and, unless the project itself is there, not where an
-    address says that it is somebody's own network.
+    a URL that ends with that name; never by another spelling of an address than its
+    usual one (``127.1``, ``0x7f.1``); and, unless the project itself is there, not where
+    an address says that it is somebody's own network. Names are not resolved.
     """
     if not (_DIGEST.fullmatch(name) and _MIRROR.fullmatch(url)):
         return False
@@ -56,7 +58,22 @@ def may_ask(master_url: str, url: str, name: str) -> bool:
     there, here = urlsplit(url), urlsplit(master_url)
     if there.scheme == "http" and here.scheme == "https":
         return False
-    return not _is_inside(there.hostname or "") or _is_inside(here.hostname or "")
+    host = there.hostname or ""
+    if _is_odd(host):
+        return False
+    return not _is_inside(host) or _is_inside(here.hostname or "")
+
+
+def _is_odd(host: str) -> bool:
+    """Say whether a host is a number that resolvers read and `ip_address` does not.
+
+    No name of the open Internet ends with a number, so none is lost.
+    """
+    try:
+        ip_address(host)
+    except ValueError:
+        return bool(_NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]))
+    return False
 
 
 def _is_inside(host: str) -> bool:

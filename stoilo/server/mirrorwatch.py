@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import urllib3
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.server.mirror.intime import pool_in_time
 from stoilo.server.mirror.listing import INDEX, LISTING_BYTES, parse_index
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ class CheckPace:
         pieces: how many are compared.
         piece_bytes: of each.
         idle_s: longest pause between two looks at who is due, s.
+        stop_s: longest wait for the check in progress at the end, s.
     """
 
     seconds: float = 20.0
     pieces: int = 4
     piece_bytes: int = 64 * 1024
     idle_s: float = 5.0
+    stop_s: float = 2.0
 
 
 class MirrorWatch:
@@ -80,11 +83,11 @@ class MirrorWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """End, after the check in progress."""
+        """End; a check that takes longer than `CheckPace.stop_s` is left behind."""
         self._stopping = True
         self._board.hurried.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(self._pace.stop_s)
 
     def check_due(self) -> None:
         """Check the mirrors whose time has come, one after the other."""
@@ -131,7 +134,7 @@ def check_mirror(
         TrustError: ``STO-B053`` no index, or wrong bytes.
     """
     until = clock() + pace.seconds
-    with urllib3.PoolManager(retries=False, timeout=pace.seconds) as pool:
+    with pool_in_time(pace.seconds, lambda: until - clock()) as pool:
         index = _get(pool, url + INDEX, {}, LISTING_BYTES, until, clock)
         holds = parse_index(index)
         shared = sorted(holds & known.keys())
@@ -186,6 +189,8 @@ def _get(
                 response.close()
                 raise UnreachableError("STO-B056", f"too slow: {url}")
     except (urllib3.exceptions.HTTPError, OSError) as error:
+        if clock() > until:
+            raise UnreachableError("STO-B056", f"too slow: {url}") from error
         kind = type(error).__name__
         raise UnreachableError("STO-B056", f"no answer ({kind}) of {url}") from error
     return data

@@ -113,6 +113,10 @@ def test_project_that_lies_is_no_better_than_a_mirror(fetch, mirror, project):
 
 
 MASTER = "https://project.example/"
+OTHER_SPELLINGS = (  # of addresses, as the resolver takes them
+    *("127.1", "0x7f.1", "0177.0.0.1", "10.1", "2130706433", "0x7f000001"),
+    *("127.0.0.1.", "127.0.0.0x1", "127.0.0.0X1", "010.0.0.1", "8.8.2056"),
+)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +130,10 @@ MASTER = "https://project.example/"
         (f"https://169.254.169.254/{DIGEST}", False),
         (f"https://router/{DIGEST}", False),
         (f"https://printer.local/{DIGEST}", False),
+        *((f"https://{host}/{DIGEST}", False) for host in OTHER_SPELLINGS),
+        (f"https://8.8.8.8/{DIGEST}", True),
+        (f"https://127.0.0.1.example/{DIGEST}", True),  # a name like any other
+        (f"https://0x7f.0xm.example/{DIGEST}", True),
         (f"https://user@m.example/{DIGEST}", False),
         (f"https://m.example/a?x=/{DIGEST}", False),
         (f"https://m.example/../{DIGEST}", False),
@@ -135,6 +143,12 @@ MASTER = "https://project.example/"
 )
 def test_project_cannot_send_a_volunteer_anywhere(url, allowed):
     assert may_ask(MASTER, url, DIGEST) is allowed
+
+
+def test_project_inside_may_name_neighbours_but_no_odd_spelling():
+    inside = "http://127.0.0.1:8080/"
+    assert may_ask(inside, f"http://127.0.0.1:8081/{DIGEST}", DIGEST)
+    assert not may_ask(inside, f"http://127.1:8081/{DIGEST}", DIGEST)
 
 
 def test_file_that_is_not_named_by_its_digest_has_no_mirror():

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.executor.messages import FileInfo, ReportedResult, SchedulerReply
+from stoilo.executor.messages import (
+    FileInfo,
+    FileRef,
+    ReportedResult,
+    ResultInfo,
+    SchedulerReply,
+    WorkunitInfo,
+)
+from stoilo.server.engines import mirrorboard
 from stoilo.server.engines.mirrorboard import (
     DOWNLOAD_FAILED,
     Health,
@@ -16,7 +24,10 @@ from stoilo.testing.server import ManualClock
 
 ONE, TWO = Mirror("https://one.example/f/"), Mirror("https://two.example/")
 HELD, OTHER = "a" * 64, "b" * 64
-FAILED = ReportedResult("w_0", 1, DOWNLOAD_FAILED)
+
+
+def failed(copy="w_0"):
+    return ReportedResult(copy, 1, DOWNLOAD_FAILED)
 
 
 @pytest.fixture
@@ -31,9 +42,14 @@ def board(clock):
     return made
 
 
-def mirrors(board, digest=HELD, host=1):
+def mirrors(board, digest=HELD, host=1, copies=("w_0",)):
     file = FileInfo(digest, "http://project/f", 5, "0" * 32)
-    (sent,) = board.send(SchedulerReply(files=(file,)), host, None).files
+    reply = SchedulerReply(
+        files=(file,),
+        workunits=(WorkunitInfo("w", "pure", 1.0, 1.0, (FileRef(digest, "model"),)),),
+        results=tuple(ResultInfo(copy, "w", 0, "") for copy in copies),
+    )
+    (sent,) = board.send(reply, host, None).files
     return sent.mirrors
 
 
@@ -69,7 +85,7 @@ def test_ill_mirror_is_tried_again_after_longer_and_longer(board, clock):
 
 def test_host_whose_downloads_failed_is_excused_and_sent_to_no_mirror(board, clock):
     mirrors(board)
-    assert board.excuses(1, FAILED)
+    assert board.excuses(1, failed())
     assert mirrors(board) == ()
     assert mirrors(board, host=2) != ()
     assert set(board.due()) == {ONE, TWO}
@@ -78,14 +94,54 @@ def test_host_whose_downloads_failed_is_excused_and_sent_to_no_mirror(board, clo
     assert mirrors(board) != ()
 
 
-def test_host_is_excused_once_a_day(board):
+def test_every_copy_that_was_sent_before_the_host_began_to_distrust_is_excused(
+    board, clock
+):
+    names = [f"w_{number}" for number in range(16)]
+    mirrors(board, copies=names[:8])
+    mirrors(board, copies=names[8:])
+    assert all(board.excuses(1, failed(name)) for name in names[:9])
+    clock.now += 3600
+    assert mirrors(board, copies=["later"]) == ()
+    assert all(board.excuses(1, failed(name)) for name in names)  # even if asked twice
+    assert not board.excuses(1, failed("later"))
+    assert not board.excuses(2, failed("w_0"))
+
+
+def test_later_excuses_do_not_prolong_the_day_without_mirrors(board, clock):
+    mirrors(board, copies=["w_0", "w_1"])
+    assert board.excuses(1, failed("w_0"))
+    clock.now += 86_399
+    assert board.excuses(1, failed("w_1"))
+    clock.now += 1
+    assert mirrors(board) != ()
+
+
+def test_copy_whose_file_no_mirror_holds_is_not_excused(board):
+    mirrors(board, OTHER)
+    assert not board.excuses(1, failed())
+
+
+def test_copies_sent_while_the_client_still_has_the_wrong_file_are_excused(
+    board, clock
+):
     mirrors(board)
-    assert board.excuses(1, FAILED)
-    mirrors(board)
-    assert not board.excuses(1, FAILED)
+    assert board.excuses(1, failed())
+    assert mirrors(board, copies=["w_1"]) == ()  # the reply to that report
+    clock.now += 61
+    mirrors(board, copies=["w_2"])
+    assert board.excuses(1, failed("w_1"))
+    assert not board.excuses(1, failed("w_2"))
+
+
+def test_copies_sent_longest_ago_are_forgotten(board, monkeypatch):
+    monkeypatch.setattr(mirrorboard, "COPIES_REMEMBERED", 2)
+    mirrors(board, copies=["w_0", "w_1", "w_2"])
+    said = [board.excuses(1, failed(f"w_{number}")) for number in range(3)]
+    assert said == [False, True, True]
 
 
 def test_host_that_was_sent_nowhere_is_not_excused(board):
-    assert not board.excuses(1, FAILED)
+    assert not board.excuses(1, failed())
     mirrors(board)
     assert not board.excuses(1, ReportedResult("w_0", 3, 195))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Self
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import urllib3
 
 from stoilo.core.errors import DeniedError, StoiloError, TrustError, UnreachableError
+from stoilo.server.mirror.intime import pool_in_time
 from stoilo.server.mirror.listing import LISTING_BYTES, parse_listing, plan
 from stoilo.server.mirror.shelf import disk
 
@@ -26,6 +28,12 @@ __all__ = ["Origin", "Synced", "sync"]
 log = logging.getLogger(__name__)
 
 CHUNK: Final = 256 * 1024
+ANSWER_S: Final = 120.0
+"""Most that a list may take, headers included, s."""
+
+SLOWEST: Final = 16 * 1024
+"""A file has a second for each so many bytes more; what has come by then is kept."""
+
 _REFUSED: Final = frozenset({401, 403, 404})
 
 
@@ -47,16 +55,26 @@ class Origin:
         key: the mirrors' key.
         ca: certificates to trust instead of the system's.
         timeout_s: longest pause of the project, s.
+        answer_s: longest that a list, or the beginning of a file, may take, s.
+        slowest: bytes/s that a file has to come with.
     """
 
     def __init__(
-        self, url: str, key: str, *, ca: Path | None = None, timeout_s: float = 30.0
+        self,
+        url: str,
+        key: str,
+        *,
+        ca: Path | None = None,
+        timeout_s: float = 30.0,
+        answer_s: float = ANSWER_S,
+        slowest: float = SLOWEST,
     ) -> None:
         self._url = url
         self._headers = {"Authorization": f"Bearer {key}"}
-        self._pool = urllib3.PoolManager(
-            retries=False, timeout=timeout_s, ca_certs=str(ca) if ca else None
-        )
+        self._answer_s = answer_s
+        self._slowest = slowest
+        self._allowed = threading.local()
+        self._pool = pool_in_time(timeout_s, lambda: float(self._allowed.answer_s), ca)
 
     def __enter__(self) -> Self:
         return self
@@ -85,17 +103,21 @@ class Origin:
                     raise TrustError("STO-B054", "the project's list is too long")
         return parse_listing(data)
 
-    def fetch(self, file: Listed, part: Path) -> None:
+    def fetch(
+        self, file: Listed, part: Path, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
         """Write what is missing of a file to its part; never more than its size.
 
         Raises:
-            UnreachableError: ``STO-B056``; what came stays.
+            UnreachableError: ``STO-B056``, also once `stopped`; what came stays.
             DeniedError: ``STO-B057``.
         """
         held = part.stat().st_size if part.exists() else 0
         held = held if held < file.size else 0
         wanted = {"Range": f"bytes={held}-"} if held else {}
-        with self._get(f"mirror/file/{file.digest}", wanted) as response:
+        more_s = (file.size - held) / self._slowest
+        path = f"mirror/file/{file.digest}"
+        with self._get(path, wanted, more_s) as response:
             begins = response.headers.get("content-range", "")
             resumed = begins.startswith(f"bytes {held}-")
             size = held if resumed else 0
@@ -105,11 +127,16 @@ class Origin:
                     if size > file.size:
                         break
                     stream.write(chunk)
+                    if stopped() and size < file.size:
+                        raise UnreachableError("STO-B056", "stopped on the way")
         if size < file.size:
             raise UnreachableError("STO-B056", "a file ended early")
 
-    def _get(self, path: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
-        """Ask the project."""
+    def _get(
+        self, path: str, headers: dict[str, str], more_s: float = 0.0
+    ) -> urllib3.BaseHTTPResponse:
+        """Ask the project, for an answer that may take `more_s` longer than a list."""
+        self._allowed.answer_s = self._answer_s + more_s
         try:
             response = self._pool.request(
                 "GET",
@@ -146,8 +173,8 @@ def sync(
 ) -> Synced:
     """Make a folder hold what the project shares, as far as there is room.
 
-    One file that cannot be had keeps none of the others back; once `stopped`, no further
-    one is begun.
+    One file that cannot be had keeps none of the others back; once `stopped`, the one on
+    its way is left where it is and no further one is begun.
 
     Raises:
         UnreachableError: ``STO-B056`` when the project gives no list.
@@ -160,16 +187,20 @@ def sync(
     shelf.evict(todo.evict)
     shelf.drop_parts(one.digest for one in todo.fetch)
     shelf.write_index()
-    brought = [_bring(origin, shelf, one) for one in todo.fetch if not stopped()]
+    brought = [
+        _bring(origin, shelf, one, stopped) for one in todo.fetch if not stopped()
+    ]
     fetched = sum(brought)
     return Synced(fetched, len(todo.evict), len(todo.left_out), len(brought) - fetched)
 
 
-def _bring(origin: Origin, shelf: Shelf, file: Listed) -> bool:
+def _bring(
+    origin: Origin, shelf: Shelf, file: Listed, stopped: Callable[[], bool]
+) -> bool:
     """Fetch, check and publish one file; False when it could not be had."""
     try:
         with disk():
-            origin.fetch(file, shelf.part_of(file.digest))
+            origin.fetch(file, shelf.part_of(file.digest), stopped)
         shelf.publish(file)
     except (UnreachableError, DeniedError, TrustError) as error:
         log.warning("%s: %s", file.digest, _short(error))

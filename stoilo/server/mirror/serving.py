@@ -33,6 +33,7 @@ __all__ = ["Keeper", "create_mirror_app"]
 log = logging.getLogger(__name__)
 
 _FILE: Final = re.compile(rf"[0-9a-f]{{64}}|{re.escape(INDEX)}")
+STOP_S: Final = 2.0
 _FOR_EVER: Final = {"cache-control": "public, max-age=31536000, immutable"}
 
 
@@ -62,6 +63,7 @@ class Keeper:
         most_bytes: largest sum of the files.
         every_s: pause between two rounds, s.
         tell: told what a round did.
+        stop_s: longest wait for a piece on its way at the end, s.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class Keeper:
         most_bytes: int,
         every_s: float,
         tell: Callable[[Synced], None],
+        *,
+        stop_s: float = STOP_S,
     ) -> None:
         self._origin = origin
         self._shelf = shelf
         self._most_bytes = most_bytes
         self._every_s = every_s
         self._tell = tell
+        self._stop_s = stop_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
 
@@ -85,9 +90,9 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the file in progress."""
+        """End after the piece in progress, or without it; the next run goes on there."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(self._stop_s)
 
     def _run(self) -> None:
         """Go round by round; a round that fails costs nothing but itself."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
 import pytest
 
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
 from stoilo.server.mirror.listing import INDEX, Listed, render_listing
-from stoilo.server.mirror.pull import Origin, sync
+from stoilo.server.mirror.pull import CHUNK, Origin, sync
+from stoilo.server.mirror.serving import Keeper
 from stoilo.server.mirror.shelf import Shelf
 from stoilo.testing.scripted import Scripted, ScriptedProject
 
@@ -105,3 +107,51 @@ def test_project_in_trouble_costs_a_mirror_nothing(project, shelf, answer, error
     with pytest.raises(error):
         pull(project, shelf)
     assert shelf.held() == {DIGEST: len(DATA)}
+
+
+DRIPPING = Scripted(DATA, drip_s=0.02)  # no single read waits for long
+
+
+def test_project_that_drips_its_list_is_given_up(project):
+    project.answer("/mirror/list", DRIPPING)
+    begun = time.monotonic()
+    with (
+        Origin(project.url, "key", answer_s=0.3) as origin,
+        pytest.raises(UnreachableError, match="STO-B056"),
+    ):
+        origin.listing()
+    assert time.monotonic() - begun < 5
+
+
+def test_file_that_hardly_moves_is_left_for_the_next_round(project, shelf):
+    project.answer(f"/mirror/file/{DIGEST}", DRIPPING)
+    with Origin(project.url, "key", answer_s=0.3, slowest=10**9) as origin:
+        assert sync(origin, shelf, ROOM).failed == 1
+    assert shelf.held() == {}
+
+
+def test_stop_ends_a_fetch_and_keeps_what_came(project, shelf):
+    large = Listed("a" * 64, 3 * CHUNK)
+    project.answer("/mirror/list", Scripted(render_listing([large, FILE])))
+    project.answer(f"/mirror/file/{large.digest}", Scripted(bytes(large.size)))
+    stops = iter([False, False, True, True])
+    with Origin(project.url, "key") as origin:
+        assert sync(origin, shelf, ROOM, lambda: next(stops)).fetched == 0
+    assert shelf.held() == {}
+    assert shelf.part_of(large.digest).stat().st_size == 2 * CHUNK
+    assert all(DIGEST not in one.path for one in project.asked)
+
+
+def test_keeper_stops_soon_though_a_file_is_on_its_way(project, shelf):
+    path = f"/mirror/file/{DIGEST}"
+    project.answer(path, DRIPPING)
+    with Origin(project.url, "key") as origin:
+        keeper = Keeper(origin, shelf, ROOM, 60.0, lambda _: None, stop_s=0.2)
+        keeper.start()
+        until = time.monotonic() + 30
+        while not any(one.path == path for one in project.asked):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        begun = time.monotonic()
+        keeper.stop()
+        assert time.monotonic() - begun < 10

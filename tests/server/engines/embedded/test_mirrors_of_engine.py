@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import socket
+import threading
+import time
 
 import pytest
 import urllib3
@@ -17,7 +20,7 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.people.accounts import load_secret
 from stoilo.server.engines.interface import CopyOutcome, WorkunitFile
-from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
+from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED, MirrorBoard
 from stoilo.server.engines.mirrors import Mirror
 from stoilo.server.mirror.listing import Listed
 from stoilo.server.mirror.pull import Origin, sync
@@ -32,6 +35,7 @@ from stoilo.testing.server import ManualClock
 MODEL = random.Random(1).randbytes(200_000)
 DIGEST = hashlib.sha256(MODEL).hexdigest()
 PRIVATE = random.Random(2).randbytes(200_000)
+SHARED = WorkunitFile("model", DIGEST, MODEL, sticky=True)
 PACE = CheckPace(seconds=60.0, pieces=3)
 
 
@@ -50,7 +54,7 @@ def bench(tmp_path, place):
     made = EmbeddedBench(tmp_path / "engine", ManualClock(1_800_000_000), options)
     private = hashlib.sha256(PRIVATE).hexdigest()
     files = (
-        WorkunitFile("model", DIGEST, MODEL, sticky=True),
+        SHARED,
         WorkunitFile("arguments", private, PRIVATE),
     )
     made.engine.create_workunits([make_spec("w", files=files)])
@@ -84,6 +88,20 @@ def test_stranger_gets_nothing(bench, tmp_path, key):
     load_secret(tmp_path / "engine" / "mirror.secret")
     with pytest.raises(DeniedError, match="STO-B057"):
         pull(bench, tmp_path, key or "x")
+
+
+@pytest.mark.parametrize("secret", [b"", b"k", b"k" * 31, b"k" * 33])
+def test_key_file_that_holds_no_key_opens_nothing(bench, tmp_path, secret):
+    (tmp_path / "engine" / "mirror.secret").write_bytes(secret)
+    assert not bench.engine.mirror_desk.is_key(secret.hex())
+    with ProjectServer(bench.engine) as server:
+        got = urllib3.request(
+            "GET",
+            f"{server.url}mirror/list",
+            headers={"Authorization": f"Bearer {secret.hex()}"},
+            retries=False,
+        )
+    assert got.status != 200
 
 
 def test_project_without_a_key_gives_nobody_anything(bench, tmp_path):
@@ -121,7 +139,63 @@ def test_copy_whose_download_failed_at_a_mirror_costs_nobody_anything(bench, tmp
     (copy,) = (result.name for result in reply.results)
     bench.request(1, results=(ReportedResult(copy, 1, DOWNLOAD_FAILED),))
     assert bench.record(1) == 10
-    assert outcome_of(bench, copy) == (CopyOutcome.REFUSED.value, "STO-B052")
+    assert outcome_of(bench, copy) == (CopyOutcome.NOT_NEEDED.value, "STO-B052")
+
+
+def failures(copies):
+    return tuple(ReportedResult(copy, 1, DOWNLOAD_FAILED) for copy in copies)
+
+
+@pytest.fixture
+def many(bench, tmp_path):
+    """Sixteen copies of a trusted host that was sent to a mirror for all of them."""
+    specs = [make_spec(f"v_{number}", files=(SHARED,)) for number in range(16)]
+    bench.engine.create_workunits(specs)
+    pull(bench, tmp_path)
+    check(bench)
+    bench.set_record(1, 10)
+    reply = bench.request(1, cpu_req_instances=16.0)
+    copies = [result.name for result in reply.results]
+    assert len(copies) == 16
+    return copies
+
+
+@pytest.mark.parametrize("first", [16, 1, 8])
+def test_no_copy_that_a_lying_mirror_failed_is_charged(bench, many, first):
+    bench.request(1, results=failures(many[:first]))
+    bench.pass_time(3600)
+    if many[first:]:
+        bench.request(1, results=failures(many[first:]))
+    excused = (CopyOutcome.NOT_NEEDED.value, "STO-B052")
+    assert {outcome_of(bench, copy) for copy in many} == {excused}
+    assert bench.record(1) == 10
+    bench.settle()
+    assert len(bench.fetch(2, room=16)) == 16
+
+
+def test_excuse_survives_a_transaction_that_is_done_again(bench, many, monkeypatch):
+    def twice(database, work):
+        with contextlib.suppress(ZeroDivisionError), database.write() as connection:
+            work(connection)
+            raise ZeroDivisionError
+        with database.write() as connection:
+            return work(connection)
+
+    monkeypatch.setattr(type(bench.engine._database), "write_together", twice)
+    bench.request(1, results=failures(many))
+    assert {outcome_of(bench, copy)[1] for copy in many} == {"STO-B052"}
+    assert bench.record(1) == 10
+
+
+def test_liar_does_not_end_a_workunit(bench, tmp_path):
+    pull(bench, tmp_path)
+    check(bench)
+    for user in range(1, 31):
+        reply = bench.request(user, cpu_req_instances=1.0)
+        bench.request(user, results=failures(one.name for one in reply.results))
+        bench.settle()
+    assert bench.engine.status("w").outcome is None
+    assert len(bench.fetch(40)) == 1
 
 
 def test_copy_whose_download_failed_without_mirrors_is_an_error(bench):
@@ -160,6 +234,51 @@ def test_slow_mirror_is_unreachable(known):
         mirror.answer("/index.txt", Scripted(f"{DIGEST}\n".encode()))
         with pytest.raises(UnreachableError, match="too slow"):
             check_mirror(mirror.url, known, PACE, lambda: next(ticks))
+
+
+@pytest.fixture
+def dripping():
+    """Return what serves one byte now and then, after some of an answer was sent."""
+    closing = threading.Event()
+    with contextlib.ExitStack() as stack:
+        stack.callback(closing.set)
+
+        def serve(head):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            threading.Thread(target=drip, args=(listener, head), daemon=True).start()
+            return f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+        def drip(listener, head):
+            with contextlib.suppress(OSError), listener.accept()[0] as peer:
+                peer.sendall(head)
+                while not closing.wait(0.05):
+                    peer.sendall(b"0")
+
+        yield serve
+
+
+HEADS = {
+    "in its headers": b"HTTP/1.1 200 OK\r\nX-Long: ",
+    "in its body": b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("place", HEADS)
+def test_mirror_that_drips_is_too_slow(known, dripping, place):
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="STO-B056"):
+        check_mirror(dripping(HEADS[place]), known, CheckPace(seconds=0.5))
+    assert time.monotonic() - begun < 5
+
+
+def test_watch_ends_soon_though_a_check_goes_on(bench, dripping):
+    board = MirrorBoard([Mirror(dripping(HEADS["in its body"]))], bench.clock)
+    pace = CheckPace(seconds=60.0, stop_s=0.2)
+    watch = MirrorWatch(board, bench.engine.mirror_desk, pace)
+    watch.start()
+    begun = time.monotonic()
+    watch.stop()
+    assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize(

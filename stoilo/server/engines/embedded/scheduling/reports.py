@@ -111,7 +111,7 @@ def _ending(
         return None
     _tell(host, report)
     if mirrors.excuses(host.id, report):
-        return _Ending(copy, CopyOutcome.REFUSED, "STO-B052")
+        return _Ending(copy, CopyOutcome.NOT_NEEDED, "STO-B052")
     aborted = report.exit_status in {ABORTED_VIA_GUI, ABORTED_BY_PROJECT}
     called_off = report.exit_status == ABORTED_BY_PROJECT and copy.needless_to_begin
     return _Ending(

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from stoilo.core.errors import DeniedError
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.people.accounts import SECRET_BYTES
 from stoilo.server.mirror.listing import LISTED_MOST, Listed, render_listing
 
 if TYPE_CHECKING:
@@ -49,10 +50,12 @@ class MirrorDesk:
     def is_key(self, said: str) -> bool:
         """Say whether an (untrusted) key is the mirrors'."""
         try:
-            key = self._secret.read_bytes().hex()
+            key = self._secret.read_bytes()
         except OSError:
             return False
-        return hmac.compare_digest(key.encode(), said.encode())
+        if len(key) != SECRET_BYTES:  # an empty file is nobody's key
+            return False
+        return hmac.compare_digest(key.hex().encode(), said.encode())
 
     def listed(self) -> tuple[Listed, ...]:
         """Return the shared files, those that are kept between tasks first."""
