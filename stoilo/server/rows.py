@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import exists, func, insert, select, update
 
 from stoilo.core.types import TaskState
 from stoilo.server import schema
@@ -47,6 +47,7 @@ __all__ = [
 
 _TASK = schema.task
 _ATTEMPT = schema.attempt
+_HOLD = schema.hold
 _OUTCOME = schema.outcome
 _CONTENT = schema.content
 _GAINED: dict[AttemptState, tuple[str, ...]] = {
@@ -203,15 +204,26 @@ def _attempt_row(row: Iterable[Any]) -> AttemptRow:
 
 
 def attempts_in(
-    connection: Connection, state: AttemptState, limit: int
+    connection: Connection,
+    state: AttemptState,
+    limit: int,
+    *,
+    free_at: int | None = None,
 ) -> list[tuple[AttemptRow, TaskRow]]:
-    """Return up to `limit` attempts in `state`, oldest first, with their tasks."""
-    chosen = connection.execute(
-        select(_ATTEMPT)
-        .where(_ATTEMPT.c.state == state.value)
-        .order_by(_ATTEMPT.c.created_at)
-        .limit(limit)
-    ).all()
+    """Return up to `limit` attempts in `state`, oldest first, with their tasks.
+
+    With `free_at` (s) those that are held beyond that time are left out.
+    """
+    query = select(_ATTEMPT).where(_ATTEMPT.c.state == state.value)
+    if free_at is not None:
+        held = exists().where(
+            _HOLD.c.task_id == _ATTEMPT.c.task_id,
+            _HOLD.c.number == _ATTEMPT.c.number,
+            _HOLD.c.until > free_at,
+        )
+        query = query.where(~held)
+    query = query.order_by(_ATTEMPT.c.created_at).limit(limit)
+    chosen = connection.execute(query).all()
     if not chosen:
         return []
     ids = [row.task_id for row in chosen]

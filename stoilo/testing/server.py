@@ -236,15 +236,18 @@ class MemoryEngine:
         self.ended: dict[str, OutcomeKind] = {}
         self.calls = 0
         self.fail: Exception | None = None
+        self.refuses: Callable[[WorkunitSpec], StoiloError | None] = lambda _spec: None
         self._directory = directory
         self._validation: Validation | None = None
         self._assimilator: Assimilator | None = None
 
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
-        """Store what is new."""
+        """Store what is new, all of it or nothing."""
         if self.fail is not None:
             raise self.fail
         self.calls += 1
+        for refusal in filter(None, map(self.refuses, specs)):
+            raise refusal
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
 
