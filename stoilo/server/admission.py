@@ -21,6 +21,7 @@ from stoilo.server import rows
 from stoilo.server.events import note_events, workunit_event
 from stoilo.server.issuing import Issuer, Work, let_go
 from stoilo.server.outcomes import finish_task
+from stoilo.server.reconciling import Reconciler
 from stoilo.server.records import Outcome
 from stoilo.server.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
 
@@ -120,6 +121,7 @@ class AdmissionPipeline:
         self._stopping = threading.Event()
         self._swept_at = 0.0
         self._expired_at = float("-inf")
+        self._reconciler = Reconciler(store, engine, self.retry)
         self._workers = [
             _Worker(
                 "admission-log",
@@ -129,6 +131,7 @@ class AdmissionPipeline:
             _Worker("admission-sign", (self._sign,), self),
             _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
             _Worker("admission-leaves", (self._log_leaves,), self),
+            _Worker("admission-reconcile", (self._reconciler.step,), self),
         ]
 
     @property
@@ -162,6 +165,7 @@ class AdmissionPipeline:
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
         self._swept_at, self._expired_at = 0.0, float("-inf")
+        self._reconciler.reset()
         return sum(step() for worker in self._workers for step in worker.steps)
 
     def _log_leaves(self) -> int:

@@ -6,7 +6,7 @@ transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from sqlalchemy import exists, func, insert, select, update
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = [
+    "AttemptName",
     "add_attempt",
     "add_contents",
     "add_outcome",
@@ -32,8 +33,10 @@ __all__ = [
     "count_open",
     "find_attempt",
     "find_by_key",
+    "find_issued",
     "find_outcome",
     "find_task",
+    "issued_after",
     "load_contents",
     "mark_running",
     "mark_tasks",
@@ -230,6 +233,44 @@ def attempts_in(
     found = select_in(connection, _TASK.c, _TASK.c.id, ids)
     tasks = {row[0]: _task_row(row) for row in found}
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
+
+
+class AttemptName(NamedTuple):
+    """Which attempt: enough to ask the engine for its workunit."""
+
+    task_id: str
+    number: int
+
+    @property
+    def workunit(self) -> str:
+        """Name of the attempt's only workunit."""
+        return f"{self.task_id}_{self.number}"
+
+
+def issued_after(
+    connection: Connection, last: tuple[str, int], limit: int
+) -> list[AttemptName]:
+    """Return up to `limit` attempts with a workunit, by name, that follow `last`."""
+    name, number = _ATTEMPT.c.task_id, _ATTEMPT.c.number
+    follows = (name > last[0]) | ((name == last[0]) & (number > last[1]))
+    found = connection.execute(
+        select(name, number)
+        .where(_ATTEMPT.c.state == AttemptState.ISSUED.value, follows)
+        .order_by(name, number)
+        .limit(limit)
+    )
+    return [AttemptName(*row) for row in found]
+
+
+def find_issued(
+    connection: Connection, name: AttemptName
+) -> tuple[AttemptRow, TaskRow] | None:
+    """Return an attempt and its task, None unless it still waits for its outcome."""
+    attempt = find_attempt(connection, name.task_id, name.number)
+    task = find_task(connection, name.task_id)
+    if attempt is None or task is None or attempt.state != AttemptState.ISSUED.value:
+        return None
+    return attempt, task
 
 
 class _Codes(msgspec.Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -264,6 +264,10 @@ class MemoryEngine:
         copy = CopyView(f"{name}_0", CopyState.UNSENT, CopyOutcome.NONE, "", 0, 0)
         text = f"needs {quorum} distinct users, 1 attached"
         return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names that are unknown or have ended: each is told at once."""
+        return frozenset(set(names) - set(self.specs) | set(names) & set(self.ended))
 
     def set_release(self, bundle: bytes) -> None:
         """Ignore the release."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.server import issuing
-from stoilo.server.admission import BATCH
+from stoilo.server import admission, issuing
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import WorkunitSpec
@@ -73,8 +72,11 @@ def test_input_of_another_digest_ends_its_task(bench: Bench) -> None:
     )
 
 
-def test_refused_tasks_that_fill_a_batch_do_not_hide_later_ones(bench: Bench) -> None:
-    bad = asyncio.run(submit_many(bench, BATCH))
+def test_refused_tasks_that_fill_a_batch_do_not_hide_later_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "BATCH", 8)
+    bad = asyncio.run(submit_many(bench, 8))
     bench.clock.now += 1
     refuse(bench, set(bad), NO_APP)
     good = asyncio.run(bench.submit("good"))
