@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
 
-__all__ = ["Branch", "render_upgrade", "upgrade"]
+__all__ = ["Branch", "newest_revision", "render_upgrade", "upgrade"]
 
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps what it works on in its modules."""
@@ -53,6 +54,12 @@ def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
     """
     with _ONE_AT_A_TIME:
         command.upgrade(_config(branch, url), f"{branch.name}@{revision}")
+
+
+def newest_revision(branch: Branch) -> str:
+    """Return the name of the branch's last revision."""
+    scripts = ScriptDirectory.from_config(_config(branch, ""))
+    return str(scripts.as_revision_number(f"{branch.name}@head"))
 
 
 def render_upgrade(dialect: str, branch: Branch, output: TextIO) -> None:
