@@ -138,7 +138,10 @@ class Method(Protocol):
         """Note that an order will never be answered: it may be given out again."""
 
     def save(self) -> State:
-        """Return the whole state, orders in flight as not given out."""
+        """Return the whole state; orders in flight stay in flight.
+
+        The driver keeps those orders themselves and, after a `load`, answers or loses each.
+        """
 
     def load(self, state: State) -> None:
         """Go on from a saved state (of the same method and settings)."""
