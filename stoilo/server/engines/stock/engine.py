@@ -241,10 +241,8 @@ class StockEngine:
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
         uploads = Uploads(self._project)
-        judge = Judge(
-            self._database, uploads, self._endings, self._nudges, validation, self.now
-        )
-        self._listener = Listener(self._database, uploads, self._endings, judge)
+        judge = Judge(self._database, uploads, self._endings, validation, self.now)
+        self._listener = Listener(self._database, self._endings, judge, self.now)
         self._assimilator = assimilator
         self._delivery.retry_all()
         self._handover = Handover(
