@@ -44,7 +44,7 @@ handover.close()
 
 
 class Content:
-    def check(self, output):
+    def check(self, _output):
         return Answer.YES
 
 
