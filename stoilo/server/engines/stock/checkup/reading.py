@@ -32,9 +32,9 @@ from stoilo.server.engines.stock.installation.preferences import (
     render_preferences,
 )
 from stoilo.server.engines.stock.installation.reading import (
-    find_private_keys,
     read_bounded,
     read_mode,
+    search_keys,
     short_host,
 )
 
@@ -75,9 +75,11 @@ def read_snapshot(
         host=host,
         config=config,
         modes=modes,
-        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(),
+        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(
+            "utf-8", "replace"
+        ),
         preferences_page=page == render_preferences().encode(),
-        private_keys=find_private_keys(root, keys),
+        keys=search_keys(project),
         code_sign_key=(read_bounded(keys / "code_sign_public") or b"").decode(
             "ascii", "replace"
         ),
