@@ -26,6 +26,7 @@ from stoilo.server.engines.stock.messages import (
     AssimilateCall,
     CheckCall,
     CompareCall,
+    PingCall,
     parse_call,
 )
 
@@ -74,6 +75,8 @@ def answer_call(call: Call, judge: Judges, listener: Listens) -> int:
                 return judge.compare(left, right).value
             case AssimilateCall(name, boinc_id):
                 listener.hear(name=name, boinc_id=boinc_id)
+                return 0
+            case PingCall():
                 return 0
     except StoiloError as error:
         log.warning("a call of BOINC's waits: %s", error)

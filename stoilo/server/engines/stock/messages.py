@@ -21,17 +21,20 @@ __all__ = [
     "ASSIMILATE",
     "CHECK",
     "COMPARE",
+    "PING",
     "REQUEST_BYTES",
     "AssimilateCall",
     "Call",
     "CheckCall",
     "CompareCall",
+    "PingCall",
     "parse_call",
 ]
 
 CHECK: Final = "stoilo_validate"
 COMPARE: Final = "stoilo_compare"
 ASSIMILATE: Final = "stoilo_assimilate"
+PING: Final = "stoilo_ping"  # no script: the doctor asks whether calls are answered
 AGAIN: Final = 9
 REQUEST_BYTES: Final = 8192
 
@@ -64,7 +67,12 @@ class AssimilateCall:
     boinc_id: int = 0
 
 
-Call = CheckCall | CompareCall | AssimilateCall
+@dataclass(frozen=True, slots=True)
+class PingCall:
+    """Is anybody there?"""
+
+
+Call = CheckCall | CompareCall | AssimilateCall | PingCall
 
 
 def parse_call(data: bytes) -> Call:
@@ -78,6 +86,8 @@ def parse_call(data: bytes) -> Call:
         return CompareCall(*_outputs(arguments, 2))
     if name == ASSIMILATE:
         return _assimilate(arguments)
+    if name == PING:
+        return PingCall()
     raise TrustError("STO-B003", "no such script is known")
 
 

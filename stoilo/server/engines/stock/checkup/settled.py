@@ -166,7 +166,7 @@ def check_entry_points(seen: Snapshot) -> Iterator[Finding]:
         yield fail(
             "socket",
             f"nothing answers the entry points: {seen.socket}; results wait",
-            "start stoilo up --engine stock --project-dir PROJECT",
+            "start stoilo up --engine stock --project-dir PROJECT; where it runs, restart it",
         )
     else:
         yield ok("socket", "the server answers")
