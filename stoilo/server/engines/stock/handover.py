@@ -11,8 +11,8 @@ and not believed.
 
 from __future__ import annotations
 
-import errno
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -28,6 +28,7 @@ from stoilo.server.engines.stock.messages import (
     AssimilateCall,
     CheckCall,
     CompareCall,
+    PingCall,
     answer_senseless,
     parse_call,
 )
@@ -82,6 +83,8 @@ def answer_call(call: Call, judge: Judges, listener: Listens) -> int:
                 return judge.compare(left, right).value
             case AssimilateCall(name, boinc_id):
                 listener.hear(name=name, boinc_id=boinc_id)
+                return 0
+            case PingCall():
                 return 0
     except StoiloError as error:
         log.warning("a call of BOINC's waits: %s", error)
