@@ -45,7 +45,7 @@ from stoilo.server.engines.stock.renewal import Renewal
 from stoilo.server.engines.stock.resultrows import Uploads, find_own
 from stoilo.server.engines.stock.settings import Settings
 from stoilo.server.engines.stock.staging import Stage, StagedFile, file_md5
-from stoilo.server.engines.stock.statusview import read_status
+from stoilo.server.engines.stock.statusview import read_settled, read_status
 from stoilo.server.engines.stock.templates import (
     InputSlot,
     Template,
@@ -193,6 +193,11 @@ class StockEngine:
         since = self.now() - self._options.seen_within_s
         with self._database.read() as connection:
             return read_status(connection, name, since)
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names whose outcome will not come; see `interface.Engine`."""
+        with self._database.read() as connection:
+            return read_settled(connection, names)
 
     def figures(self) -> EngineFigures:
         """Return what the project holds now; see `engines.figures.MeasuredEngine`."""
