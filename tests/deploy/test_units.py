@@ -167,10 +167,8 @@ def run_in_unit(task: Path, without: frozenset[str] = frozenset()) -> dict:
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Path:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    path = tmp_path / "task.py"
+def task(open_folder: Path) -> Path:
+    path = open_folder / "task.py"
     path.write_text("def task(kwargs):\n    return 6 * 7\n")
     return path
 
