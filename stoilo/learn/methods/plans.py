@@ -114,6 +114,9 @@ class Staleness:
         return 1.0 / (1.0 + staleness) if self.policy == "damp" else 1.0
 
 
+APPLY = Staleness()
+
+
 def check_parts(parts: Sequence[int]) -> tuple[int, ...]:
     """Return the sizes of the data parts; raise ``STO-T040`` unless each has samples."""
     if not parts or min(parts) < 1:

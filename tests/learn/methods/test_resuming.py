@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import State
@@ -28,9 +30,19 @@ def make_synchronous(**more):
     )
 
 
+def make_vcasgd(**more):
+    local = LocalWork(0.5, batch=4, momentum=0.5)
+    return Vcasgd(CREW.start(), CREW.sizes, VcasgdSettings(3, local, **more))
+
+
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
+    "vcasgd": make_vcasgd,
+    "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
+        pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")
+    ),
+    "vcasgd, discarding": lambda: make_vcasgd(staleness=Staleness("discard", 0)),
 }
 CHOICES = st.lists(st.integers(0, 99), max_size=60)
 
