@@ -11,6 +11,7 @@ and not believed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -27,6 +28,7 @@ from stoilo.server.engines.stock.messages import (
     AssimilateCall,
     CheckCall,
     CompareCall,
+    PingCall,
     answer_senseless,
     parse_call,
 )
@@ -46,6 +48,9 @@ _MODE: Final = 0o660
 _BACKLOG: Final = 128
 TALK_S: Final = 10.0
 """How long a script may take to say what it wants, s."""
+
+_PAUSE_S: Final = 0.5
+"""Pause after a connection that could not be taken, s: descriptors run out, say."""
 
 
 class Judges(Protocol):
@@ -79,6 +84,8 @@ def answer_call(call: Call, judge: Judges, listener: Listens) -> int:
             case AssimilateCall(name, boinc_id):
                 listener.hear(name=name, boinc_id=boinc_id)
                 return 0
+            case PingCall():
+                return 0
     except StoiloError as error:
         log.warning("a call of BOINC's waits: %s", error)
     except Exception:  # a bug of ours must neither blame a host nor lose an end
@@ -106,6 +113,8 @@ class Handover:
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
+        self._closing = threading.Event()
+        self._inode = 0
 
     def open(self) -> None:
         """Begin to answer; raises ``STO-B007`` when the socket cannot be made."""
@@ -113,6 +122,7 @@ class Handover:
             self._path.parent.mkdir(mode=0o750, exist_ok=True)
             self._path.unlink(missing_ok=True)
             self._socket = _listen(self._path)
+            self._inode = self._path.stat().st_ino
         except OSError as error:
             raise InternalError(
                 "STO-B007", f"BOINC's scripts cannot be heard (errno {error.errno})"
@@ -127,7 +137,8 @@ class Handover:
         """Stop; returns when every call in progress has its answer."""
         if self._socket is None:
             return
-        self._path.unlink(missing_ok=True)
+        self._closing.set()
+        self._remove_own()
         self._socket.shutdown(socket.SHUT_RDWR)
         assert self._thread is not None  # noqa: S101 - opened together
         assert self._pool is not None  # noqa: S101 - opened together
@@ -136,14 +147,27 @@ class Handover:
         self._socket.close()
         self._socket = None
 
+    def _remove_own(self) -> None:
+        """Take the socket away unless another has come in its place."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
     def _accept(self, listener: socket.socket) -> None:
+        """Hand calls on until closed; what the system refuses now, it allows later."""
         assert self._pool is not None  # noqa: S101 - opened together
-        while True:
+        while not self._closing.is_set():
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return  # closed
-            self._pool.submit(self._serve, connection)
+            except OSError as error:
+                if not self._closing.wait(_PAUSE_S):
+                    log.error("BOINC's scripts wait (errno %s)", error.errno)  # noqa: TRY400 - says it all
+                continue
+            try:
+                self._pool.submit(self._serve, connection)
+            except RuntimeError as error:  # no further thread: the script asks again
+                log.error("a call of BOINC's waits: %s", error)  # noqa: TRY400 - says it all
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer one call; a script that went away is run again by BOINC."""

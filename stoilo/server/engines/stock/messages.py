@@ -24,11 +24,13 @@ __all__ = [
     "ASSIMILATE",
     "CHECK",
     "COMPARE",
+    "PING",
     "REQUEST_BYTES",
     "AssimilateCall",
     "Call",
     "CheckCall",
     "CompareCall",
+    "PingCall",
     "answer_senseless",
     "parse_call",
 ]
@@ -36,6 +38,7 @@ __all__ = [
 CHECK: Final = "stoilo_validate"
 COMPARE: Final = "stoilo_compare"
 ASSIMILATE: Final = "stoilo_assimilate"
+PING: Final = "stoilo_ping"  # no script: the doctor asks whether calls are answered
 AGAIN: Final = 9
 _TAKEN: Final = 0
 _LATER: Final = 3
@@ -69,7 +72,12 @@ class AssimilateCall:
     boinc_id: int = 0
 
 
-Call = CheckCall | CompareCall | AssimilateCall
+@dataclass(frozen=True, slots=True)
+class PingCall:
+    """Is anybody there?"""
+
+
+Call = CheckCall | CompareCall | AssimilateCall | PingCall
 
 
 def parse_call(data: bytes) -> Call:
@@ -83,6 +91,8 @@ def parse_call(data: bytes) -> Call:
         return CompareCall(*_outputs(arguments, 2))
     if name == ASSIMILATE:
         return _assimilate(arguments)
+    if name == PING:
+        return PingCall()
     raise TrustError("STO-B003", "no such script is known")
 
 
