@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import delete, exists, select
 
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
@@ -101,12 +101,9 @@ class Admissions:
             return bool(connection.scalar(select(_waits(boinc_id))))
 
     def _note_closed(self, row: int) -> None:
-        table = schema.workunits
+        table = schema.issuing
         with self._database.write() as connection:
-            connection.execute(update(table).where(table.c.id == row).values(frozen=1))
-            connection.execute(
-                delete(schema.issuing).where(schema.issuing.c.workunit_id == row)
-            )
+            connection.execute(delete(table).where(table.c.workunit_id == row))
 
 
 def _waits(boinc_id: ColumnElement[int] | int) -> ColumnElement[bool]:

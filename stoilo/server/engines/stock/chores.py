@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import Validate
@@ -80,14 +80,16 @@ class Chores:
 
     def _set_aside(self, row: int, *, over: bool) -> None:
         """Forget a question, or put it again should BOINC not."""
-        table = schema.asks
+        table, asked = schema.asks, schema.asked
+        now = self._now()
         with self._database.write() as connection:
+            connection.execute(delete(asked).where(asked.c.workunit_id == row))
             if over:
                 connection.execute(delete(table).where(table.c.workunit_id == row))
             else:
-                again = self._now() + _ASKED_S
                 connection.execute(
                     update(table)
                     .where(table.c.workunit_id == row)
-                    .values(retry_at=again)
+                    .values(retry_at=now + _ASKED_S)
                 )
+                connection.execute(insert(asked).values(workunit_id=row, asked_at=now))

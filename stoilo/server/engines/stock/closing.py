@@ -84,9 +84,10 @@ class Closing:
             mine = needs.c.workunit_id.in_(rows)
             files = set(connection.scalars(select(needs.c.file).where(mine)))
             connection.execute(delete(needs).where(mine))
-            connection.execute(
-                delete(schema.asks).where(schema.asks.c.workunit_id.in_(rows))
-            )
+            for questions in (schema.asks, schema.asked):
+                connection.execute(
+                    delete(questions).where(questions.c.workunit_id.in_(rows))
+                )
             connection.execute(
                 update(table).where(table.c.id.in_(rows)).values(closed=1)
             )

@@ -49,7 +49,7 @@ from stoilo.server.engines.stock.resultrows import Uploads, find_own
 from stoilo.server.engines.stock.rounds import Round
 from stoilo.server.engines.stock.settings import Settings
 from stoilo.server.engines.stock.staging import Stage, StagedFile, file_md5
-from stoilo.server.engines.stock.statusview import read_status
+from stoilo.server.engines.stock.statusview import read_settled, read_status
 from stoilo.server.engines.stock.sweeping import stray_files, stray_outcomes
 from stoilo.server.engines.stock.templates import (
     InputSlot,
@@ -201,6 +201,11 @@ class StockEngine:
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names whose outcome will not come; see `interface.Engine`."""
+        with self._database.read() as connection:
+            return read_settled(connection, names)
+
     def figures(self) -> EngineFigures:
         """Return what the project holds now; see `engines.figures.MeasuredEngine`."""
         return self._figures.read()
@@ -259,10 +264,8 @@ class StockEngine:
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
         uploads = Uploads(self._project)
-        judge = Judge(
-            self._database, uploads, self._endings, self._nudges, validation, self.now
-        )
-        self._listener = Listener(self._database, uploads, self._endings, judge)
+        judge = Judge(self._database, uploads, self._endings, validation, self.now)
+        self._listener = Listener(self._database, self._endings, judge, self.now)
         self._assimilator = assimilator
         self._delivery.retry_all()
         self._handover = Handover(

@@ -12,36 +12,41 @@ and not believed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.server.engines.stock.judging import Answer
 from stoilo.server.engines.stock.messages import (
     AGAIN,
     REQUEST_BYTES,
     AssimilateCall,
     CheckCall,
     CompareCall,
+    PingCall,
+    answer_senseless,
     parse_call,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from stoilo.server.engines.stock.filestore import OutputName
+    from stoilo.server.engines.stock.judging import Answer
     from stoilo.server.engines.stock.messages import Call
 
-__all__ = ["Handover", "Judges", "Listens", "answer_call"]
+__all__ = ["Handover", "Judges", "Listens", "answer_call", "read_request"]
 
 log = logging.getLogger(__name__)
 _MODE: Final = 0o660
 _BACKLOG: Final = 128
-_TALK_S: Final = 10.0
+TALK_S: Final = 10.0
 """How long a script may take to say what it wants, s."""
 
 _PAUSE_S: Final = 0.5
@@ -78,6 +83,8 @@ def answer_call(call: Call, judge: Judges, listener: Listens) -> int:
                 return judge.compare(left, right).value
             case AssimilateCall(name, boinc_id):
                 listener.hear(name=name, boinc_id=boinc_id)
+                return 0
+            case PingCall():
                 return 0
     except StoiloError as error:
         log.warning("a call of BOINC's waits: %s", error)
@@ -166,8 +173,7 @@ class Handover:
         """Answer one call; a script that went away is run again by BOINC."""
         with connection:
             try:
-                connection.settimeout(_TALK_S)
-                answer = self._answer(_read(connection))
+                answer = self._answer(read_request(connection))
                 connection.sendall(b"%d" % answer)
             except OSError as error:
                 log.warning("a call of BOINC's was cut off (errno %s)", error.errno)
@@ -177,7 +183,7 @@ class Handover:
             call = parse_call(data)
         except StoiloError as error:
             log.error("BOINC's scripts are not set up as they should be: %s", error)  # noqa: TRY400 - ours, complete
-            return Answer.LATER.value
+            return answer_senseless(data)
         return answer_call(call, self._judge, self._listener)
 
 
@@ -200,10 +206,27 @@ def _listen(path: Path) -> socket.socket:
     return made
 
 
-def _read(connection: socket.socket) -> bytes:
-    """Return a request up to its end, one byte more than allowed at most."""
+def read_request(
+    connection: socket.socket, clock: Callable[[], float] = time.monotonic
+) -> bytes:
+    """Return a request up to its end, one byte more than allowed at most.
+
+    Raises:
+        TimeoutError: it has not come within `TALK_S` of the beginning, however often
+            something of it came. So long does a connection hold a worker.
+        OSError: the script went away.
+    """
+    end = clock() + TALK_S
     parts, left = [], REQUEST_BYTES + 1
-    while left and (data := connection.recv(left)):
+    while left:
+        rest = end - clock()
+        if rest <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "the call did not end")
+        connection.settimeout(rest)
+        data = connection.recv(left)
+        if not data:
+            break
         parts.append(data)
         left -= len(data)
+    connection.settimeout(TALK_S)
     return b"".join(parts)

@@ -1,7 +1,7 @@
 """Last moments of issue in the order in which they come; open workunits by release.
 
 Revision ID: stock0003
-Revises: stock0001
+Revises: stock0002
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "stock0003"
-down_revision = "stock0001"
+down_revision = "stock0002"
 branch_labels = None
 depends_on = None
 
