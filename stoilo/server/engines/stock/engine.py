@@ -10,10 +10,7 @@ a crash at any point loses nothing.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import secrets
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,10 +18,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.interface import OutcomeKind, WorkunitFile
+from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock import boinctables
@@ -35,28 +30,22 @@ from stoilo.server.engines.stock.cancelling import Cancellations
 from stoilo.server.engines.stock.chores import Chores
 from stoilo.server.engines.stock.claim import FolderLock, claim_project
 from stoilo.server.engines.stock.closing import Closing
-from stoilo.server.engines.stock.creation import Creator, Draft, insert_drafts
+from stoilo.server.engines.stock.creation import Creator, insert_drafts
 from stoilo.server.engines.stock.database import Database
 from stoilo.server.engines.stock.delivery import Delivery
 from stoilo.server.engines.stock.ending import Endings
 from stoilo.server.engines.stock.figures import Figures
 from stoilo.server.engines.stock.handover import Handover
-from stoilo.server.engines.stock.jobs import stdin_line
+from stoilo.server.engines.stock.inputs import Inputs
 from stoilo.server.engines.stock.judging import Judge
 from stoilo.server.engines.stock.nudges import Nudges
 from stoilo.server.engines.stock.renewal import Renewal
 from stoilo.server.engines.stock.resultrows import Uploads, find_own
 from stoilo.server.engines.stock.rounds import Round
 from stoilo.server.engines.stock.settings import Settings
-from stoilo.server.engines.stock.staging import Stage, StagedFile, file_md5
+from stoilo.server.engines.stock.staging import file_md5
 from stoilo.server.engines.stock.statusview import read_settled, read_status
-from stoilo.server.engines.stock.sweeping import stray_files, stray_outcomes
-from stoilo.server.engines.stock.templates import (
-    InputSlot,
-    Template,
-    input_template,
-    result_template,
-)
+from stoilo.server.engines.stock.sweeping import stray_outcomes
 from stoilo.server.engines.stock.tools import Tools
 
 if TYPE_CHECKING:
@@ -76,8 +65,6 @@ if TYPE_CHECKING:
 __all__ = ["StockEngine", "StockOptions"]
 
 log = logging.getLogger(__name__)
-_SECRET: Final = "secret"  # noqa: S105 - a row's name
-_RELEASE: Final = "release"
 _CREATE_AGAIN_S: Final = 10
 
 
@@ -134,12 +121,11 @@ class StockEngine:
         try:
             self._database.upgrade()
             claim_project(self._settings, self._options.owner)
-            secret = self._load_secret()
+            self._inputs = Inputs(project, self._settings)
         except StoiloError:
             self._release_all()
             raise
         self._tools = Tools(project)
-        self._stage = Stage(project.download, project.config.fanout, secret)
         self._endings = Endings(self._database, project.own / "kept")
         self._nudges = Nudges(self._database)
         self._creator = Creator(self._database, self._tools, self.now)
@@ -152,11 +138,8 @@ class StockEngine:
         self._chores = Chores(self._database, self._nudges, self.now)
         self._closing = Closing(self._database, self.now)
         self._figures = Figures(self._database, self.now)
-        self._staging = threading.Lock()
-        self._retained: frozenset[str] = frozenset()
         self._swept = False
         self._create_at = self._listen_at = self._purge_at = 0
-        self._release = self._load_release()
         self._assimilator: Assimilator | None = None
         self._listener: Listener | None = None
         self._handover: Handover | None = None
@@ -175,11 +158,8 @@ class StockEngine:
         for spec in specs:
             check_spec(spec)
         self._check_apps({spec.app for spec in specs})
-        with (
-            self._staging
-        ):  # no file goes between its staging and the row that needs it
-            drafts = [self._draft(spec) for spec in specs]
-            self._stage.sync()
+        with self._inputs.turn:
+            drafts = self._inputs.draft(specs)
             with self._database.write() as connection:
                 insert_drafts(connection, drafts, self.now())
         self._create_if_due()
@@ -212,7 +192,7 @@ class StockEngine:
 
     def check_database(self) -> None:
         """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
-        self._settings.read(_SECRET)
+        self._settings.read("release")  # whatever it says
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on; see `interface.Engine`.
@@ -222,16 +202,7 @@ class StockEngine:
         Raises:
             TrustError: ``STO-K013`` when it is no release.
         """
-        parse_release_pack(bundle)
-        file = WorkunitFile(
-            RELEASE, hashlib.sha256(bundle).hexdigest(), bundle, sticky=True
-        )
-        with self._staging:
-            staged = self._stage.add([file])[file.digest]
-            self._stage.sync()
-            text = f"{staged.name} {staged.size} {staged.md5}"
-            self._settings.write(_RELEASE, text)
-            self._release = staged
+        self._inputs.set_release(bundle)
         self._wake()
 
     def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
@@ -253,7 +224,7 @@ class StockEngine:
 
     def retain(self, digests: Collection[str]) -> None:
         """Keep input files of these digests between workunits (flavor archives)."""
-        self._retained = frozenset(map(self._stage.name_of, digests))
+        self._inputs.retain(digests)
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
@@ -332,8 +303,8 @@ class StockEngine:
             return False
         self._listen_at = self.now() + self._options.listen_s
         did = self._listener.hear_what_was_missed()
-        with self._staging:
-            return self._closing.close(self._remove) or did
+        with self._inputs.turn:
+            return self._closing.close(self._inputs.remove) or did
 
     def _purge(self) -> bool:
         """Remove some rows of what BOINC has purged, from time to time."""
@@ -348,8 +319,7 @@ class StockEngine:
         """Remove what a crash has left, once."""
         if self._swept or self._listener is None:
             return False
-        with self._staging:
-            self._remove(stray_files(self._database, self._stage.names()))
+        self._inputs.remove_strays(self._database)
         kept = stray_outcomes(self._database, self._project.own / "kept")
         for row in kept:
             self._endings.forget(row)
@@ -358,7 +328,7 @@ class StockEngine:
 
     def _renew(self) -> bool:
         """Give some open workunits the newest release."""
-        release = self._release
+        release = self._inputs.release
         return release is not None and self._renewal.renew(release)
 
     def _create_if_due(self) -> bool:
@@ -384,32 +354,6 @@ class StockEngine:
         finally:
             self._creator.turn.release()
 
-    def _draft(self, spec: WorkunitSpec) -> Draft:
-        """Stage a workunit's files; return what its row will say."""
-        staged = self._stage.add(spec.files)
-        names = [staged[file.digest].name for file in spec.files]
-        slots = [InputSlot(file.open_name, file.sticky) for file in spec.files]
-        release = self._release
-        if release is not None:
-            names.append(release.name)
-            slots.append(InputSlot(RELEASE, sticky=True))
-        inputs = input_template(spec, tuple(slots))
-        outputs = result_template(spec.result_max_bytes)
-        for template in (inputs, outputs):
-            self._write_template(template)
-        draft = Draft(
-            spec,
-            tuple(names),
-            inputs.name,
-            outputs.name,
-            release.name if release is not None else "",
-        )
-        stdin_line(draft.job())  # refuses what BOINC could not be told
-        return draft
-
-    def _write_template(self, template: Template) -> None:
-        self._stage.write(self._project.templates / template.name, template.text)
-
     def _check_apps(self, names: set[str]) -> None:
         """Raise ``STO-B009`` for an app that the project has not."""
         table = boinctables.apps
@@ -421,19 +365,3 @@ class StockEngine:
             raise UsageError(
                 "STO-B009", f"the project has no app {min(missing)[:32]!r}"
             )
-
-    def _remove(self, names: Collection[str]) -> None:
-        current = {self._release.name} if self._release is not None else set()
-        self._stage.remove(sorted(set(names) - self._retained - current))
-
-    def _load_secret(self) -> bytes:
-        """Return the project's secret for files' names, drawn at the first start."""
-        self._settings.write(_SECRET, secrets.token_hex(32), replace=False)
-        return bytes.fromhex(self._settings.read(_SECRET))
-
-    def _load_release(self) -> StagedFile | None:
-        text = self._settings.read(_RELEASE)
-        if not text:
-            return None
-        name, size, md5 = text.split()
-        return StagedFile(name, int(size), md5)

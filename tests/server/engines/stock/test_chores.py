@@ -252,14 +252,14 @@ def test_workunit_made_late_gets_the_release_of_then(bench):
     bench.pass_time(60)
     bench.settle()
     text = bench.daemons._database.row("SELECT xml_doc FROM workunit").xml_doc
-    assert bench.engine._release.name in text.decode()
+    assert bench.engine._inputs.release.name in text.decode()
 
 
 def test_file_of_an_old_release_stays_for_hosts_on_their_way_and_goes_then(bench):
     bench.engine.set_release(OLD)
     create(bench, "w_1")
     (copy,) = bench.fetch(1)
-    old = bench.engine._release.name
+    old = bench.engine._inputs.release.name
     bench.engine.set_release(NEW)
     bench.settle()
     look_around(bench)
@@ -267,7 +267,7 @@ def test_file_of_an_old_release_stays_for_hosts_on_their_way_and_goes_then(bench
     bench.finish(1, copy, b"x")
     bench.settle()
     look_around(bench)
-    assert files(bench) == {bench.engine._release.name}
+    assert files(bench) == {bench.engine._inputs.release.name}
 
 
 def test_renewed_workunit_that_boinc_lost_is_made_anew(bench):
@@ -285,7 +285,7 @@ def test_files_that_a_crash_left_go_at_a_start(bench):
     bench.engine.set_release(OLD)
     create(bench, "w_1")
     needed = files(bench)
-    bench.engine._stage.add(make_spec("w_2", data=b"never stored").files)
+    bench.engine._inputs.stage.add(make_spec("w_2", data=b"never stored").files)
     kept = bench.fake.project.own / "kept" / "77"
     kept.mkdir(parents=True)
     (kept / "w_9_0").touch()
