@@ -104,6 +104,13 @@ def check_modes(seen: Snapshot) -> Iterator[Finding]:
             yield fail(f"mode {name}", text, f"{_INSTALL}, or chmod 2775 {name}")
         else:
             yield ok(f"mode {name}", f"{mode:o}")
+    if seen.closed_folders:
+        named = ", ".join(seen.closed_folders[:5])
+        text = (
+            f"{len(seen.closed_folders)} below download ({named}) are closed to the web"
+            " server: hosts get 403 and their tasks fail for good"
+        )
+        yield fail("mode download folders", text, "chmod 2775 download/*/")
     config = seen.modes.get("config.xml", 0)
     if config & stat.S_IRWXO:
         text = "everybody on this machine may read the database's password"

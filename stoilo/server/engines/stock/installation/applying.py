@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -32,6 +33,12 @@ __all__ = ["Installer"]
 
 TOOL_S: Final = 600.0
 _SHOWN: Final = 500
+_FAILED: Final = re.compile(
+    r"^\s*(?:PHP )?(?:Fatal |Parse )?[Ee]rror\b|^\S+ not found\b|is listed in version\.xml but",
+    re.MULTILINE,
+)
+"""What BOINC's PHP programs say as they end with 0 and have not done it."""
+
 _PROGRAM_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644
 
@@ -164,7 +171,7 @@ class Installer:
         except subprocess.TimeoutExpired as error:
             raise InternalError("STO-B027", f"{words[0]} does not end") from error
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-        if done.returncode != 0 or "Error" in said:
+        if done.returncode != 0 or _FAILED.search(said):
             raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
 
     def _make_folder(self, folder: Path) -> None:
