@@ -124,7 +124,7 @@ def check_plan_classes(seen: Snapshot) -> Iterator[Finding]:
         text = f"{', '.join(missing)}: tasks would not be sent, or not held back"
         yield fail("plan classes", text, _INSTALL)
     else:
-        yield ok("plan classes", "levels above pure are sent to who chose them")
+        yield ok("plan classes", "tasks are sent to who chose their level and kind")
     if not seen.preferences_page:
         text = "the preferences page is not ours: nobody can choose a level there"
         yield warn("preferences page", text, _INSTALL)

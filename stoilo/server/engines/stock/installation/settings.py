@@ -110,6 +110,12 @@ _ALWAYS: Final = (
         _yes,
     ),
     _Rule(
+        "user_filter",
+        "0",
+        "batches would name accounts, and reviewed tasks would go to nobody",
+        _no,
+    ),
+    _Rule(
         "verify_files_on_app_start",
         "1",
         "clients would check launcher and verifier only once, after the download",
