@@ -15,7 +15,7 @@ from stoilo.server.engines.stock.templates import input_template
 from stoilo.testing.engine import make_spec
 from stoilo.testing.programs import ProgramSigner
 
-MANY = Redundancy(min_quorum=4, target_results=4, max_total=8, max_success=8)
+MANY = Redundancy(min_quorum=5, target_results=5, max_total=8, max_success=8)
 
 
 @pytest.fixture
