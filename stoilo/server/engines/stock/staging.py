@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import hmac
 import os
@@ -41,6 +42,7 @@ _NAME_DIGITS: Final = 40
 _NAME: Final = re.compile(f"stoilo_[0-9a-f]{{{_NAME_DIGITS}}}")
 _FILE_MODE: Final = 0o644  # a web server hands them out
 _FOLDER_MODE: Final = 0o2775  # BOINC's tools may run as another user of the group
+_FOR_ALL: Final = stat.S_IROTH | stat.S_IXOTH
 _REMEMBERED: Final = 65_536
 
 
@@ -258,9 +260,27 @@ def _draft(path: Path) -> Path:
     """Return a name beside a file that no tool of BOINC looks at."""
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # another user's folder is good enough
-            path.parent.chmod(_FOLDER_MODE)
+        _open_up(path.parent)
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def _open_up(folder: Path) -> None:
+    """Let the web server read a new directory, whatever this process's umask.
+
+    The bit by which files take over the group is forbidden to a hardened service
+    (``RestrictSUIDSGID=``) and can be done without; that hosts can read it cannot.
+
+    Raises:
+        OSError: it is another's and closed; it is taken away again if it is empty.
+    """
+    for mode in (_FOLDER_MODE, stat.S_IRWXU | stat.S_IRWXG | _FOR_ALL):
+        with contextlib.suppress(OSError):  # another user's may be open already
+            folder.chmod(mode)
+            return
+    if folder.stat().st_mode & _FOR_ALL != _FOR_ALL:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise PermissionError(errno.EACCES, "hosts could not read a new directory")
 
 
 def _write_whole(path: Path, data: bytes) -> None:

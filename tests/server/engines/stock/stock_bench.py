@@ -10,9 +10,9 @@ from stoilo.testing.stocktools.project import make_fake_project
 
 
 class StockBench:
-    def __init__(self, directory, clock, database_url=""):
+    def __init__(self, directory, clock, database_url="", **project):
         self.clock = clock
-        self.fake = make_fake_project(directory, database_url)
+        self.fake = make_fake_project(directory, database_url, **project)
         self.fake.set_clock(clock())
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
