@@ -84,7 +84,7 @@ from pathlib import Path
 database = sqlite3.connect({database!r}, isolation_level=None)
 """
 _XADD: Final = """
-text = Path("project.xml").read_text()
+text = Path("project.xml").read_text("latin-1")
 for table in ("platform", "app"):
     for element in re.findall(f"<{table}>.*?</{table}>", text, re.DOTALL):
         name = re.search("<name>(.*?)</name>", element)[1]

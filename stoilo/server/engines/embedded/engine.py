@@ -251,6 +251,10 @@ class EmbeddedEngine:
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names whose outcome will not come; see `interface.Engine`."""
+        return self._store.settled(names)
+
     def figures(self) -> EngineFigures:
         """Return how much work there is and how long it waits."""
         with self._database.read() as connection:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import delete, exists, insert, select, update
 
 from stoilo.core.errors import StoiloError
 from stoilo.server.engines.interface import OutcomeKind
@@ -114,7 +114,7 @@ class Chores:
                 kind = OutcomeKind.ADMISSION_ENDED
                 did |= self._endings.end(row.id, kind, cancel=True)
             elif not row.frozen:
-                self._freeze(row.id, row.boinc_id)
+                self._nudges.freeze(row.boinc_id)
                 did = True
         return did
 
@@ -187,9 +187,10 @@ class Chores:
             mine = needs.c.workunit_id.in_(rows)
             files = set(connection.scalars(select(needs.c.file).where(mine)))
             connection.execute(delete(needs).where(mine))
-            connection.execute(
-                delete(schema.asks).where(schema.asks.c.workunit_id.in_(rows))
-            )
+            for questions in (schema.asks, schema.asked):
+                connection.execute(
+                    delete(questions).where(questions.c.workunit_id.in_(rows))
+                )
             connection.execute(
                 update(table).where(table.c.id.in_(rows)).values(closed=1)
             )
@@ -212,25 +213,21 @@ class Chores:
         with self._database.read() as connection:
             return bool(connection.scalar(query))
 
-    def _freeze(self, row: int, boinc_id: int) -> None:
-        self._nudges.freeze(boinc_id)
-        table = schema.workunits
-        with self._database.write() as connection:
-            connection.execute(update(table).where(table.c.id == row).values(frozen=1))
-
     def _set_aside(self, row: int, *, over: bool) -> None:
         """Forget a question, or put it again should BOINC not."""
-        table = schema.asks
+        table, asked = schema.asks, schema.asked
+        now = self._now()
         with self._database.write() as connection:
+            connection.execute(delete(asked).where(asked.c.workunit_id == row))
             if over:
                 connection.execute(delete(table).where(table.c.workunit_id == row))
             else:
-                again = self._now() + _ASKED_S
                 connection.execute(
                     update(table)
                     .where(table.c.workunit_id == row)
-                    .values(retry_at=again)
+                    .values(retry_at=now + _ASKED_S)
                 )
+                connection.execute(insert(asked).values(workunit_id=row, asked_at=now))
 
 
 def _is_over(there: Row) -> bool:  # type: ignore[type-arg]  # BOINC's row

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.trust import parse_release_pack
@@ -27,10 +27,11 @@ from stoilo.policies.levels import load_levels
 from stoilo.server.engines.interface import OutcomeKind, WorkunitFile
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.specs import check_spec
-from stoilo.server.engines.stock import boinctables, schema
+from stoilo.server.engines.stock import boinctables
 from stoilo.server.engines.stock.appversions import check_app_versions
 from stoilo.server.engines.stock.assimilating import Listener
 from stoilo.server.engines.stock.chores import Chores
+from stoilo.server.engines.stock.claim import FolderLock, claim_project
 from stoilo.server.engines.stock.creation import Creator, Draft, insert_drafts
 from stoilo.server.engines.stock.database import Database
 from stoilo.server.engines.stock.delivery import Delivery
@@ -42,8 +43,9 @@ from stoilo.server.engines.stock.judging import Judge
 from stoilo.server.engines.stock.nudges import Nudges
 from stoilo.server.engines.stock.renewal import Renewal
 from stoilo.server.engines.stock.resultrows import Uploads, find_own
+from stoilo.server.engines.stock.settings import Settings
 from stoilo.server.engines.stock.staging import Stage, StagedFile, file_md5
-from stoilo.server.engines.stock.statusview import read_status
+from stoilo.server.engines.stock.statusview import read_settled, read_status
 from stoilo.server.engines.stock.templates import (
     InputSlot,
     Template,
@@ -84,12 +86,14 @@ class StockOptions:
         listen_s: how often every workunit is looked at, s: for ends that nobody told of,
             and files that nobody needs.
         seen_within_s: a host counts as attached when it called within that time, s.
+        owner: names the server whose tasks the project runs; empty: nobody's.
     """
 
     workers: int = 8
     idle_s: float = 1.0
     listen_s: int = 30
     seen_within_s: int = 600
+    owner: str = ""
 
 
 class StockEngine:
@@ -112,18 +116,25 @@ class StockEngine:
             clock: s since 1970.
 
         Raises:
-            InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe.
+            InternalError: ``STO-E003`` or ``STO-R110``: the database refuses, or is unsafe;
+                ``STO-B095``: another server works on the project; ``STO-B007``.
+            UsageError: ``STO-B096``: it is another server's.
         """
         self._project = project
         self._options = options or StockOptions()
         self._clock = clock
+        self._lock = FolderLock(project.own)
         self._database = Database(database_url or project.database_url)
-        self._database.upgrade()
-        project.own.mkdir(mode=0o750, exist_ok=True)
+        self._settings = Settings(self._database)
+        try:
+            self._database.upgrade()
+            claim_project(self._settings, self._options.owner)
+            secret = self._load_secret()
+        except StoiloError:
+            self._release_all()
+            raise
         self._tools = Tools(project)
-        self._stage = Stage(
-            project.download, project.config.fanout, self._load_secret()
-        )
+        self._stage = Stage(project.download, project.config.fanout, secret)
         self._endings = Endings(self._database, project.own / "kept")
         self._nudges = Nudges(self._database)
         self._creator = Creator(self._database, self._tools)
@@ -183,6 +194,11 @@ class StockEngine:
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names whose outcome will not come; see `interface.Engine`."""
+        with self._database.read() as connection:
+            return read_settled(connection, names)
+
     def figures(self) -> EngineFigures:
         """Return what the project holds now; see `engines.figures.MeasuredEngine`."""
         with self._database.read() as connection:
@@ -204,7 +220,7 @@ class StockEngine:
             staged = self._stage.add([file])[file.digest]
             self._stage.sync()
             text = f"{staged.name} {staged.size} {staged.md5}"
-            self._set(_RELEASE, text)
+            self._settings.write(_RELEASE, text)
             self._release = staged
         self._wake.set()
 
@@ -241,10 +257,8 @@ class StockEngine:
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
         uploads = Uploads(self._project)
-        judge = Judge(
-            self._database, uploads, self._endings, self._nudges, validation, self.now
-        )
-        self._listener = Listener(self._database, uploads, self._endings, judge)
+        judge = Judge(self._database, uploads, self._endings, validation, self.now)
+        self._listener = Listener(self._database, self._endings, judge, self.now)
         self._assimilator = assimilator
         self._delivery.retry_all()
         self._handover = Handover(
@@ -265,7 +279,12 @@ class StockEngine:
         if self._handover is not None:
             self._handover.close()
             self._handover = None
+        self._release_all()
+
+    def _release_all(self) -> None:
+        """Close the database, and let another server have the project."""
         self._database.close()
+        self._lock.release()
 
     def step(self) -> bool:
         """Go one round; returns whether there was anything to do. For one thread."""
@@ -371,29 +390,12 @@ class StockEngine:
 
     def _load_secret(self) -> bytes:
         """Return the project's secret for files' names, drawn at the first start."""
-        self._set(_SECRET, secrets.token_hex(32), replace=False)
-        return bytes.fromhex(self._get(_SECRET))
+        self._settings.write(_SECRET, secrets.token_hex(32), replace=False)
+        return bytes.fromhex(self._settings.read(_SECRET))
 
     def _load_release(self) -> StagedFile | None:
-        text = self._get(_RELEASE)
+        text = self._settings.read(_RELEASE)
         if not text:
             return None
         name, size, md5 = text.split()
         return StagedFile(name, int(size), md5)
-
-    def _get(self, name: str) -> str:
-        table = schema.settings
-        with self._database.read() as connection:
-            return str(
-                connection.scalar(select(table.c.value).where(table.c.name == name))
-                or ""
-            )
-
-    def _set(self, name: str, value: str, *, replace: bool = True) -> None:
-        table = schema.settings
-        with self._database.write() as connection:
-            known = connection.scalar(select(table.c.value).where(table.c.name == name))
-            if known is not None and not replace:
-                return
-            connection.execute(delete(table).where(table.c.name == name))
-            connection.execute(insert(table).values(name=name, value=value))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import OutcomeKind, ReceivedResult
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
+    from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.project import StockProject
 
-__all__ = ["OwnWorkunit", "ResultRow", "Uploads", "find_own", "results_of"]
+__all__ = [
+    "OwnWorkunit",
+    "ResultRow",
+    "Uploads",
+    "find_own",
+    "note_boinc_row",
+    "results_of",
+]
 
 _CHUNK: Final = 1024 * 1024
 _NAME: Final = re.compile(r"<name>\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,190})\s*</name>")
@@ -35,12 +43,13 @@ class OwnWorkunit:
     Attributes:
         row: ours.
         name: of it.
-        boinc_id: BOINC's row.
+        boinc_id: BOINC's row, 0 until it is noted.
         min_quorum: how many must agree.
         max_error: of the redundancy.
         max_total: of the redundancy.
         frozen: no further copy may be issued.
         outcome: None while it runs.
+        attempts: how often its end could not be taken.
     """
 
     row: int
@@ -51,6 +60,7 @@ class OwnWorkunit:
     max_total: int
     frozen: bool
     outcome: OutcomeKind | None
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +99,17 @@ class ResultRow:
 def find_own(
     connection: Connection, *, name: str = "", boinc_id: int = 0
 ) -> OwnWorkunit | None:
-    """Return our row of a workunit by its name or BOINC's row, None if it is not ours."""
-    table = schema.workunits
+    """Return our row of a workunit by its name or BOINC's row, None if it is not ours.
+
+    One that BOINC has and whose row there we have not noted yet is found by its name.
+    """
+    table, there = schema.workunits, boinctables.workunits
     which = table.c.name == name if name else table.c.boinc_id == boinc_id
     row = connection.execute(select(table).where(which)).first()
+    if row is None and boinc_id:
+        named = connection.scalar(select(there.c.name).where(there.c.id == boinc_id))
+        unnoted = (table.c.name == named) & (table.c.boinc_id == 0)
+        row = connection.execute(select(table).where(unnoted)).first()
     if row is None:
         return None
     return OwnWorkunit(
@@ -104,7 +121,19 @@ def find_own(
         max_total=row.max_total,
         frozen=bool(row.frozen),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
+        attempts=row.attempts,
     )
+
+
+def note_boinc_row(database: Database, own: OwnWorkunit, boinc_id: int) -> OwnWorkunit:
+    """Return a workunit with BOINC's row, which is written down if it was not yet."""
+    if own.boinc_id:
+        return own
+    table = schema.workunits
+    mine = (table.c.id == own.row) & (table.c.boinc_id == 0)
+    with database.write() as connection:
+        connection.execute(update(table).where(mine).values(boinc_id=boinc_id))
+    return replace(own, boinc_id=boinc_id)
 
 
 def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
@@ -161,10 +190,6 @@ class Uploads:
     def there(self) -> bool:
         """Whether the folder is there at all: its disk may not be mounted."""
         return self._project.upload.is_dir()
-
-    def trouble(self) -> InternalError:
-        """Return the error for a folder that is away."""
-        return InternalError("STO-E003", "the project's upload folder is not there")
 
     def path_of(self, row: ResultRow) -> Path:
         """Return where a result's file lies, or would."""

@@ -21,7 +21,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "asked",
     "asks",
+    "judged",
     "kept_results",
     "metadata",
     "needs",
@@ -131,6 +133,25 @@ asks = Table(
     Column("retry_at", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
     Index("stoilo_ask_retry", "retry_at"),
+)
+
+# a question of `asks` that BOINC has been made to put; the next answer is a new one
+asked = Table(
+    "stoilo_asked",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("asked_at", BigInteger, nullable=False),
+)
+
+# results that passed their check, and the digest of the bytes that did
+judged = Table(
+    "stoilo_judged",
+    metadata,
+    Column("result", Name, primary_key=True),
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("judged_at", BigInteger, nullable=False),
+    Index("stoilo_judged_workunit", "workunit_id"),
 )
 
 kept_results = Table(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +14,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     Snapshot,
     Space,
 )
+from stoilo.server.engines.stock.checkup.socketcall import ask_socket
 from stoilo.server.engines.stock.checkup.web import ask_web
 from stoilo.server.engines.stock.installation.configtext import read_config
 from stoilo.server.engines.stock.installation.daemons import (
@@ -32,9 +31,9 @@ from stoilo.server.engines.stock.installation.preferences import (
     render_preferences,
 )
 from stoilo.server.engines.stock.installation.reading import (
-    find_private_keys,
     read_bounded,
     read_mode,
+    search_keys,
     short_host,
 )
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_snapshot"]
 
-SOCKET_S: Final = 10.0
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
 _STOPS: Final = ("stop_daemons", "stop_sched")
@@ -75,9 +73,11 @@ def read_snapshot(
         host=host,
         config=config,
         modes=modes,
-        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(),
+        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(
+            "utf-8", "replace"
+        ),
         preferences_page=page == render_preferences().encode(),
-        private_keys=find_private_keys(root, keys),
+        keys=search_keys(project),
         code_sign_key=(read_bounded(keys / "code_sign_public") or b"").decode(
             "ascii", "replace"
         ),
@@ -96,7 +96,7 @@ def read_snapshot(
         entry_points=tuple(
             _entry_point(root, name) for name in (VALIDATE, COMPARE, ASSIMILATE)
         ),
-        socket=_try_socket(project.socket),
+        socket=ask_socket(project.socket),
     )
 
 
@@ -182,14 +182,3 @@ def _templates(folder: Path) -> dict[str, str]:
 def _entry_point(root: Path, name: str) -> EntryPoint:
     path = root / "bin" / name
     return EntryPoint(name, path.is_file(), os.access(path, os.X_OK))
-
-
-def _try_socket(path: Path) -> str:
-    """Return why nothing answers behind a socket, empty when something does."""
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as made:
-        made.settimeout(SOCKET_S)
-        try:
-            made.connect(str(path))
-        except OSError as error:
-            return error.strerror or "no answer"
-    return ""

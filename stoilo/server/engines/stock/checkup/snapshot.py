@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from stoilo.server.engines.stock.installation.privatekeys import KeySearch
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -202,7 +204,7 @@ class Snapshot:
         config: what config.xml says.
         files: of ours, as `installation.reading` reads them.
         modes: permissions by name from the project.
-        private_keys: files with a private code-sign key.
+        keys: where private code-sign keys lie.
         code_sign_key: the public one's text.
         upload_key: permissions of the private upload key, None without one.
         stop_files: names of those that ``bin/stop`` leaves.
@@ -222,7 +224,7 @@ class Snapshot:
     modes: Mapping[str, int] = field(default_factory=dict)
     plan_classes: str = ""
     preferences_page: bool = True
-    private_keys: tuple[str, ...] = ()
+    keys: KeySearch = field(default_factory=KeySearch)
     code_sign_key: str = ""
     upload_key: int | None = None
     stop_files: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from stoilo.server.engines.stock.installation.configtext import (
     read_config,
 )
 from stoilo.server.engines.stock.installation.installing import install_project
+from stoilo.server.engines.stock.installation.privatekeys import KeySearch
 from stoilo.signer.boinckeys import render_boinc_private
 from stoilo.testing.stockproject import StockTree
 
@@ -147,8 +148,27 @@ def test_url_that_does_not_serve_clients_is_named(healthy, field, answer, name):
 
 
 def test_private_key_on_the_server_fails(healthy):
-    seen = replace(healthy, private_keys=("keys/code_sign_private",))
+    seen = replace(healthy, keys=KeySearch(("keys/code_sign_private",)))
     assert "keys/code_sign_private" in failed(seen)["private-key"].text
+
+
+def test_place_of_keys_that_nobody_could_look_into_fails(healthy):
+    seen = replace(healthy, keys=KeySearch(closed=("keys",)))
+    assert set(failed(seen)) == {"closed-keys"}
+    assert "private-key" not in {one.name for one in examine(seen)}
+
+
+def test_other_place_that_nobody_could_look_into_warns(healthy):
+    found = examine(replace(healthy, keys=KeySearch(unseen=("html/x",))))
+    assert "unseen-files" in {one.name for one in found if one.verdict is Verdict.WARN}
+    assert is_healthy(found)
+
+
+def test_plan_classes_that_are_not_utf8_are_read(tmp_path):
+    tree = StockTree(tmp_path)
+    (tree.root / "plan_class_spec.xml").write_bytes(b"<!-- J\xfcrgen -->")
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    assert "plan classes" in failed(seen)
 
 
 def test_setting_of_make_project_fails(healthy, tree):

@@ -175,3 +175,13 @@ def test_certificates_are_asked_for_once_every_copy_has_one(tree):
     tree.sql("UPDATE result SET xml_doc_in = '<xml_signature>\nab\n</xml_signature>'")
     assert "old-results" not in notes(install(tree))
     assert tree.project().config.ignore_upload_certificates is False
+
+
+@pytest.mark.parametrize("name", ["project.xml", "plan_class_spec.xml"])
+def test_bytes_that_are_not_utf8_stay_as_they_are(tree, name):
+    path = tree.root / name
+    text = path.read_bytes() if path.exists() else b"<plan_classes>\n</plan_classes>\n"
+    path.write_bytes(b"<!-- J\xfcrgen -->\n" + text)
+    install(tree)
+    assert path.read_bytes().startswith(b"<!-- J\xfcrgen -->\n<")
+    assert install(tree).steps == ()
