@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.plans import LocalWork, Staleness
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
@@ -42,6 +44,12 @@ def make_downpour(optimizer=None, **more):
     return Downpour(CREW.start(), CREW.sizes, optimizer, DownpourSettings(**wanted))
 
 
+def make_sandblaster():
+    rules = Rules(history=3, iterations=6)
+    wanted = SandblasterSettings(2, penalty=0.01, shards=3, rules=rules)
+    return Sandblaster(CREW.start(), CREW.sizes, wanted)
+
+
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
@@ -51,6 +59,7 @@ METHODS = {
         warmup=3,
         staleness=Staleness("discard", 1),
     ),
+    "sandblaster": make_sandblaster,
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")
