@@ -311,6 +311,7 @@ def test_database_that_does_not_answer_hides_nothing_else(tmp_path):
 )
 def test_pipe_in_a_file_s_place_does_not_hold_the_doctor_up(tmp_path, name):
     tree = StockTree(tmp_path)
+    install_project(tree.root, tree.offer, url=tree.url)
     path = tree.root / name.format(host=short_host())
     path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
