@@ -285,7 +285,7 @@ def assemble(
     judge, jails = JailedJudge(policy), ValidatorJails()
     stack.callback(judge.close)
     stack.callback(jails.close)
-    work = open_engine(config, home)
+    work = open_engine(config, home, project.root.log_vkey)
     engine = work.engine
     life_s = config.admission_life_s
 

@@ -7,6 +7,7 @@ shown.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +25,7 @@ from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
 from stoilo.server.engines.interface import Engine
 from stoilo.server.engines.mirrors import parse_mirrors
-from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project import read_project
 from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.volunteers import LocalVolunteers
@@ -104,18 +105,29 @@ class WorkEngine:
             self.embedded.statistics.export_if_due(self.embedded.now())
 
 
-def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
+def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkEngine:
     """Open the engine of the settings.
 
+    Args:
+        config: the settings.
+        home: the data directory.
+        log_key: the audit log's verifier key: whose tasks a stock project runs.
+
     Raises:
-        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``.
+        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``;
+            ``STO-B096``.
         TrustError: ``STO-B001``.
-        InternalError: ``STO-E003``, ``STO-R110``.
+        InternalError: ``STO-E003``, ``STO-R110``, ``STO-B095``.
     """
     _check(config)
     if config.engine == EngineName.STOCK:
         project = read_project(Path(config.project_dir))
-        stock = StockEngine(project, database_url=config.engine_database)
+        owner = hashlib.sha256(log_key.encode()).hexdigest() if log_key else ""
+        stock = StockEngine(
+            project,
+            database_url=config.engine_database,
+            options=StockOptions(owner=owner),
+        )
         return WorkEngine(stock, master_url=project.config.master_url)
     embedded = EmbeddedEngine(
         home.part("engine"),

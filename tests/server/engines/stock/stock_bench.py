@@ -20,10 +20,13 @@ class StockBench:
         self.hosts = FakeHosts(self.fake, lambda: int(clock()))
         self.engine = self.open()
 
-    def open(self):
-        made = StockEngine(
+    def make(self):
+        return StockEngine(
             self.fake.project, database_url=self.fake.database_url, clock=self.clock
         )
+
+    def open(self):
+        made = self.make()
         made.listen(self.validation, self.outcomes)
         return made
 
