@@ -28,6 +28,7 @@ from stoilo.server.engines.stock.installation.privatekeys import (
     find_private_keys,
     read_small,
 )
+from stoilo.server.engines.stock.installation.rows import UNMARKED
 from stoilo.server.engines.stock.installation.versions import (
     KnownVersion,
     parse_version_name,
@@ -242,6 +243,7 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         platforms=names("platform"),
         registered=frozenset(registered),
         unclassed=tuple(sorted(unclassed)),
+        unmarked=count(UNMARKED),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
