@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["EngineDatabase", "is_writing"]
 
 LOCK_WAIT_S = 30
+READERS_KEPT = 24
+"""Connections that stay open when nobody reads; each holds files and some memory."""
 _READ = "stoilo_read"
 
 
@@ -113,7 +115,12 @@ def _open(url: str) -> tuple[Engine, Engine]:
     if is_mariadb(url):
         engine = open_mariadb(url)
         return engine, engine
-    reading: Engine = create_engine(url, pool_pre_ping=False)
+    reading: Engine = create_engine(
+        url,
+        pool_pre_ping=False,
+        pool_size=READERS_KEPT,
+        max_overflow=-1,  # threads are bounded: no reader waits for another's connection
+    )
     writing: Engine = create_engine(url, pool_size=1, max_overflow=0)
     event.listen(writing, "connect", _prepare_writer)
     for engine in (reading, writing):

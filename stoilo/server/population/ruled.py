@@ -379,6 +379,9 @@ class RulesProject:
                 self._decide_invalid(unit, [copy], now)
         elif unit.view.doubt:
             self._take_opinion(unit, copy, now, same=same)
+        elif not unit.check_pending:
+            found = Validity.VALID if same else Validity.TOO_LATE
+            unit.change(copy, validity=found)
         else:
             unit.change(copy, validity=Validity.VALID)
             if same:
@@ -403,7 +406,7 @@ class RulesProject:
         unit.check_pending = False
         for copy in unit.view.copies:
             if copy.recheck:
-                unit.change(copy.name, doubts=False, for_anybody=False)
+                unit.change(copy.name, doubts=False, for_anybody=False, answered=True)
         if verdict is CheckVerdict.DIFFERENT:
             for blamed, host in self._blamed(unit):
                 self._hosts.caught.setdefault(host, blamed)

@@ -283,9 +283,7 @@ class Project:
         return count > 0
 
     def _move_ended(self, unit):
-        if not unit.issuable(self.now):
-            for copy in unit.at("new"):
-                copy.at = "dropped"
+        self._drop_needless(unit)
         self._hear(unit)
         for copy in unit.at("answer") if self.now <= unit.not_after else ():
             same = copy.said == unit.truth
@@ -295,6 +293,7 @@ class Project:
                 copy.at = "good" if same else "wrong"
                 self._record(copy, valid=same)
         self._ask_again(unit)
+        self._drop_needless(unit)
         if not unit.at("new", "out") or self.now > unit.not_after:
             unit.kept = False
             if unit.check in ("pending", "doubted"):
@@ -302,15 +301,24 @@ class Project:
             for copy in unit.at("answer", "fresh"):
                 copy.at = "late"
 
+    def _drop_needless(self, unit):
+        """Nobody gets a copy that cannot end in time, or whose check is over."""
+        over = unit.check not in ("pending", "doubted")
+        for copy in unit.at("new"):
+            if over or not unit.issuable(self.now):
+                copy.at = "dropped"
+
     # -------------------------------------------------------------- spot checks
 
     def _compare_recheck(self, unit, copy, same):
         """One re-check that differs is a doubt; a second opinion decides."""
         copy.at = "good"
-        if unit.check == "pending":
+        if unit.check not in ("pending", "doubted"):
+            copy.at = "good" if same else "late"
+        elif unit.check == "pending":
             unit.check = "same" if same else "doubted"
             unit.doubt = None if same else copy
-        elif unit.check == "doubted":
+        else:
             again = copy.said == unit.doubt.said
             resumed = copy.answer[-1] == unit.doubt.answer[-1] == "~"
             proven = again and not same and not resumed

@@ -24,7 +24,7 @@ MOST = 32
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """One piece of work and how it ended."""
 
@@ -47,37 +47,78 @@ class CommitGroup:
         self._turn = threading.Lock()
 
     def run(self, work: Callable[[Connection], _T]) -> _T:
-        """Return what `work` returns, after the commit; raises what it or that raises."""
+        """Return what `work` returns, after the commit; raises what it or that raises.
+
+        Whoever is stopped (by `SystemExit`, `KeyboardInterrupt`) while it does the work of
+        others leaves that to them.
+        """
         entry = _Entry(work)
         with self._list:
             self._waiting.append(entry)
-        with self._turn:
-            while not entry.done:
-                self._lead()
+        try:
+            with self._turn:
+                while not entry.done:
+                    self._lead()
+        except BaseException:
+            self._leave(entry)
+            raise
         if entry.error is not None:
             raise entry.error
         return cast("_T", entry.value)
+
+    def _leave(self, entry: _Entry) -> None:
+        """Do not wait any more: nobody is to do work whose end nobody hears of."""
+        with self._list:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
 
     def _lead(self) -> None:
         """Do the work of those who have waited longest."""
         with self._list:
             group = self._waiting[: self._most]
             del self._waiting[: self._most]
-        if not self._commit(group) and len(group) > 1:
-            for entry in group:  # one of them failed: the others shall not
-                self._commit([entry])
-        for entry in group:
-            entry.done = True
+        try:
+            self._do(group)
+        except BaseException:  # we are stopped: the others still wait
+            with self._list:
+                self._waiting[:0] = [one for one in group if not one.done]
+            raise
 
-    def _commit(self, group: Sequence[_Entry]) -> bool:
-        """Do the work of a group in one transaction; returns whether it is stored."""
+    def _do(self, group: Sequence[_Entry]) -> Exception | None:
+        """Do the work of a group in one transaction, or failing that in one each.
+
+        Returns:
+            why no transaction began, for which all of them failed; None if one did.
+        """
+        begun = False
         try:
             with self._write() as connection:
+                begun = True
                 values: list[Any] = [entry.work(connection) for entry in group]
         except Exception as error:  # noqa: BLE001 - it belongs to whoever gave the work
-            for entry in group:
-                entry.error = error
-            return False
+            if begun and len(group) > 1:  # one of them failed: the others shall not
+                self._do_each(group)
+                return None
+            _fail(group, error)
+            return None if begun else error
         for entry, value in zip(group, values, strict=True):
-            entry.value, entry.error = value, None
-        return True
+            entry.value, entry.done = value, True
+        return None
+
+    def _do_each(self, group: Sequence[_Entry]) -> None:
+        """Do each work in a transaction of its own, until none begins any more.
+
+        The lock is waited for long: the second time, who waits behind these would have
+        waited for nothing.
+        """
+        for at, entry in enumerate(group):
+            refused = self._do([entry])
+            if refused is not None:
+                _fail(group[at + 1 :], refused)
+                return
+
+
+def _fail(group: Sequence[_Entry], error: Exception) -> None:
+    """Let all of a group have failed."""
+    for entry in group:
+        entry.error, entry.done = error, True

@@ -197,10 +197,13 @@ def _write_pairs(
     connection: Connection, view: WorkunitView, answers: Answers, now: int
 ) -> None:
     """Write how results that came after the end compare with the canonical one."""
-    for copy in view.copies:
-        if copy.undecided and copy.name in answers.pairs:
+    late = [copy for copy in view.copies if copy.undecided]
+    for copy in late:
+        if copy.name in answers.pairs:
             pair = answers.pairs[copy.name]
             _write_pair(connection, view, answers, copy, pair, now)
+            if copy.recheck:  # it may have decided what the next one means
+                view = load_view(connection, answers.workunit_id)
 
 
 def _write_pair(
@@ -222,12 +225,20 @@ def _write_pair(
         _decide(connection, [copy.name], found, now)
     elif view.doubt:
         _write_opinion(connection, view, answers, copy.name, now, same=same)
+    elif _check_is_over(view):
+        found = Validity.VALID if same else Validity.TOO_LATE
+        _set_validity(connection, [copy.name], found)
     else:
         if same:
             end_check(connection, answers.workunit_id, CheckVerdict.SAME, now)
         else:
             doubt_check(connection, copy.name)
         _set_validity(connection, [copy.name], Validity.VALID)
+
+
+def _check_is_over(view: WorkunitView) -> bool:
+    """Say whether the spot check has its verdict already."""
+    return all(copy.answered for copy in view.copies if copy.recheck)
 
 
 def _write_opinion(

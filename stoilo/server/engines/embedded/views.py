@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.records import (
+    RUNNING_CHECKS,
     CheckVerdict,
     Copy,
     Validity,
@@ -94,6 +95,7 @@ def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-ar
         recheck=check is not None,
         doubts=check == CheckVerdict.DOUBTED,
         for_anybody=check == CheckVerdict.OPEN,
+        answered=check is not None and check not in RUNNING_CHECKS,
     )
 
 

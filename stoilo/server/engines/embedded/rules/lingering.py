@@ -8,7 +8,8 @@ every copy is dropped (BOINC's ``NO_CHECK``).
 
 A re-check (a copy for trusted hosts only) is the one copy that is handed out after the
 end. Where it differs from the canonical result, others are asked for a second opinion, one
-after the other, until one has given it.
+after the other, until one has given it. What is left of the others then is dropped, or,
+where a host has it already, compared like any late result.
 """
 
 from __future__ import annotations
@@ -103,4 +104,5 @@ def _is_open(copy: Copy) -> bool:
 def _is_needless(view: WorkunitView, copy: Copy, now: int) -> bool:
     """Say whether an unsent copy is for nobody, or can be issued to nobody."""
     over = now + view.redundancy.delay_bound_s > view.not_after
-    return copy.state is CopyState.UNSENT and (over or not copy.recheck)
+    wanted = copy.recheck and not copy.answered
+    return copy.state is CopyState.UNSENT and (over or not wanted)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
 __all__ = [
+    "RUNNING_CHECKS",
     "UNDECIDED",
     "Caller",
     "CheckVerdict",
@@ -50,6 +51,11 @@ class CheckVerdict(StrEnum):
     UNFINISHED = "unfinished"  # nobody brought a result in time
 
 
+RUNNING_CHECKS = frozenset(
+    {CheckVerdict.PENDING, CheckVerdict.OPEN, CheckVerdict.DOUBTED}
+)
+"""Of the copies of a spot check that has not ended."""
+
 UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
 """Neither valid nor invalid yet."""
 
@@ -69,6 +75,7 @@ class Copy:
         recheck: made after the end, to check the canonical result (a spot check).
         doubts: a re-check that differed from the canonical result.
         for_anybody: a re-check that any host may have, not only a trusted one.
+        answered: a re-check that nobody needs any more: another one has decided.
     """
 
     name: str
@@ -81,6 +88,7 @@ class Copy:
     recheck: bool = False
     doubts: bool = False
     for_anybody: bool = False
+    answered: bool = False
 
     @property
     def viable(self) -> bool:

@@ -28,7 +28,11 @@ from sqlalchemy import delete, func, insert, select, update
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.creation import add_copies
 from stoilo.server.engines.embedded.rules.hosttrust import ban_host, note_failed
-from stoilo.server.engines.embedded.rules.records import CheckVerdict, Validity
+from stoilo.server.engines.embedded.rules.records import (
+    RUNNING_CHECKS,
+    CheckVerdict,
+    Validity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,9 +56,6 @@ log = logging.getLogger(__name__)
 
 MOST_EXCUSES: Final = 2
 """Wrong results of resumed runs for which a host is not banned."""
-
-
-_RUNNING: Final = (CheckVerdict.PENDING, CheckVerdict.OPEN, CheckVerdict.DOUBTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def end_check(
             select(table.c.copy_id)
             .where(
                 table.c.workunit_id == workunit_id,
-                table.c.verdict.in_([one.value for one in _RUNNING]),
+                table.c.verdict.in_([one.value for one in RUNNING_CHECKS]),
             )
             .order_by(table.c.copy_id)
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from engine_bench import EmbeddedBench
+from sqlalchemy import select
 
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.rules.records import CheckVerdict
+from stoilo.server.engines.embedded.rules.records import CheckVerdict, Validity
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind, Replication
 from stoilo.testing.engine import make_spec
 
@@ -273,6 +275,54 @@ def test_second_opinion_is_resent_and_survives_a_restart(bench):
     bench.finish(8, copy, b"true")
     bench.settle()
     assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+
+
+def decide_late(bench, *, fetched):
+    """Let a second opinion come after its deadline, when another is asked for."""
+    settle_quorum(bench, b"lie")
+    bench.finish(OURS, *bench.fetch(OURS), b"true")
+    bench.settle()
+    (late,) = bench.fetch(4)
+    bench.pass_time(301)
+    bench.settle()
+    other = bench.fetch(5) if fetched else []
+    bench.finish(4, late, b"true")
+    bench.settle()
+    assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+    return other
+
+
+def validity(bench, copy):
+    table = schema.copies
+    with bench.engine._database.read() as connection:
+        query = select(table.c.validity).where(table.c.name == copy)
+        return Validity(connection.scalar(query))
+
+
+def test_opinion_that_nobody_took_is_dropped_when_a_late_one_decides(either):
+    decide_late(either, fetched=False)
+    assert either.fetch(5) == either.fetch(6) == []
+    assert files(either) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"junk", Validity.TOO_LATE),
+        (b"true", Validity.TOO_LATE),
+        (b"lie", Validity.VALID),
+    ],
+)
+def test_opinion_after_the_verdict_is_good_only_where_it_is_canonical(
+    bench, body, expected
+):
+    (copy,) = decide_late(bench, fetched=True)
+    assert files(bench)
+    bench.finish(5, copy, body)
+    bench.settle()
+    assert validity(bench, copy) is expected
+    assert verdicts(bench) == [CheckVerdict.DIFFERENT]
+    assert files(bench) == []
 
 
 # ------------------------------------------------------------------ resumed runs
