@@ -21,7 +21,6 @@ __all__ = [
     "Piece",
     "Staleness",
     "check_parts",
-    "cut_part",
     "derive_seed",
     "shuffle",
 ]

@@ -1,4 +1,5 @@
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,13 @@ def test_oldest_keys_get_backups_only_near_the_end():
     assert ledger.draw_backups(9, share=0.4) == []
     assert ledger.draw_backups(2, share=0.5) == ["b", "e"]
     assert ledger.draw_backups(9, share=0.5) == ["f"]
+
+
+def test_age_of_keys_survives_a_checkpoint_that_sorts_its_tables():
+    ledger = Ledger("cab")
+    ledger.draw(3)
+    plain = json.loads(json.dumps(ledger.save(), sort_keys=True))
+    assert Ledger.load(plain).draw_backups(3, share=1.0) == ["c", "a", "b"]
 
 
 @given(
