@@ -127,7 +127,7 @@ async def test_work_that_fails_always_ends_the_run_by_name(make_method, model, s
 
 
 async def test_error_of_the_researchers_function_reaches_him(samples):
-    def broken(parameters, x, y):
+    def broken(parameters, x, y):  # noqa: ARG001 - the kernel calls it so
         return parameters["nothing"], {}
 
     model = ArrayModel({"w": np.zeros(3)}, broken)
