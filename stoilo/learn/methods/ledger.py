@@ -83,7 +83,8 @@ class Ledger:
         """Return the round as plain data."""
         return {
             "waiting": list(self._waiting),
-            "out": dict(self._out),
+            "out": [*self._out],  # their order is their age: a table may lose it
+            "copies": dict(self._out),
             "done": list(self._done),
         }
 
@@ -91,7 +92,7 @@ class Ledger:
     def load(cls, plain: Mapping[str, Plain]) -> Ledger:
         """Return the round that `save` gave."""
         ledger = cls(read_keys(plain, "waiting"))
-        out = read_table(plain, "out")
-        ledger._out = {key: read_int(out, key) for key in out}
+        copies = read_table(plain, "copies")
+        ledger._out = {key: read_int(copies, key) for key in read_keys(plain, "out")}
         ledger._done = read_keys(plain, "done")
         return ledger

@@ -21,7 +21,6 @@ __all__ = [
     "Piece",
     "Staleness",
     "check_parts",
-    "cut_part",
     "derive_seed",
     "shuffle",
 ]
@@ -135,9 +134,3 @@ def shuffle(size: int, *place: int) -> NDArray[np.int64]:
 def derive_seed(*place: int) -> int:
     """Return a kernel's seed for a place (run's seed, epoch, part)."""
     return int(np.random.Generator(np.random.PCG64(place)).integers(_SEEDS))
-
-
-def cut_part(size: int, block: int, *place: int) -> list[tuple[int, ...]]:
-    """Return one epoch of a part in shuffled blocks; the last may be smaller."""
-    order = shuffle(size, *place).tolist()
-    return [tuple(order[start : start + block]) for start in range(0, size, block)]

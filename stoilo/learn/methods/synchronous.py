@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn import robust
 from stoilo.learn.buffers import pool_buffers
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import Piece, check_parts, shuffle
@@ -34,7 +35,14 @@ from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
 
-__all__ = ["Combine", "Schedule", "Synchronous", "SynchronousSettings", "sum_gradients"]
+__all__ = [
+    "Combine",
+    "Schedule",
+    "Synchronous",
+    "SynchronousSettings",
+    "combine_robustly",
+    "sum_gradients",
+]
 
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]
 """Replies, in the order of their keys → one weighted sum; robust rules fit here."""
@@ -87,6 +95,21 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
             fresh = array.astype(np.float64)
             total[name] = total[name] + fresh if name in total else fresh
     return total
+
+
+def combine_robustly(rule: robust.Rule) -> Combine:
+    """Return a way to combine a step's replies that bounds the influence of each.
+
+    What rules remember between steps is not kept: the driver's clipping does that
+    for single answers.
+    """
+
+    def combine(replies: Sequence[Reply]) -> Tensors:
+        combined = robust.combine(replies, rule)
+        everyone = sum(reply.samples for reply in replies)
+        return scale(combined.tensors, everyone / combined.samples)
+
+    return combine
 
 
 class Synchronous:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
@@ -50,6 +52,16 @@ def make_sandblaster():
     return Sandblaster(CREW.start(), CREW.sizes, wanted)
 
 
+def make_large(**more):
+    wanted = LargeMinibatchSettings(3, 5, 0.1, warmup=2.0, **more)
+    return LargeMinibatch(CREW.start(), CREW.sizes, wanted)
+
+
+def make_federated(kind, **more):
+    wanted = FederatedSettings(4, LocalWork(0.1, batch=4, steps=5), **more)
+    return kind(CREW.start(), CREW.sizes, wanted)
+
+
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
@@ -60,6 +72,10 @@ METHODS = {
         staleness=Staleness("discard", 1),
     ),
     "sandblaster": make_sandblaster,
+    "large minibatch": make_large,
+    "large minibatch, folded rate": lambda: make_large(folded=True),
+    "fedavg": lambda: make_federated(fedavg, clients=0.7),
+    "diloco": lambda: make_federated(diloco, fraction=0.6, weights="equal"),
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")

@@ -1,12 +1,19 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.methods.synchronous import (
+    Synchronous,
+    SynchronousSettings,
+    combine_robustly,
+    sum_gradients,
+)
 from stoilo.learn.optimizers import Adam, Sgd
-from stoilo.learn.tensors import add, flatten, norm
+from stoilo.learn.robust import CoordinateMedian, Krum, TrimmedMean
+from stoilo.learn.tensors import add, dot, flatten, norm, scale
 from stoilo.learn.work import Reply, Snapshot
 from stoilo.testing.learning import (
     Fleet,
@@ -184,6 +191,30 @@ def test_settings_that_cannot_train_are_refused(bad):
 def test_empty_part_is_refused():
     with pytest.raises(UsageError, match="STO-T040"):
         Synchronous(Snapshot(0, {}), [3, 0], Sgd(1.0), SynchronousSettings(1))
+
+
+@pytest.mark.parametrize("rule", [CoordinateMedian(), TrimmedMean(), Krum()])
+def test_flipped_gradients_turn_a_plain_step_round_and_not_a_robust_one(rule):
+    crew, steps = gather((40,) * 10, Net((64, 10))), []
+
+    def cheat(order):
+        reply = crew.answer(order)
+        factor = -10.0 if order.part < 2 else 1.0
+        return replace(reply, tensors=scale(reply.tensors, factor))
+
+    for combine, answer in (
+        (sum_gradients, crew.answer),
+        (sum_gradients, cheat),
+        (combine_robustly(rule), cheat),
+    ):
+        method = Synchronous(
+            crew.start(), crew.sizes, Sgd(1.0), SynchronousSettings(1), combine=combine
+        )
+        run_serially(method, answer)
+        steps.append(add(method.snapshot.parameters, crew.start().parameters, -1.0))
+    honest, plain, robust = steps
+    assert dot(honest, plain) < 0
+    assert dot(honest, robust) > 0.7 * norm(honest) * norm(robust)
 
 
 @pytest.mark.slow

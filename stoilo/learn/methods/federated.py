@@ -1,0 +1,221 @@
+"""Rounds of local training: FedAvg (McMahan et al. 2017) and DiLoCo (Douillard et al. 2023).
+
+In a round, some data parts are trained locally from the same parameters for many steps. Their
+mean, weighted by samples, gives the *outer gradient* ``W - mean(W_c)``; an outer optimiser
+applies it: plain steps of rate 1 are FedAvg; Nesterov momentum over AdamW inside is DiLoCo.
+Volunteers keep nothing between rounds, so an inner optimiser begins each round anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.buffers import pool_buffers
+from stoilo.learn.methods.ledger import Ledger
+from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
+from stoilo.learn.methods.states import (
+    join,
+    load_replies,
+    load_snapshot,
+    pick,
+    read_int,
+    read_table,
+    save_replies,
+    save_snapshot,
+)
+from stoilo.learn.optimizers import Optimizer, Sgd
+from stoilo.learn.tensors import Array
+from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+
+__all__ = ["Federated", "FederatedSettings", "diloco", "fedavg"]
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedSettings:
+    """How to train.
+
+    Attributes:
+        rounds: how many.
+        local: what a volunteer does with its part.
+        clients: share of the parts that take part in a round, rounded up.
+        fraction: share of a round's answers that end it, rounded up; later ones are dropped.
+        weights: the mean is by "samples" or each part counts "equal".
+        seed: of the choice of parts and of the volunteers' shuffling.
+    """
+
+    rounds: int
+    local: LocalWork
+    clients: float = 1.0
+    fraction: float = 1.0
+    weights: Literal["samples", "equal"] = "samples"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot train."""
+        fits = 0.0 < self.clients <= 1.0 and 0.0 < self.fraction <= 1.0
+        if self.rounds < 1 or not fits:
+            raise UsageError(
+                "STO-T040",
+                f"rounds {self.rounds}, clients {self.clients} or fraction {self.fraction}"
+                " do not describe a training",
+                hint="rounds ≥ 1, 0 < clients ≤ 1, 0 < fraction ≤ 1",
+            )
+
+
+class Federated:
+    """An outer step from each round of locally trained parameters."""
+
+    def __init__(
+        self,
+        start: Snapshot,
+        parts: Sequence[int],
+        optimizer: Optimizer,
+        settings: FederatedSettings,
+    ) -> None:
+        self.settings = settings
+        self.optimizer = optimizer
+        self._parts = check_parts(parts)
+        self._snapshot = start
+        self._round = 0
+        self._replies: dict[str, Reply] = {}
+        self._open()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest version."""
+        return self._snapshot
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are done."""
+        return self._round >= self.settings.rounds
+
+    def next_orders(self, room: int) -> Sequence[Order]:
+        """Return further parts of this round."""
+        if self.finished:
+            return []
+        return [self._order(key) for key in self._ledger.draw(room)]
+
+    def take(self, order: Order, reply: Reply) -> Update:
+        """Keep the parameters of a part; with the last that is needed, end the round."""
+        staleness = self._snapshot.version - reply.version
+        number, ended = self._round, False
+        applied = self._ledger.answer(order.key)
+        if applied:
+            self._replies[order.key] = reply
+            needed = round_up(self.settings.fraction, self._ledger.size)
+            ended = self._ledger.answered >= needed
+        if ended:
+            self._apply()
+            self._round += 1
+            self._open()
+        return Update(
+            key=order.key,
+            version=self._snapshot.version,
+            applied=applied,
+            loss=reply.loss_sum / reply.samples,
+            samples=reply.samples,
+            staleness=staleness,
+            epoch=min(number, self.settings.rounds - 1),
+            epoch_ended=ended,
+        )
+
+    def lose(self, order: Order) -> None:
+        """Order it again, unless its round is over."""
+        self._ledger.lose(order.key)
+
+    def save(self) -> State:
+        """Return parameters, outer optimiser, and the answers of the round so far."""
+        here, replies = save_snapshot(self._snapshot), save_replies(self._replies)
+        optimizer = self.optimizer.save()
+        groups = join(replies=replies.tensors, optimizer=optimizer.tensors)
+        plain: dict[str, Plain] = {
+            **here.plain,
+            "round": self._round,
+            "ledger": self._ledger.save(),
+            "replies": dict(replies.plain),
+            "optimizer": dict(optimizer.plain),
+        }
+        return State({**here.tensors, **groups}, plain)
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._snapshot = load_snapshot(state, self._snapshot)
+        self._round = read_int(state.plain, "round")
+        self._ledger = Ledger.load(read_table(state.plain, "ledger"))
+        replies = read_table(state.plain, "replies")
+        optimizer = read_table(state.plain, "optimizer")
+        self._replies = load_replies(State(pick(state.tensors, "replies"), replies))
+        self.optimizer.load(State(pick(state.tensors, "optimizer"), optimizer))
+
+    def _open(self) -> None:
+        parts = len(self._parts)
+        chosen = shuffle(parts, self.settings.seed, self._round)
+        count = round_up(self.settings.clients, parts)
+        self._ledger = Ledger(f"r{self._round}/p{part}" for part in chosen[:count])
+        self._replies = {}
+
+    def _order(self, key: str) -> Order:
+        part, local = int(key.rpartition("p")[2]), self.settings.local
+        size, place = self._parts[part], (self.settings.seed, self._round, part)
+        settings = local.render(size, derive_seed(*place), "parameters")
+        return Order(
+            key,
+            "local_steps",
+            self._snapshot,
+            part,
+            local.count_samples(size),
+            settings,
+        )
+
+    def _apply(self) -> None:
+        replies = [self._replies[key] for key in sorted(self._replies)]
+        now = self._snapshot
+        self._snapshot = Snapshot(
+            now.version + 1,
+            self.optimizer.step(now.parameters, self._differ(replies)),
+            pool_buffers(now.buffers, replies, momentum=1.0),
+        )
+
+    def _differ(self, replies: Sequence[Reply]) -> dict[str, Array]:
+        """Return the outer gradient: where we are less where the parts went, on average."""
+        equal = self.settings.weights == "equal"
+        weights = [1 if equal else reply.samples for reply in replies]
+        found: dict[str, Array] = {}
+        for name, array in self._snapshot.parameters.items():
+            total = np.zeros(array.shape)
+            for weight, reply in zip(weights, replies, strict=True):
+                total = total + weight * reply.tensors[name].astype(np.float64)
+            found[name] = array - total / sum(weights)
+        return found
+
+
+def round_up(share: float, size: int) -> int:
+    """Return that share of `size`, rounded up, against rounding errors of the share."""
+    return min(size, max(1, math.ceil(share * size - 1e-9)))
+
+
+def fedavg(
+    start: Snapshot, parts: Sequence[int], settings: FederatedSettings
+) -> Federated:
+    """Return FedAvg: the parts' weighted mean becomes the next version."""
+    return Federated(start, parts, Sgd(1.0), settings)
+
+
+def diloco(
+    start: Snapshot,
+    parts: Sequence[int],
+    settings: FederatedSettings,
+    *,
+    rate: float = 0.7,
+    momentum: float = 0.9,
+) -> Federated:
+    """Return DiLoCo: an outer Nesterov step; give `settings` AdamW as local optimiser."""
+    outer = Sgd(rate, momentum=momentum, nesterov=True)
+    return Federated(start, parts, outer, settings)
