@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.tensors import Array, Tensors, is_finite
+from stoilo.learn.tensors import Array, Tensors, is_finite, scale
 from stoilo.learn.work import Reply
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Krum",
     "Mean",
     "Memory",
+    "RobustSum",
     "Rule",
     "TrimmedMean",
     "clip",
@@ -218,6 +219,35 @@ def combine(
         tuple(sound[index] for index in suspects),
         memory,
     )
+
+
+class RobustSum:
+    """What a synchronous method adds a step's replies up with (its ``combine``).
+
+    Unlike clipping on arrival, it sees a whole step before anything counts: the first
+    reply of a run is bounded like the last.
+
+    Attributes:
+        rule: how.
+        memory: what it remembers; a run that goes on elsewhere may begin without.
+        last: what came of the last step: who was refused, who is suspect.
+    """
+
+    def __init__(self, rule: Rule = DEFAULT_RULE, memory: Memory | None = None) -> None:
+        self.rule = rule
+        self.memory = memory or Memory()
+        self.last: Combined | None = None
+
+    def __call__(self, replies: Sequence[Reply]) -> Tensors:
+        """Return the sum, scaled as if those who were refused agreed with the others.
+
+        Raises:
+            UsageError: ``STO-T060``.
+        """
+        self.last = combine(replies, self.rule, self.memory)
+        self.memory = self.last.memory
+        samples = sum(max(reply.samples, 0) for reply in replies)
+        return scale(self.last.tensors, samples / self.last.samples)
 
 
 def _apply(

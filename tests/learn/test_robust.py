@@ -1,6 +1,7 @@
 """Wrong replies among right ones: what each rule lets through."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.synchronous import (
+    Synchronous,
+    SynchronousSettings,
+    sum_gradients,
+)
+from stoilo.learn.optimizers import Sgd
 from stoilo.learn.robust import (
     CentredClipping,
     Clip,
@@ -15,13 +22,22 @@ from stoilo.learn.robust import (
     Krum,
     Mean,
     Memory,
+    RobustSum,
     TrimmedMean,
     clip,
     combine,
     is_sound,
     safe_norm,
 )
+from stoilo.learn.tensors import scale
 from stoilo.learn.work import Reply
+from stoilo.testing.learning import (
+    Net,
+    Volunteers,
+    load_digits,
+    run_serially,
+    split_evenly,
+)
 
 RULES = (
     Mean(),
@@ -173,3 +189,43 @@ def test_two_replies_of_any_kind_keep_bounded_rules_bounded(honest, hostile):
     replies = [reply(value) for value in honest] + [reply(value) for value in hostile]
     for rule in (Clip(), CoordinateMedian(), TrimmedMean(0.4)):
         assert abs(mean_of(combine(replies, rule))[0]) <= 6.0
+
+
+def test_sum_of_a_step_is_scaled_to_all_its_samples():
+    together = RobustSum(Mean())
+    honest = reply(2.0, samples=6)
+    assert together([honest, reply(math.nan, samples=2)])["w"].tolist() == [16.0]
+    assert together.last.refused == (1,)
+
+
+def test_wrong_reply_in_the_very_first_step_is_bounded():
+    together = RobustSum()
+    replies = [reply(-1e6), reply(1.0), reply(1.0), reply(1.0)]
+    assert together(replies)["w"].tolist() == [0.0]
+    assert together.last.suspects == (0,)
+
+
+def synchronous(combine_by):
+    parts = split_evenly(1400, 10)
+    digits = load_digits()
+    crowd = Volunteers(Net((64, 10)), digits.images, digits.labels, parts)
+    plan = SynchronousSettings(epochs=30)
+    method = Synchronous(crowd.start(), crowd.sizes, Sgd(0.5), plan, combine=combine_by)
+
+    def answer(order):
+        honest = crowd.answer(order)
+        if order.part:
+            return honest
+        return replace(honest, tensors=scale(honest.tensors, -100.0))
+
+    run_serially(method, answer, room=10)
+    found = method.snapshot.parameters
+    return crowd.net.score(found, digits.test_images, digits.test_labels)
+
+
+def test_synchronous_method_with_a_cheat_learns_by_the_robust_sum():
+    assert synchronous(RobustSum()) > 0.8
+
+
+def test_control_the_same_cheat_spoils_the_plain_sum():
+    assert synchronous(sum_gradients) < 0.3

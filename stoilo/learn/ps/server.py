@@ -40,12 +40,12 @@ class ParameterServer:
         known = tuple(functions)
         wanted = [f"shard{index}" for index in range(count)]
         names = sorted({path.stem for path in folder.glob("shard*.db")} | set(wanted))
-        shards = {name: Shard(folder / f"{name}.db", known) for name in names}
-        old = [shards[name] for name in names if name not in wanted]
+        shards = _open_shards(folder, names, known)
         server = cls({name: shards[name] for name in wanted})
-        for shard in old:
-            server._move(shard, shard.list_keys())
-            shard.close()
+        for name in names:
+            if name not in wanted:
+                server._move(shards[name], shards[name].list_keys())
+                shards[name].close()
         return server
 
     def close(self) -> None:
@@ -97,3 +97,18 @@ class ParameterServer:
             there = set(owner.list_keys())
             owner.accept({key: cells[key] for key in part if key not in there})
         shard.drop(cells)
+
+
+def _open_shards(
+    folder: Path, names: Iterable[str], functions: tuple[UpdateFunction, ...]
+) -> dict[str, Shard]:
+    """Open all, or none."""
+    found: dict[str, Shard] = {}
+    try:
+        for name in names:
+            found[name] = Shard(folder / f"{name}.db", functions)
+    except BaseException:
+        for shard in found.values():
+            shard.close()
+        raise
+    return found

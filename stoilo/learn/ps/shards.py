@@ -9,7 +9,9 @@ to another shard and takes along what it has seen.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stoilo.audit.sqlite import connect, damaged, transaction
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.ps.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.ps.values import Encoded, Value, decode_value, encode_value
 
@@ -91,24 +93,25 @@ class Shard:
         Raises:
             TrustError: ``STO-T073``, the file was used with another function of the same
                 name; ``STO-L049``, it is damaged.
+            UnreachableError: ``STO-T077``, another server has it open: both would keep
+                values in memory and write over each other's.
         """
         self._functions = {**built_in(), **{f.name: f for f in functions}}
         self._lock = threading.Lock()
         self._cells: dict[str, Cell] = {}
-        self._file = None if path is None else connect(path)
-        if self._file is not None:
-            try:
-                with damaged("parameter shard"):
-                    self._load(self._file)
-            except BaseException:
-                self._file.close()
-                raise
+        self._file: sqlite3.Connection | None = None
+        self._held = -1
+        if path is not None:
+            self._open(path)
 
     def close(self) -> None:
         """Close the file; all that was acknowledged is in it."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
+            if self._held >= 0:
+                os.close(self._held)
+                self._held = -1
 
     def list_keys(self) -> tuple[str, ...]:
         """Return the keys, sorted."""
@@ -189,6 +192,16 @@ class Shard:
         with damaged("parameter shard"), transaction(file):
             file.executemany(_WRITE, rows)
 
+    def _open(self, path: Path) -> None:
+        self._held = _take_lock(path.with_suffix(".lock"))
+        try:
+            with damaged("parameter shard"):
+                self._file = connect(path)
+                self._load(self._file)
+        except BaseException:
+            self.close()
+            raise
+
     def _load(self, file: sqlite3.Connection) -> None:
         file.executescript(_SCHEMA)
         for name, digest in file.execute("SELECT name, digest FROM function"):
@@ -205,6 +218,19 @@ class Shard:
             )
         for row in file.execute("SELECT * FROM cell"):
             self._cells[row[0]] = _parse_row(row)
+
+
+def _take_lock(path: Path) -> int:
+    """Return the descriptor that keeps other servers out while it is open."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise UnreachableError(
+            "STO-T077", f"{path.stem} is in use by another parameter server"
+        ) from error
+    return descriptor
 
 
 def _row(key: str, cell: Cell) -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ def test_ten_keys_each_hold_all_that_the_limit_promises(limit):
     assert oldest_missing(limit, CachedReader, steps=300) == 0
 
 
-def test_control_one_tag_for_all_keys_breaks_the_promise():
+def test_defect_4_one_tag_for_all_keys_breaks_the_promise():
     assert oldest_missing(3, TaggedByWorker, steps=300) > 20
 
 

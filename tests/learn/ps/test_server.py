@@ -138,6 +138,14 @@ def test_changed_number_of_shards_moves_keys_with_what_they_have_seen(tmp_path, 
         server.close()
 
 
+def test_file_that_another_server_has_open_is_refused(tmp_path):
+    first = ParameterServer.open(tmp_path, 2)
+    with pytest.raises(UnreachableError, match="STO-T077"):
+        ParameterServer.open(tmp_path, 2)
+    first.close()
+    ParameterServer.open(tmp_path, 2).close()
+
+
 def test_file_made_with_another_function_of_the_name_is_refused(tmp_path):
     path = tmp_path / "shard.db"
     Shard(path, [register("capped", capped, NUMBERS)]).close()

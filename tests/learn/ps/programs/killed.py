@@ -1,8 +1,8 @@
 """Push to a parameter server and be killed before each statement of its databases.
 
-Usage: killed.py FOLDER push|move careful|careless|hasty
+Usage: killed.py FOLDER push|move careful|careless|hasty STEP
 
-For n = 1, 2, … a forked child does the work and kills itself before statement n; another
+For n = 1, 1 + STEP, … a forked child does the work and kills itself before statement n; another
 child then does the rest. Prints one JSON list a kill: [n, acknowledged, kept, in the end].
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from stoilo.learn.ps import server, shards
 from stoilo.learn.ps.shards import Change, Push
 
-PUSHES = 3
+PUSHES = 2
 KEYS = [f"k{index}" for index in range(6)]
 
 
@@ -113,9 +113,9 @@ def in_child(work):
     return status == signal.SIGKILL
 
 
-def main(folder, task, kind):
+def main(folder, task, kind, step):
     server.Shard = SHARDS[kind]
-    for statement in range(1, 10_000):
+    for statement in range(1, 10_000, step):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         if task == "move":
@@ -134,4 +134,4 @@ def main(folder, task, kind):
         print(json.dumps([statement, acks, kept, values(folder, count)]))
 
 
-main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
