@@ -51,7 +51,7 @@ class OwnWorkunit:
         max_total: of the redundancy.
         frozen: no further copy may be issued.
         outcome: None while it runs.
-        attempts: how often its end could not be taken.
+        attempts: how often it could not be made, then how often its end could not be taken.
     """
 
     row: int
@@ -136,8 +136,9 @@ def note_boinc_row(database: Database, own: OwnWorkunit, boinc_id: int) -> OwnWo
     table = schema.workunits
     mine = (table.c.id == own.row) & (table.c.boinc_id == 0)
     with database.write() as connection:
-        connection.execute(update(table).where(mine).values(boinc_id=boinc_id))
-    return replace(own, boinc_id=boinc_id)
+        made = {"boinc_id": boinc_id, "retry_at": 0, "attempts": 0}
+        connection.execute(update(table).where(mine).values(made))
+    return replace(own, boinc_id=boinc_id, attempts=0)
 
 
 def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
