@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -194,8 +195,13 @@ class Uploads:
 
     @property
     def there(self) -> bool:
-        """Whether the folder is there at all: its disk may not be mounted."""
-        return self._project.upload.is_dir()
+        """Whether anything is there: where a disk is not mounted, an empty folder is.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        with os.scandir(self._project.upload) as found:
+            return next(found, None) is not None
 
     def path_of(self, row: ResultRow) -> Path:
         """Return where a result's file lies, or would."""

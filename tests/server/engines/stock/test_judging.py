@@ -189,9 +189,25 @@ def test_file_that_cannot_be_read_just_now_blames_nobody(bench):
     assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
 
 
+def test_disk_that_is_not_mounted_blames_nobody(bench):
+    create(bench, "w_1", redundancy=SINGLE)
+    finish(bench, b"true")
+    upload = bench.fake.project.upload
+    disk = upload.rename(upload.with_name("disk"))
+    upload.mkdir()
+    bench.settle()
+    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    upload.rmdir()
+    disk.rename(upload)
+    bench.pass_time(60)
+    bench.settle()
+    assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
+
+
 def test_file_that_was_never_there_is_its_hosts_error(bench):
     create(bench, "w_1", redundancy=SINGLE)
     (copy,) = bench.fetch(1)
+    bench.fake.project.upload.joinpath("1").mkdir()  # somebody else's
     bench.report(1, copy)
     bench.settle()
     assert bench.engine.status("w_1").copies[0].code == "STO-E023"
