@@ -80,9 +80,7 @@ async def test_simulation_repeats_itself(make_method, model, samples):
         backend = four_hosts(loss=0.2, stall=0.1)
         async with Run(make_method(model, parts), model, parts, backend) as run:
             ends.append((await run.finish(), run.history.times))
-    np.testing.assert_array_equal(
-        ends[0][0].parameters["w"], ends[1][0].parameters["w"]
-    )
+    np.testing.assert_array_equal(ends[0][0].parameters["w"], ends[1][0].parameters["w"])
     assert ends[0][1] == ends[1][1]
 
 
@@ -181,9 +179,7 @@ async def test_jobs_in_flight_at_the_kill_are_the_same_jobs_afterwards(
     assert seen[0] == seen[1]
 
 
-async def test_checkpoint_of_other_data_is_refused(
-    make_method, model, samples, tmp_path
-):
+async def test_checkpoint_of_other_data_is_refused(make_method, model, samples, tmp_path):
     parts = split(*samples, 6)
     await run_some(make_method, model, parts, tmp_path, 2)
     other = split(*samples, 5)
