@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, bindparam, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import OutcomeKind, ReceivedResult
@@ -147,13 +147,27 @@ def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
     return select(table, hosts.c.p_fpops).outerjoin(hosts, hosts.c.id == table.c.hostid)
 
 
+# Asked at every call of BOINC's scripts, so put together once.
+_NAMED: Final = (
+    _query()
+    .where(boinctables.results.c.name.in_(bindparam("names", expanding=True)))
+    .order_by(boinctables.results.c.id)
+)
+_OF_WORKUNIT: Final = (
+    _query()
+    .where(boinctables.results.c.workunitid == bindparam("workunit"))
+    .order_by(boinctables.results.c.id)
+)
+
+
 def results_of(
     connection: Connection, *, workunit: int = 0, names: Sequence[str] = ()
 ) -> tuple[ResultRow, ...]:
     """Return a workunit's results, oldest first, or those of some names."""
-    table = boinctables.results
-    which = table.c.name.in_(names) if names else table.c.workunitid == workunit
-    rows = connection.execute(_query().where(which).order_by(table.c.id)).all()
+    if names:
+        rows = connection.execute(_NAMED, {"names": list(names)}).all()
+    else:
+        rows = connection.execute(_OF_WORKUNIT, {"workunit": workunit}).all()
     return tuple(map(_result, rows))
 
 
