@@ -52,7 +52,7 @@ def submit(connection, key):
 def workunits(fake, count):
     end = time.monotonic() + WAIT_S
     database = fake.open_database()
-    while len(rows := database.rows("SELECT name FROM workunit")) < count:
+    while len(rows := database.rows("SELECT name FROM workunit ORDER BY id")) < count:
         assert time.monotonic() < end, "the workunit is not made"
         time.sleep(0.1)
     database.close()

@@ -155,7 +155,7 @@ class Listener:
             changed = connection.execute(
                 update(table)
                 .where(table.c.id == row, table.c.outcome.is_(None))
-                .values(boinc_id=0, retry_at=0, attempts=0, frozen=0)
+                .values(boinc_id=0, retry_at=0, attempts=0)
             )
             if changed.rowcount:
                 forget_judged(connection, [row])

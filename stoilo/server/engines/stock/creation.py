@@ -278,7 +278,7 @@ class Creator:
                 connection.execute(
                     update(table)
                     .where(table.c.id == bindparam("row"))
-                    .values(boinc_id=bindparam("there")),
+                    .values(boinc_id=bindparam("there"), retry_at=0, attempts=0),
                     made,
                 )
         return [job for job in jobs if job.name not in found]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, bindparam, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import OutcomeKind, ReceivedResult
@@ -51,7 +52,7 @@ class OwnWorkunit:
         max_total: of the redundancy.
         frozen: no further copy may be issued.
         outcome: None while it runs.
-        attempts: how often its end could not be taken.
+        attempts: how often it could not be made, then how often its end could not be taken.
     """
 
     row: int
@@ -136,8 +137,9 @@ def note_boinc_row(database: Database, own: OwnWorkunit, boinc_id: int) -> OwnWo
     table = schema.workunits
     mine = (table.c.id == own.row) & (table.c.boinc_id == 0)
     with database.write() as connection:
-        connection.execute(update(table).where(mine).values(boinc_id=boinc_id))
-    return replace(own, boinc_id=boinc_id)
+        made = {"boinc_id": boinc_id, "retry_at": 0, "attempts": 0}
+        connection.execute(update(table).where(mine).values(made))
+    return replace(own, boinc_id=boinc_id, attempts=0)
 
 
 def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
@@ -145,13 +147,27 @@ def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
     return select(table, hosts.c.p_fpops).outerjoin(hosts, hosts.c.id == table.c.hostid)
 
 
+# Asked at every call of BOINC's scripts, so put together once.
+_NAMED: Final = (
+    _query()
+    .where(boinctables.results.c.name.in_(bindparam("names", expanding=True)))
+    .order_by(boinctables.results.c.id)
+)
+_OF_WORKUNIT: Final = (
+    _query()
+    .where(boinctables.results.c.workunitid == bindparam("workunit"))
+    .order_by(boinctables.results.c.id)
+)
+
+
 def results_of(
     connection: Connection, *, workunit: int = 0, names: Sequence[str] = ()
 ) -> tuple[ResultRow, ...]:
     """Return a workunit's results, oldest first, or those of some names."""
-    table = boinctables.results
-    which = table.c.name.in_(names) if names else table.c.workunitid == workunit
-    rows = connection.execute(_query().where(which).order_by(table.c.id)).all()
+    if names:
+        rows = connection.execute(_NAMED, {"names": list(names)}).all()
+    else:
+        rows = connection.execute(_OF_WORKUNIT, {"workunit": workunit}).all()
     return tuple(map(_result, rows))
 
 
@@ -193,8 +209,13 @@ class Uploads:
 
     @property
     def there(self) -> bool:
-        """Whether the folder is there at all: its disk may not be mounted."""
-        return self._project.upload.is_dir()
+        """Whether anything is there: where a disk is not mounted, an empty folder is.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        with os.scandir(self._project.upload) as found:
+            return next(found, None) is not None
 
     def path_of(self, row: ResultRow) -> Path:
         """Return where a result's file lies, or would."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock import boinctables, schema
@@ -13,7 +13,7 @@ from stoilo.server.engines.stock import boinctables, schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import BindParameter, Connection
 
     from stoilo.server.engines.interface import ResultCheck
     from stoilo.server.engines.stock.resultrows import OwnWorkunit, ResultRow
@@ -33,6 +33,18 @@ _CODE_CHARS: Final = 16
 _MESSAGE_CHARS: Final = 500
 _FIRST_WAIT_S: Final = 60
 _DOUBLINGS: Final = 6
+
+# Asked at every call of BOINC's scripts, so put together once.
+_RESULTS: Final[BindParameter[str]] = bindparam("results", expanding=True)
+_PASSED: Final = select(schema.judged.c.result, schema.judged.c.digest).where(
+    schema.judged.c.result.in_(_RESULTS)
+)
+_REFUSED: Final = select(
+    schema.verdicts.c.result,
+    schema.verdicts.c.verdict,
+    schema.verdicts.c.code,
+    schema.verdicts.c.message,
+).where(schema.verdicts.c.result.in_(_RESULTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +66,10 @@ class Said:
 
 def find_said(connection: Connection, results: Sequence[str]) -> dict[str, Said]:
     """Return what was said about results; a "no" counts more than a "yes" before it."""
-    refused, passed = schema.verdicts, schema.judged
-    yes = connection.execute(
-        select(passed.c.result, passed.c.digest).where(passed.c.result.in_(results))
-    )
+    wanted = {"results": list(results)}
+    yes = connection.execute(_PASSED, wanted)
     said = {one.result: Said(ResultVerdict.VALID, digest=one.digest) for one in yes}
-    no = connection.execute(select(refused).where(refused.c.result.in_(results)))
+    no = connection.execute(_REFUSED, wanted)
     said |= {
         one.result: Said(ResultVerdict(one.verdict), one.code, one.message)
         for one in no

@@ -189,9 +189,25 @@ def test_file_that_cannot_be_read_just_now_blames_nobody(bench):
     assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
 
 
+def test_disk_that_is_not_mounted_blames_nobody(bench):
+    create(bench, "w_1", redundancy=SINGLE)
+    finish(bench, b"true")
+    upload = bench.fake.project.upload
+    disk = upload.rename(upload.with_name("disk"))
+    upload.mkdir()
+    bench.settle()
+    assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
+    upload.rmdir()
+    disk.rename(upload)
+    bench.pass_time(60)
+    bench.settle()
+    assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
+
+
 def test_file_that_was_never_there_is_its_hosts_error(bench):
     create(bench, "w_1", redundancy=SINGLE)
     (copy,) = bench.fetch(1)
+    bench.fake.project.upload.joinpath("1").mkdir()  # somebody else's
     bench.report(1, copy)
     bench.settle()
     assert bench.engine.status("w_1").copies[0].code == "STO-E023"
@@ -322,6 +338,34 @@ def test_workunit_made_anew_inherits_nothing(bench, before):
     bench.settle()
     assert bench.outcomes.bodies["w_1"] == b"next"
     assert len(bench.outcomes.outcomes["w_1"].valid) == 2
+
+
+def test_workunit_made_anew_when_its_admission_ends_is_given_to_nobody(bench):
+    redundancy = Redundancy(delay_bound_s=100)
+    end = bench.engine.now() + 200
+    create(bench, "w_1", redundancy=redundancy, not_after=end)
+    for user in (1, 2):
+        bench.fetch(user)
+    bench.pass_time(97)
+    bench.settle()
+    bench.daemons._database.run("DELETE FROM workunit")
+    bench.daemons._database.run("DELETE FROM result")
+    bench.pass_time(60)
+    bench.settle()
+    assert bench.fetch(3) == []
+    assert bench.outcomes.kind("w_1") is OutcomeKind.ADMISSION_ENDED
+
+
+def test_end_of_a_workunit_that_was_hard_to_make_is_as_patient_as_any(bench):
+    tool = bench.fake.project.tool("create_work")
+    aside = tool.rename(tool.with_suffix(".aside"))
+    create(bench, "w_1")
+    aside.rename(tool)
+    bench.pass_time(600)
+    bench.settle()
+    (row,) = query(bench, "SELECT * FROM stoilo_workunit")
+    assert row.boinc_id
+    assert (row.attempts, row.retry_at) == (0, 0)
 
 
 def fail_beside(bench, body):
