@@ -10,14 +10,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded.answering import answer, is_unsure
@@ -45,6 +43,7 @@ from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.engines.mirrorboard import MirrorBoard
+from stoilo.server.engines.rounds import Round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -165,17 +164,18 @@ class EmbeddedEngine:
             self._database, self._depot, directory / "mirror.secret"
         )
         self.changes = 0
-        self._wake = threading.Event()
+        self._served: tuple[Validation, Assimilator] | None = None
+        self._round = Round(
+            "stoilo-engine", (self._serve, self._purge_in_time), self._options.idle_s
+        )
         self.scheduler = Scheduler(
             self._database,
             pace=self._options.pace,
-            on_report=self._wake.set,
+            on_report=self._round.wake,
             chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
         with self._database.read() as connection:
             self._depot.sweep(connection)
@@ -191,12 +191,12 @@ class EmbeddedEngine:
         """Store workunits in one durable step; see `interface.Engine`."""
         self._store.create(specs, self.now())
         self.changes += 1
-        self._wake.set()
+        self._round.wake()
 
     def cancel(self, name: str) -> None:
         """End a workunit unless it has ended; see `interface.Engine`."""
         self._store.cancel(name, self.now())
-        self._wake.set()
+        self._round.wake()
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
@@ -270,25 +270,15 @@ class EmbeddedEngine:
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
         self._store.retry_outbox()
-        self._stop.clear()
         self._pool = ThreadPoolExecutor(
             self._options.validators, thread_name_prefix="stoilo-validate"
         )
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(validation, assimilator),
-            name="stoilo-engine",
-            daemon=True,
-        )
-        self._thread.start()
+        self._served = (validation, assimilator)
+        self._round.start()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._round.stop()
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -336,24 +326,16 @@ class EmbeddedEngine:
         with self._database.write() as connection:
             return purge(connection, retention, now) >= PURGED_TOGETHER
 
-    def _purge_in_time(self) -> None:
+    def _purge_in_time(self) -> bool:
         """Purge when it is time: soon again where much is left."""
         if time.monotonic() >= self._purge_at:
             pause = PURGE_AGAIN_S if self.purge() else PURGE_EVERY_S
             self._purge_at = time.monotonic() + pause
+        return False  # nothing waits for it
 
-    def _run(self, validation: Validation, assimilator: Assimilator) -> None:
-        """Move workunits until closed; trouble of database or disk only slows it down."""
-        while not self._stop.is_set():
-            self._wake.clear()
-            try:
-                busy = self.step(validation, assimilator)
-                self._purge_in_time()
-            except (StoiloError, OSError) as error:
-                log.warning("engine step failed: %s", error)
-                busy = False
-            if not busy:
-                self._wake.wait(self._options.idle_s)
+    def _serve(self) -> bool:
+        """Move workunits; trouble of database or disk only slows it down."""
+        return self._served is not None and self.step(*self._served)
 
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
         """Put questions to the validator, several at the same time if started."""

@@ -11,7 +11,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Double,
-    Float,
     ForeignKey,
     Index,
     Integer,
@@ -22,6 +21,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
+
+from stoilo.server.engines.columns import APP_CHARS, Key, Name, Real
 
 __all__ = [
     "account_standings",
@@ -60,20 +61,8 @@ __all__ = [
 
 metadata = MetaData()
 
-# SQLite numbers rows by itself only for INTEGER keys; MariaDB shall have 64 bits.
-Key = BigInteger().with_variant(Integer(), "sqlite")
-# Names compare byte by byte everywhere; MariaDB's default collation would fold case.
-NAME_CHARS = 160
-APP_CHARS = 32
 KEY_TEXT_CHARS = 1024  # of a BOINC key of 1024 bits: 529
 SIGNATURE_CHARS = 512  # of a BOINC signature: 262
-Name = String(NAME_CHARS).with_variant(
-    mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
-    "mysql",
-    "mariadb",
-)
-# MariaDB's FLOAT has 24 bits.
-Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
 INLINE_BYTES = 64 * 1024
 Inline = LargeBinary(INLINE_BYTES).with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
 

@@ -21,6 +21,7 @@ from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.programs import check_programs
+from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock import boinctables
 from stoilo.server.engines.stock.admissions import Admissions
@@ -41,7 +42,6 @@ from stoilo.server.engines.stock.judging import Judge
 from stoilo.server.engines.stock.nudges import Nudges
 from stoilo.server.engines.stock.renewal import Renewal
 from stoilo.server.engines.stock.resultrows import Uploads, find_own
-from stoilo.server.engines.stock.rounds import Round
 from stoilo.server.engines.stock.settings import Settings
 from stoilo.server.engines.stock.staging import file_md5
 from stoilo.server.engines.stock.statusview import read_settled, read_status

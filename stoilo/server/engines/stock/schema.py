@@ -10,7 +10,6 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
-    Float,
     ForeignKey,
     Index,
     Integer,
@@ -18,7 +17,8 @@ from sqlalchemy import (
     String,
     Table,
 )
-from sqlalchemy.dialects import mysql
+
+from stoilo.server.engines.columns import APP_CHARS, Key, Name, Real
 
 __all__ = [
     "asked",
@@ -36,18 +36,6 @@ __all__ = [
 
 metadata = MetaData()
 
-# SQLite numbers rows by itself only for INTEGER keys; MariaDB shall have 64 bits.
-Key = BigInteger().with_variant(Integer(), "sqlite")
-NAME_CHARS = 160
-# Names compare byte by byte everywhere; MariaDB's default collation would fold case.
-Name = String(NAME_CHARS).with_variant(
-    mysql.VARCHAR(NAME_CHARS, charset="ascii", collation="ascii_bin"),
-    "mysql",
-    "mariadb",
-)
-# MariaDB's FLOAT has 24 bits.
-Real = Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")
-APP_CHARS = 32
 TEMPLATE_CHARS = 48
 FILE_CHARS = 64
 

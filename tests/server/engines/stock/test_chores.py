@@ -9,9 +9,9 @@ from stock_bench import StockBench
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.stock.admissions import _AT_ONCE
 from stoilo.server.engines.stock.creation import Creator
-from stoilo.server.engines.stock.rounds import Round
 from stoilo.testing.engine import make_spec
 
 SINGLE = Redundancy(

@@ -70,7 +70,7 @@ class Round:
 def _do(chore: Callable[[], bool]) -> bool:
     try:
         return chore()
-    except StoiloError as error:  # a database that is away comes back
+    except (StoiloError, OSError) as error:  # a database that is away comes back
         log.warning("%s was cut short: %s", chore.__qualname__, error)
     except Exception:  # a bug in one chore must not end the others
         log.exception("%s was cut short", chore.__qualname__)
