@@ -11,6 +11,8 @@ ORIGIN := project.example/development
 SERIAL := 1
 # What the database tests start a server of their own from; no daemon comes with it.
 DATABASE := mariadb-server-core:mariadbd
+# Sessions of tests side by side; with 0 pytest runs them itself.
+SESSIONS := 2
 
 .PHONY: help setup demo test slow test-stock lint format bench fuzz docs proto freeze freeze-tensor \
   contents lock clean
@@ -27,11 +29,11 @@ demo: setup ## the whole path on this machine, every claim checked
 
 test: setup ## unit, property, attack and end-to-end tests
 	@./scripts/system.sh chromium:chromium $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
-	@$(VENV)/python -m pytest -m "not slow"
+	@$(VENV)/python -m pytest -n $(SESSIONS) -m "not slow"
 
 slow: setup ## kill rounds, fault matrices, long runs
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
-	@$(VENV)/python -m pytest -m slow
+	@$(VENV)/python -m pytest -n $(SESSIONS) -m slow
 
 test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…; with DATA_DIR=…, real clients too)
 	@[ -n "$(PROJECT_DIR)" ] || { echo "make test-stock PROJECT_DIR=DIR"; exit 2; }

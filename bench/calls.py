@@ -41,7 +41,7 @@ def volunteer(*, real: bool) -> Iterator[tuple[str, Path]]:
     if real and shutil.which("boinc"):
         with tempfile.TemporaryDirectory(prefix="frozen-") as folder:
             frozen = Path(folder) / "data"
-            freeze_project(frozen, ("pure",))
+            freeze_project(frozen)
             with BoincProject(frozen) as project, project.client():
                 yield "one real BOINC client", Path(project.line.connection)
         return

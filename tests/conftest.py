@@ -24,6 +24,7 @@ settings.register_profile(
 settings.load_profile("untimed")
 SLOW_S = 900  # most that a slow test takes, where it says nothing else
 GRACE_S = 60.0  # for what dies with its parent: the kernel's signal takes a moment
+BESIDE_ANOTHER = "PYTEST_XDIST_WORKER" in os.environ  # `-n 2`
 INSTALLABLE = re.compile(r"needs (strace|gcc|binutils|libpython|mariadb|boinc-client)")
 
 
@@ -40,8 +41,29 @@ def pytest_runtest_makereport(item, call):  # noqa: ARG001 - pytest calls it by 
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs):
+    from stoilo.testing.sidebyside import give_reapers  # noqa: PLC0415 - only then
+
+    give_reapers(specs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from stoilo.testing.sidebyside import FilesScheduling  # noqa: PLC0415 - only then
+
+    return FilesScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """A slow test without a limit of its own may take as long as on a busy machine."""
+    """A slow test without a limit of its own may take as long as on a busy machine.
+
+    Beside another session, those come first that wait.
+    """
+    if BESIDE_ANOTHER:
+        from stoilo.testing.sidebyside import is_waiting  # noqa: PLC0415 - only then
+
+        items.sort(key=lambda item: not is_waiting(item.nodeid))
     for item in items:
         limited = item.get_closest_marker("timeout")
         if item.get_closest_marker("slow") and limited is None:
@@ -68,7 +90,8 @@ def read_command(pid):
 def survivors(since):
     """Return the commands of our descendants, and of our orphans begun after `since`.
 
-    An orphan goes to the nearest reaper above it, which is one of our own ancestors.
+    An orphan goes to the nearest reaper above it, which is one of our own ancestors; our
+    parent where there are other sessions beside this one (`stoilo.testing.reaper`).
     """
     stats = {
         int(path.name): stat
@@ -80,7 +103,7 @@ def survivors(since):
         while pid in stats:
             yield (pid := stats[pid][1])
 
-    above = set(line_of(os.getpid()))
+    above = {os.getppid()} if BESIDE_ANOTHER else set(line_of(os.getpid()))
 
     def is_ours(pid):
         _, parent, start = stats[pid]
@@ -104,6 +127,15 @@ def own_temporary_directory(tmp_path_factory):
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
         yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def open_folder(own_temporary_directory):
+    """Return a folder that any user may enter, unlike `tmp_path` below its parents."""
+    folder = Path(tempfile.mkdtemp(dir=own_temporary_directory))
+    folder.chmod(0o755)
+    yield folder
     shutil.rmtree(folder)
 
 

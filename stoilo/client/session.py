@@ -125,6 +125,7 @@ class Connection:
         limits: TaskLimits | None = None,
         label: str = "",
         publish_source: bool = False,
+        key: str | None = None,
     ) -> StagedTask[ResultT]:
         """Capture a task; returns at once and sends nothing.
 
@@ -139,6 +140,9 @@ class Connection:
             limits: what one run may use; the level's defaults when missing.
             label: shown in lists, at most 128 characters.
             publish_source: let anybody read the source in the public log.
+            key: 1 to 64 of ``A-Z a-z 0-9 . _ : -``: submitting the same task again under
+                the same key, also from another process, gives the first one. A fresh one
+                when missing.
 
         Raises:
             UsageError: ``STO-C…``: something cannot travel, by name, or options do not
@@ -148,7 +152,7 @@ class Connection:
             redundancy_options, flavor, level, limits, label, publish_source
         )
         captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
-        return StagedTask(self._session, captured, options)
+        return StagedTask(self._session, captured, options, key)
 
     def restore_task(self, task_id: str) -> SubmittedTask[Any]:
         """Return a task submitted earlier, by this or any other process of its owner."""

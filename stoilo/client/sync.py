@@ -220,6 +220,7 @@ class SyncConnection:
         limits: TaskLimits | None = None,
         label: str = "",
         publish_source: bool = False,
+        key: str | None = None,
     ) -> SyncStagedTask[ResultT]:
         """Capture a task; see `Connection.create_task`."""
         task = self._connection.create_task(
@@ -233,6 +234,7 @@ class SyncConnection:
             limits=limits,
             label=label,
             publish_source=publish_source,
+            key=key,
         )
         return SyncStagedTask(task)
 

@@ -229,12 +229,16 @@ class StagedTask(Generic[ResultT]):
     """A captured task that the server does not know yet. Making one sends nothing."""
 
     def __init__(
-        self, session: Session, captured: Captured, options: TaskOptions
+        self,
+        session: Session,
+        captured: Captured,
+        options: TaskOptions,
+        key: str | None = None,
     ) -> None:
         self._session = session
         self._captured = captured
         self._options = options
-        self._key = uuid.uuid4().hex
+        self._key = uuid.uuid4().hex if key is None else key
         self._submitting: asyncio.Task[SubmittedTask[ResultT]] | None = None
 
     @property

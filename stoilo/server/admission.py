@@ -19,7 +19,9 @@ from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server import rows
 from stoilo.server.events import note_events, workunit_event
+from stoilo.server.issuing import Issuer, Work, let_go
 from stoilo.server.outcomes import finish_task
+from stoilo.server.reconciling import Reconciler
 from stoilo.server.records import Outcome
 from stoilo.server.states import MAX_ATTEMPTS, AttemptState, needs_new_attempt
 
@@ -119,6 +121,7 @@ class AdmissionPipeline:
         self._stopping = threading.Event()
         self._swept_at = 0.0
         self._expired_at = float("-inf")
+        self._reconciler = Reconciler(store, engine, self.retry)
         self._workers = [
             _Worker(
                 "admission-log",
@@ -128,6 +131,7 @@ class AdmissionPipeline:
             _Worker("admission-sign", (self._sign,), self),
             _Worker("admission-issue", (self._issue, self._sweep_now_and_then), self),
             _Worker("admission-leaves", (self._log_leaves,), self),
+            _Worker("admission-reconcile", (self._reconciler.step,), self),
         ]
 
     @property
@@ -161,14 +165,15 @@ class AdmissionPipeline:
     def run_once(self) -> int:
         """Do every step once, in order, in this thread; returns how many rows moved."""
         self._swept_at, self._expired_at = 0.0, float("-inf")
+        self._reconciler.reset()
         return sum(step() for worker in self._workers for step in worker.steps)
 
     def _log_leaves(self) -> int:
         return self._leaves.append_waiting(self._log)
 
-    def _waiting(self, state: AttemptState) -> Waiting:
+    def _waiting(self, state: AttemptState, *, free_at: int | None = None) -> Waiting:
         with self._store.read() as connection:
-            found = rows.attempts_in(connection, state, BATCH)
+            found = rows.attempts_in(connection, state, BATCH, free_at=free_at)
         return [(attempt, task) for attempt, task in found if not task.state.final]
 
     def _sweep_now_and_then(self) -> int:
@@ -217,6 +222,7 @@ class AdmissionPipeline:
     def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
         """Close attempts; those whose admission may be in the log are explained there."""
         rows.move_attempts(connection, attempts, AttemptState.CLOSED)
+        let_go(connection, attempts)
         now = self._clock()
         note_events(
             connection,
@@ -312,7 +318,7 @@ class AdmissionPipeline:
 
     def _issue(self) -> int:
         """Create the workunits; an admission that ran out of time gets a new attempt."""
-        waiting = self._waiting(AttemptState.SIGNED)
+        waiting = self._waiting(AttemptState.SIGNED, free_at=self._clock())
         fresh: Waiting = []
         for attempt, task in waiting:
             if self._is_stale(attempt, task):
@@ -320,9 +326,20 @@ class AdmissionPipeline:
             else:
                 fresh.append((attempt, task))
         if fresh:
-            self._engine.create_workunits(self._workunits.specs(fresh))
-            self._mark_issued(fresh)
+            specs = self._workunits.specs(fresh)
+            works = [Work(*pair, spec) for pair, spec in zip(fresh, specs, strict=True)]
+            self._issuer().issue(works)
         return len(waiting)
+
+    def _issuer(self) -> Issuer:
+        return Issuer(
+            self._store,
+            self._engine,
+            issued=self._mark_issued,
+            give_up=self._give_up,
+            clock=self._clock,
+            stopping=self._stopping,
+        )
 
     def _is_stale(self, attempt: AttemptRow, task: TaskRow) -> bool:
         return needs_new_attempt(
@@ -335,6 +352,7 @@ class AdmissionPipeline:
         with self._store.write() as connection:
             attempts, now = [attempt for attempt, _ in fresh], self._clock()
             rows.save_attempts(connection, attempts, AttemptState.ISSUED)
+            let_go(connection, attempts)
             note_events(
                 connection,
                 [

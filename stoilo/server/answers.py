@@ -7,6 +7,7 @@ the rest is hostile until the strict codec has read it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
@@ -68,8 +69,9 @@ class Answer:
 
 def read_result(result: ReceivedResult) -> bytes:
     """Return the file's bytes, or raise ``STO-R081`` when it is not what was reported."""
-    data = result.path.read_bytes()
-    if len(data) != result.size:
+    with result.path.open("rb") as stream:
+        data = stream.read(result.size + 1)
+    if len(data) != result.size or sha256(data).hexdigest() != result.digest:
         raise TrustError("STO-R081", "the result file changed after it was reported")
     return data
 

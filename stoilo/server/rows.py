@@ -6,10 +6,10 @@ transaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import exists, func, insert, select, update
 
 from stoilo.core.types import TaskState
 from stoilo.server import schema
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = [
+    "AttemptName",
     "add_attempt",
     "add_contents",
     "add_outcome",
@@ -32,8 +33,10 @@ __all__ = [
     "count_open",
     "find_attempt",
     "find_by_key",
+    "find_issued",
     "find_outcome",
     "find_task",
+    "issued_after",
     "load_contents",
     "mark_running",
     "mark_tasks",
@@ -47,6 +50,7 @@ __all__ = [
 
 _TASK = schema.task
 _ATTEMPT = schema.attempt
+_HOLD = schema.hold
 _OUTCOME = schema.outcome
 _CONTENT = schema.content
 _GAINED: dict[AttemptState, tuple[str, ...]] = {
@@ -203,21 +207,70 @@ def _attempt_row(row: Iterable[Any]) -> AttemptRow:
 
 
 def attempts_in(
-    connection: Connection, state: AttemptState, limit: int
+    connection: Connection,
+    state: AttemptState,
+    limit: int,
+    *,
+    free_at: int | None = None,
 ) -> list[tuple[AttemptRow, TaskRow]]:
-    """Return up to `limit` attempts in `state`, oldest first, with their tasks."""
-    chosen = connection.execute(
-        select(_ATTEMPT)
-        .where(_ATTEMPT.c.state == state.value)
-        .order_by(_ATTEMPT.c.created_at)
-        .limit(limit)
-    ).all()
+    """Return up to `limit` attempts in `state`, oldest first, with their tasks.
+
+    With `free_at` (s) those that are held beyond that time are left out.
+    """
+    query = select(_ATTEMPT).where(_ATTEMPT.c.state == state.value)
+    if free_at is not None:
+        held = exists().where(
+            _HOLD.c.task_id == _ATTEMPT.c.task_id,
+            _HOLD.c.number == _ATTEMPT.c.number,
+            _HOLD.c.until > free_at,
+        )
+        query = query.where(~held)
+    query = query.order_by(_ATTEMPT.c.created_at).limit(limit)
+    chosen = connection.execute(query).all()
     if not chosen:
         return []
     ids = [row.task_id for row in chosen]
     found = select_in(connection, _TASK.c, _TASK.c.id, ids)
     tasks = {row[0]: _task_row(row) for row in found}
     return [(_attempt_row(row), tasks[row.task_id]) for row in chosen]
+
+
+class AttemptName(NamedTuple):
+    """Which attempt: enough to ask the engine for its workunit."""
+
+    task_id: str
+    number: int
+
+    @property
+    def workunit(self) -> str:
+        """Name of the attempt's only workunit."""
+        return f"{self.task_id}_{self.number}"
+
+
+def issued_after(
+    connection: Connection, last: tuple[str, int], limit: int
+) -> list[AttemptName]:
+    """Return up to `limit` attempts with a workunit, by name, that follow `last`."""
+    name, number = _ATTEMPT.c.task_id, _ATTEMPT.c.number
+    follows = (name > last[0]) | ((name == last[0]) & (number > last[1]))
+    found = connection.execute(
+        select(name, number)
+        .where(_ATTEMPT.c.state == AttemptState.ISSUED.value, follows)
+        .order_by(name, number)
+        .limit(limit)
+    )
+    return [AttemptName(*row) for row in found]
+
+
+def find_issued(
+    connection: Connection, name: AttemptName
+) -> tuple[AttemptRow, TaskRow] | None:
+    """Return an attempt and its task, None unless it still waits for its outcome."""
+    attempt = find_attempt(connection, name.task_id, name.number)
+    task = find_task(connection, name.task_id)
+    if attempt is None or task is None or attempt.state != AttemptState.ISSUED.value:
+        return None
+    return attempt, task
 
 
 class _Codes(msgspec.Struct):

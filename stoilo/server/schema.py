@@ -137,6 +137,15 @@ attempt = Table(
 )
 Index("attempt_waiting", attempt.c.state, attempt.c.created_at)
 
+hold = Table(  # attempts that the engine refused, left alone until then
+    "hold",
+    METADATA,
+    Column("task_id", String(32), ForeignKey("task.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("until", BigInteger, nullable=False),
+    Column("reason", String(300), nullable=False),
+)
+
 outcome = Table(
     "outcome",
     METADATA,

@@ -8,6 +8,7 @@ from stoilo.core.errors import DeniedError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server import rows
+from stoilo.server.issuing import find_hold
 from stoilo.server.outcomes import finish_task
 from stoilo.server.records import Outcome
 from stoilo.server.states import AttemptState
@@ -61,6 +62,7 @@ class TaskDesk:
             task = _owned(connection, owner, task_id)
             attempt = rows.find_attempt(connection, task_id, task.attempt)
             outcome = rows.find_outcome(connection, task_id)
+            held = find_hold(connection, task_id, task.attempt)
         status = None
         if attempt is not None and attempt.envelope is not None:
             status = self._engine.status(attempt.workunit)
@@ -78,7 +80,7 @@ class TaskDesk:
             _check_kept(outcome)
             _fill_outcome(response, outcome)
         elif attempt is not None:
-            response.explanation = self._explain(attempt, status)
+            response.explanation = self._explain(attempt, status, held)
             if task.state is TaskState.WAITING_REVIEW:
                 response.code = NEEDS_REVIEW
         if status is not None:
@@ -107,11 +109,14 @@ class TaskDesk:
         age_s = max(0, self._clock() - task.created_at)
         return min(10_000, 50 + 50 * age_s)
 
-    def _explain(self, attempt: AttemptRow, status: WorkunitStatus | None) -> str:
+    def _explain(
+        self, attempt: AttemptRow, status: WorkunitStatus | None, held: str
+    ) -> str:
         state = AttemptState(attempt.state)
         if state is AttemptState.ISSUED and status is not None and status.explanation:
             return status.explanation
         trouble = self._trouble() if state is not AttemptState.ISSUED else ""
+        trouble = held or trouble
         return STEP_TEXT[state] + (f" ({trouble})" if trouble else "")
 
 

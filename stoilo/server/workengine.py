@@ -7,10 +7,11 @@ shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,7 +25,7 @@ from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
 from stoilo.server.engines.interface import Engine
 from stoilo.server.engines.mirrors import parse_mirrors
-from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project import read_project
 from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.volunteers import LocalVolunteers
@@ -93,7 +94,7 @@ class WorkEngine:
         return LocalVolunteers(count, home, self.embedded, url, root_file)
 
     def mirror_watch(self) -> MirrorWatch | None:
-        """Return what watches the mirrors, None where a stock project has its own."""
+        """Return what watches the mirrors, None for a stock project, which has none."""
         if self.embedded is None:
             return None
         return MirrorWatch(self.embedded.mirrors, self.embedded.mirror_desk)
@@ -104,18 +105,29 @@ class WorkEngine:
             self.embedded.statistics.export_if_due(self.embedded.now())
 
 
-def open_engine(config: ServerConfig, home: DataDir) -> WorkEngine:
+def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkEngine:
     """Open the engine of the settings.
 
+    Args:
+        config: the settings.
+        home: the data directory.
+        log_key: the audit log's verifier key: whose tasks a stock project runs.
+
     Raises:
-        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``.
+        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``;
+            ``STO-B096``.
         TrustError: ``STO-B001``.
-        InternalError: ``STO-E003``, ``STO-R110``.
+        InternalError: ``STO-E003``, ``STO-R110``, ``STO-B095``.
     """
     _check(config)
     if config.engine == EngineName.STOCK:
         project = read_project(Path(config.project_dir))
-        stock = StockEngine(project, database_url=config.engine_database)
+        owner = hashlib.sha256(log_key.encode()).hexdigest() if log_key else ""
+        stock = StockEngine(
+            project,
+            database_url=config.engine_database,
+            options=StockOptions(owner=owner),
+        )
         return WorkEngine(stock, master_url=project.config.master_url)
     embedded = EmbeddedEngine(
         home.part("engine"),
@@ -145,12 +157,30 @@ def _check(config: ServerConfig) -> None:
             stock and config.volunteers,
             "volunteers of this machine attach by themselves",
         ),
-        (
-            stock
-            and (config.adaptive or config.homogeneous or config.spot_check_percent),
-            "adaptive, homogeneous and spot_check_percent are the embedded engine's",
-        ),
     )
     for holds, problem in problems:
         if holds:
             raise UsageError("STO-B010", problem)
+    if stock:
+        _refuse_settings_of_the_other(config)
+
+
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
+
+
+def _refuse_settings_of_the_other(config: ServerConfig) -> None:
+    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
+    for field in fields(config):
+        instead = _NOT_WITH_STOCK.get(field.name)
+        if instead is not None and getattr(config, field.name) != field.default:
+            raise UsageError(
+                "STO-B010",
+                f"{field.name} is the embedded engine's alone: {instead}",
+                hint=f"remove {field.name} from the settings, or use engine = embedded",
+            )

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,14 +51,13 @@ def task(kwargs):
 """Works for about a second every ten million rounds."""
 
 
-def freeze_project(data: Path, flavors: Sequence[str]) -> None:
-    """Make a project in `data` that has frozen programs; nothing of it runs afterwards.
+def freeze_project(data: Path) -> None:
+    """Make a project in `data` with frozen programs, for `pure` tasks; leaves none running.
 
-    That takes most of a minute, so tests do it once and give each `BoincProject` a copy.
+    That takes half a minute, so tests do it once and give each `BoincProject` a copy.
     """
-    words = [word for name in flavors for word in ("--flavor", name)]
     with Deployment(data):
-        run_boinc_command("programs", "--data", str(data), *words)
+        run_boinc_command("programs", "--data", str(data))
 
 
 class BoincProject:

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
-from stoilo.cli.flavor_build import find_manifest
-from stoilo.flavors.build import build_flavor
 from stoilo.flavors.freeze import PACKAGE
-from stoilo.signer.devprograms import publish_programs
-from stoilo.signer.partrecords import part_record, render_part
+from stoilo.testing.flavorparts import publish_flavor
 
 __all__ = ["ESCAPING", "publish_broken_runtime"]
 
@@ -45,16 +41,11 @@ def publish_broken_runtime(data: Path) -> None:
 
     That takes as long as freezing one flavor.
     """
-    flavor, manifest = find_manifest("pure")
     with tempfile.TemporaryDirectory(prefix="broken-") as folder:
         package = Path(folder) / "stoilo"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         _sabotage(package / _LOADER)
-        output = Path(folder) / "part"
-        built = build_flavor(flavor, manifest, output, package=package)
-        record = render_part(part_record(built, flavor, "broken", serial=2))
-        (built.targets / f"{built.platform}.json").write_bytes(record)
-        publish_programs(data / "keys", output, int(time.time()))
+        publish_flavor(data, "pure", package)
 
 
 def _sabotage(loader: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -236,15 +236,18 @@ class MemoryEngine:
         self.ended: dict[str, OutcomeKind] = {}
         self.calls = 0
         self.fail: Exception | None = None
+        self.refuses: Callable[[WorkunitSpec], StoiloError | None] = lambda _spec: None
         self._directory = directory
         self._validation: Validation | None = None
         self._assimilator: Assimilator | None = None
 
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
-        """Store what is new."""
+        """Store what is new, all of it or nothing."""
         if self.fail is not None:
             raise self.fail
         self.calls += 1
+        for refusal in filter(None, map(self.refuses, specs)):
+            raise refusal
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
 
@@ -261,6 +264,10 @@ class MemoryEngine:
         copy = CopyView(f"{name}_0", CopyState.UNSENT, CopyOutcome.NONE, "", 0, 0)
         text = f"needs {quorum} distinct users, 1 attached"
         return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names that are unknown or have ended: each is told at once."""
+        return frozenset(set(names) - set(self.specs) | set(names) & set(self.ended))
 
     def set_release(self, bundle: bytes) -> None:
         """Ignore the release."""

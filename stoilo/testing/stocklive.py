@@ -12,7 +12,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -90,6 +90,11 @@ class NamedEngine:
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where one is."""
         return self.engine.status(f"{self.prefix}{name}")
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names of which nothing will be heard any more."""
+        found = self.engine.settled([f"{self.prefix}{name}" for name in names])
+        return frozenset(name.removeprefix(self.prefix) for name in found)
 
     def _longer(self, name: str) -> str:
         return f"{self.prefix}{name}" if name.startswith("w_") else name

@@ -11,13 +11,14 @@ import pytest
 from stoilo.core.errors import InternalError
 from stoilo.testing.boincpackage import BOINC
 from stoilo.testing.boincproject import BoincProject, freeze_project
+from stoilo.testing.flavorparts import publish_flavor
 
 
 @pytest.fixture(scope="session")
 def frozen(
     own_temporary_directory: Path,
 ) -> Iterator[Path]:
-    """Return a project's data directory, with all that is frozen in a minute or two."""
+    """Return a project's data directory, with what is frozen for `pure` tasks."""
     if not BOINC.exists():
         pytest.skip("needs boinc-client")
     if shutil.which("gcc") is None:
@@ -25,7 +26,7 @@ def frozen(
     folder = own_temporary_directory / "frozen"
     folder.mkdir()
     try:
-        freeze_project(folder / "data", ("pure", "numeric"))
+        freeze_project(folder / "data")
         yield folder / "data"
     except InternalError as error:
         if "STO-F015" in str(error):
@@ -33,6 +34,16 @@ def frozen(
         raise
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def frozen_numeric(frozen: Path, own_temporary_directory: Path) -> Iterator[Path]:
+    """Return a project's data directory like `frozen`, for `numeric` tasks too."""
+    data = own_temporary_directory / "numeric"
+    shutil.copytree(frozen, data, ignore=shutil.ignore_patterns("run"))
+    publish_flavor(data, "numeric")
+    yield data
+    shutil.rmtree(data)
 
 
 @pytest.fixture(scope="module")

@@ -194,8 +194,8 @@ SCENES = (plant_libraries, raise_level, search_the_slot)
 
 
 @pytest.fixture(scope="module")
-def scenes(frozen: Path) -> Iterator[Scenes]:
-    with Scenes(frozen, SCENES) as made:
+def scenes(frozen_numeric: Path) -> Iterator[Scenes]:
+    with Scenes(frozen_numeric, SCENES) as made:
         yield made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,12 @@ import numpy as np
 def task(kwargs):
     return float(np.arange(kwargs["rounds"]).sum())
 """
+
+
+@pytest.fixture(scope="module")
+def project(frozen_numeric: Path) -> Iterator[BoincProject]:
+    with BoincProject(frozen_numeric) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

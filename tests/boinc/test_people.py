@@ -56,10 +56,8 @@ class People:
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[People]:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # the client runs as another user
-    made = People(tmp_path)
+def people(open_folder: Path) -> Iterator[People]:
+    made = People(open_folder)  # the client runs as another user
     with made.server:
         yield made
     made.engine.close()

@@ -14,6 +14,7 @@ import pytest
 
 from stoilo.executor.built import Built, render_built
 from stoilo.flavors.tree import platform_name
+from stoilo.testing.openpython import find_open_python
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_UID = 65534
@@ -85,16 +86,6 @@ BUILT = Built(
     origin="builds.example",
     development=True,
 )
-
-
-def find_open_python():
-    """Return an interpreter of our minor version that any user may run, or None."""
-    for name in (sys.executable, "/usr/bin/python3.11", "/usr/local/bin/python3.11"):
-        path = Path(name).resolve()
-        parts = [path, *path.parents, ROOT, *ROOT.parents]
-        if path.exists() and all(p.stat().st_mode & 0o005 == 0o005 for p in parts):
-            return str(path)
-    return None
 
 
 def has_library(python):

@@ -6,12 +6,11 @@ Each place runs the same program: the self-test of the mechanisms that depend on
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from stoilo.testing.openpython import ROOT, find_open_python, library_paths
+
 PROGRAM = """
 import sys
 sys.path[:0] = {paths!r}
@@ -41,18 +40,6 @@ HELD_ALONE = {
 }  # no set-uid program works in a container: not tried there
 
 
-def find_open_python():
-    """Return an interpreter of our minor version that any user may run, or None."""
-    for name in (sys.executable, "/usr/bin/python3.11", "/usr/local/bin/python3.11"):
-        path = Path(name).resolve()
-        parts = [path, *path.parents, ROOT, *ROOT.parents]
-        if path.exists() and all(
-            part.stat().st_mode & 0o005 == 0o005 for part in parts
-        ):
-            return str(path)
-    return None
-
-
 def run_at(*place):
     """Return the verdict of each mechanism at `place`."""
     python = find_open_python()
@@ -60,7 +47,7 @@ def run_at(*place):
         pytest.skip("no interpreter that another user may run, or no tool to get there")
     if subprocess.run([*place, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this host does not allow it")
-    paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
+    paths = library_paths()
     done = subprocess.run(
         [*place, python, "-c", PROGRAM.format(paths=paths)],
         capture_output=True,
@@ -159,7 +146,7 @@ def test_threads_of_an_ordinary_user_are_bounded_in_a_user_namespace():
     python = find_open_python()
     if python is None or shutil.which("setpriv") is None:
         pytest.skip("no interpreter that another user may run")
-    paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
+    paths = library_paths()
     command = [*AS_USER, python, "-c", BOMB.format(paths=paths)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, check=False, cwd="/"

@@ -23,8 +23,8 @@ from stoilo.sandbox.run import (
     run_task,
 )
 from stoilo.sandbox.supervisor import Jail, zygote_command
+from stoilo.testing.openpython import find_open_python, library_paths
 
-ROOT = Path(__file__).parents[2]
 WITHOUT = """
 from stoilo.sandbox.mechanisms import KernelHost
 from stoilo.sandbox.zygote import main
@@ -265,18 +265,6 @@ with Jail(level, PROBE_JOB, command=lambda: [sys.executable, "-s", "-c", start])
 """
 
 
-def find_open_python():
-    """Return an interpreter of our minor version that any user may run, or None."""
-    for name in (sys.executable, "/usr/bin/python3.11", "/usr/local/bin/python3.11"):
-        path = Path(name).resolve()
-        parts = [path, *path.parents, ROOT, *ROOT.parents]
-        if path.exists() and all(
-            part.stat().st_mode & 0o005 == 0o005 for part in parts
-        ):
-            return str(path)
-    return None
-
-
 def as_ordinary_user():
     """Return the words that run a program as one, and its interpreter."""
     if os.geteuid() != 0:
@@ -288,7 +276,7 @@ def as_ordinary_user():
 
 
 def test_jail_works_for_an_ordinary_user_with_descriptors_on_the_way():
-    paths = [str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))]
+    paths = library_paths()
     source = ORDINARY.format(paths=paths)
     done = subprocess.run(
         [*as_ordinary_user(), "-c", source],

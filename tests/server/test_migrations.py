@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import select
+from sqlalchemy import Engine, event, insert, select
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -24,6 +26,8 @@ from stoilo.server.store import SERVER, begin_writing, open_engine
 from stoilo.testing.mariadb import MariaServer
 
 BRANCHES = [SERVER, ENGINE, STOCK]
+CHANGES = {"CREATE", "ALTER", "DROP", "INSERT", "UPDATE"}
+MOST_STATEMENTS = 500
 by_branch = pytest.mark.parametrize("branch", BRANCHES, ids=lambda one: one.name)
 
 
@@ -175,19 +179,130 @@ INSERT INTO refusal_batch VALUES (4, 1, 10, 20, X'6c656166', NULL);
 INSERT INTO refusal_batch VALUES (5, 1, 10, 20, X'6c656166', 9)"""
 
 
-def test_what_waited_for_the_log_waits_in_the_outbox(url: str) -> None:
+WAITED = [
+    ("outcome:t1", "outcome", None, 7, None),
+    ("refusals:4", "record", b"leaf", 20, None),
+]
+
+
+def fill_second_revision(url: str) -> None:
+    """Make a database of revision 0002 with rows that wait for the log."""
     upgrade(url, SERVER, "0002")
     engine = open_engine(url)
     with begin_writing(engine, SERVER) as old:
         for statement in WAITING.split(";\n"):
             old.exec_driver_sql(statement)
-    upgrade(url, SERVER)
+    engine.dispose()
+
+
+def outbox(url: str) -> list[tuple[object, ...]]:
+    """Return what waits for the log."""
     event = SERVER.models.tables["event"].c
     query = select(event.key, event.kind, event.leaf, event.created_at, event.log_index)
+    engine = open_engine(url)
     with engine.connect() as new:
         found = [tuple(row) for row in new.execute(query.order_by(event.key))]
     engine.dispose()
-    assert found == [
-        ("outcome:t1", "outcome", None, 7, None),
-        ("refusals:4", "record", b"leaf", 20, None),
-    ]
+    return found
+
+
+def test_what_waited_for_the_log_waits_in_the_outbox(url: str) -> None:
+    fill_second_revision(url)
+    upgrade(url, SERVER)
+    assert outbox(url) == WAITED
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@contextmanager
+def killed_before(count: int) -> Iterator[None]:
+    """End every upgrade before its `count`-th statement that changes anything, from 1."""
+    left = count
+
+    def look(_connection, _cursor, statement, _values, _context, _many):
+        nonlocal left
+        if statement.split(None, 1)[0].upper() in CHANGES:
+            left -= 1
+            if left == 0:
+                raise Killed
+
+    event.listen(Engine, "before_cursor_execute", look)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", look)
+
+
+def upgrade_with_kills(url: str, branch: Branch) -> int:
+    """Upgrade, killed one statement later each time; returns how often.
+
+    Where statements are repeated (``IF NOT EXISTS``), that is before each of them.
+    """
+    for kills in range(MOST_STATEMENTS):
+        with suppress(Killed), killed_before(kills + 1):
+            upgrade(url, branch)
+            return kills
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.slow
+@by_branch
+def test_upgrade_of_mariadb_killed_again_and_again_goes_on(
+    branch: Branch, mariadb: MariaServer
+) -> None:
+    url = mariadb.create_database()
+    assert upgrade_with_kills(url, branch) >= len(revisions(branch))
+    assert differences(url, branch) == []
+
+
+@pytest.mark.slow
+def test_upgrade_of_mariadb_killed_again_and_again_moves_each_row_once(
+    mariadb: MariaServer,
+) -> None:
+    url = mariadb.create_database()
+    fill_second_revision(url)
+    assert upgrade_with_kills(url, SERVER)
+    assert outbox(url) == WAITED
+
+
+def test_upgrade_killed_before_a_statement_has_not_made_it(url: str) -> None:
+    """The control: the kill is one."""
+    with pytest.raises(Killed), killed_before(2):
+        upgrade(url, SERVER)
+    assert differences(url, SERVER) != []
+
+
+def test_open_workunits_of_before_get_their_last_moment_of_issue(url: str) -> None:
+    upgrade(url, STOCK, "stock0002")
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        connection.execute(
+            insert(STOCK.models.tables["stoilo_workunit"]),
+            [_old_workunit("open"), {**_old_workunit("over"), "outcome": "cancelled"}],
+        )
+        connection.commit()
+    upgrade(url, STOCK)
+    with engine.connect() as connection:
+        query = (
+            "SELECT name, last_at FROM stoilo_issuing"
+            " JOIN stoilo_workunit ON id = workunit_id"
+        )
+        assert connection.exec_driver_sql(query).all() == [("open", 900)]
+    engine.dispose()
+
+
+def _old_workunit(name: str) -> dict[str, object]:
+    numbers = ("min_quorum", "target_results", "max_error", "max_total", "max_success")
+    texts = ("app", "input_template", "result_template")
+    return {
+        "name": name,
+        **dict.fromkeys(numbers, 1),
+        **dict.fromkeys(texts, "x"),
+        "delay_bound_s": 100,
+        "not_after": 1000,
+        "priority": 0,
+        "created_at": 1,
+        "outcome": None,
+    }

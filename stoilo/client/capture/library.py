@@ -26,6 +26,8 @@ def _library_folders() -> tuple[Path, ...]:
     return tuple(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
 
 
+_KERNELS = "stoilo.learn.kernels"
+"""Our own task functions: they travel as audited source like the researcher's."""
 _as_source: set[str] = set()
 
 
@@ -49,7 +51,7 @@ def is_library_module(name: str) -> bool:
     and scripts travels as source.
     """
     root = name.split(".", maxsplit=1)[0]
-    if root in {"__main__", "", *_as_source}:
+    if root in {"__main__", "", *_as_source} or f"{name}.".startswith(f"{_KERNELS}."):
         return False
     if root in sys.stdlib_module_names or root == "stoilo":
         return True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.checkpoint import Checkpoint
+    from stoilo.audit.logdb import LogState
     from stoilo.audit.policy import LogPolicy
 
 __all__ = ["check_not_older", "check_whole", "open_newest"]
@@ -56,28 +57,42 @@ def open_newest(data: Path, note: bytes) -> Checkpoint:
         ) from error
 
 
-def check_not_older(data: Path, newest: Checkpoint) -> None:
-    """Check that the log below `data` continues what others have seen of it.
+def check_not_older(data: Path, newest: Checkpoint, held_by: str = "others") -> None:
+    """Check that the log below `data`, which is whole, continues what is known of it.
+
+    Args:
+        data: a data directory.
+        newest: what is known.
+        held_by: who knows it.
 
     Raises:
         TrustError: ``STO-B067`` it is older, or another history.
     """
-    size = check_whole(data)
+    state = _state(data)
+    size = state.frontier.size
     if newest.size > size:
         raise TrustError(
             "STO-B067",
-            f"others hold a checkpoint of {newest.size} leaves, the backup has {size}: "
+            f"{held_by} hold {newest.size} leaves of the log, this one has {size}: "
             "going on from it would fork the log",
             hint="take audit, audit-head and the signer's memory from where they "
             "survived (--log DIR), or a newer backup",
         )
-    if _root(data, newest.size) != newest.root:
+    if state.origin != newest.origin or _root(data, newest.size) != newest.root:
         raise TrustError(
             "STO-B067",
-            f"the backup's first {newest.size} leaves are not those that others hold a "
-            "checkpoint of: going on from it would fork the log",
+            f"the log's first {newest.size} leaves are not those that {held_by} hold: "
+            "going on from it would fork the log",
             hint="keep both as evidence; a log that forked begins anew under another key",
         )
+
+
+def _state(data: Path) -> LogState:
+    with closing(LogDatabase(LogPaths.below(data).database, read_only=True)) as log:
+        state = log.load()
+    if state is None:
+        raise TrustError("STO-B067", "the log has not begun: it continues nothing")
+    return state
 
 
 def _root(data: Path, size: int) -> bytes:

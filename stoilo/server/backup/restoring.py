@@ -2,24 +2,26 @@
 
 Order: everything is copied into a draft beside the target and checked there; then the
 log; then, where tables go into a MariaDB, one transaction a branch; the last step is a
-rename. What fails before leaves no data directory.
+rename. What fails before leaves no data directory, and no tables in that MariaDB.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from stoilo.audit.checkpoint import Checkpoint
 from stoilo.audit.sqlite import sync_directory
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.logcheck import check_not_older, check_whole, open_newest
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from stoilo.server.migrations import Branch
 
 __all__ = ["Restore", "restore_backup"]
+
+LOGGER = logging.getLogger(__name__)
 
 SETTINGS: Final = "stoilo.toml"
 _DATABASE_LINE: Final = re.compile(
@@ -99,12 +103,13 @@ def restore_backup(wish: Restore) -> Manifest:
         manifest = _copy(wish.backup, draft)
         if wish.log is not None:
             _take_log(wish.log, draft)
-        _check_log(wish, draft)
-        _place_tables(wish, draft, manifest)
-        _settle(draft)
-        if data.exists():
-            data.rmdir()  # it is empty
-        draft.rename(data)
+        _check_log(wish, draft, manifest)
+        with _undone_on_failure() as made:
+            _place_tables(wish, draft, manifest, made)
+            _settle(draft)
+            if data.exists():
+                data.rmdir()  # it is empty
+            draft.rename(data)
         sync_directory(data.parent)
     except OSError as error:
         raise InternalError(
@@ -172,25 +177,49 @@ def _at_rest(data: Path) -> Iterator[None]:
         yield
 
 
-def _check_log(wish: Restore, draft: Path) -> None:
-    """Verify the log that is about to go on, and that it is not behind."""
-    if wish.newest is None:
-        check_whole(draft)
-    else:
+def _check_log(wish: Restore, draft: Path, manifest: Manifest) -> None:
+    """Verify the log that is about to go on, and that it is behind nothing known.
+
+    A log that survived elsewhere must also lead on from the backup's own: databases and
+    log would be of two projects, or the log older than what its databases rely on.
+    """
+    check_whole(draft)
+    if wish.log is not None:
+        place = manifest.log
+        known = Checkpoint(place.origin, place.size, bytes.fromhex(place.root))
+        check_not_older(draft, known, "the backup and its databases")
+    if wish.newest is not None:
         check_not_older(draft, open_newest(draft, wish.newest))
 
 
-def _place_tables(wish: Restore, draft: Path, manifest: Manifest) -> None:
-    """Put tables where the wish says; settings follow."""
+@contextmanager
+def _undone_on_failure() -> Iterator[ExitStack]:
+    """Yield a stack whose callbacks run only if what follows fails."""
+    with ExitStack() as made:
+        yield made
+        made.pop_all()
+
+
+def _place_tables(
+    wish: Restore, draft: Path, manifest: Manifest, made: ExitStack
+) -> None:
+    """Put tables where the wish says; settings follow.
+
+    `made` is given what removes the tables from the database again.
+    """
     of_tables = {table.branch for table in manifest.tables}
     for name, branch in BRANCHES.items():
         file = draft / _SQLITE[name]
+        if not (name in of_tables or (wish.database and file.exists())):
+            continue
+        url = wish.database or f"sqlite:///{file}"
+        _check_empty(url, branch)
+        made.callback(_drop_tables, url, branch)
         if name in of_tables:
-            url = wish.database or f"sqlite:///{file}"
             file.parent.mkdir(mode=0o700, exist_ok=True)
             _fill_from_frames(url, branch, manifest, draft / _TABLES)
-        elif wish.database and file.exists():
-            _fill_from_file(wish.database, branch, file)
+        else:
+            _fill_from_file(url, branch, file)
             file.unlink()
     shutil.rmtree(draft / _TABLES, ignore_errors=True)
     if wish.database or of_tables:
@@ -201,7 +230,7 @@ def _fill_from_frames(
     url: str, branch: Branch, manifest: Manifest, folder: Path
 ) -> None:
     files = [one for one in manifest.tables if one.branch == branch.name]
-    _make_schema(url, branch, files[0].revision)
+    upgrade(url, branch, files[0].revision)
     engine = open_engine(url)
     try:
         with begin_writing(engine, branch) as connection:
@@ -222,7 +251,7 @@ def _fill_from_file(url: str, branch: Branch, file: Path) -> None:
     try:
         with source.connect() as reading:
             upgrade(f"sqlite:///{file}", branch)
-            _make_schema(url, branch, read_revision(reading, branch) or "head")
+            upgrade(url, branch, read_revision(reading, branch) or "head")
             target = open_engine(url)
             with begin_writing(target, branch) as writing:
                 free_references(writing, free=True)
@@ -238,12 +267,8 @@ def _fill_from_file(url: str, branch: Branch, file: Path) -> None:
             target.dispose()
 
 
-def _make_schema(url: str, branch: Branch, revision: str) -> None:
-    """Make a branch's tables where there are none.
-
-    Raises:
-        UsageError: ``STO-B068``.
-    """
+def _check_empty(url: str, branch: Branch) -> None:
+    """Raise ``STO-B068`` where the branch's tables are there already."""
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
@@ -256,7 +281,21 @@ def _make_schema(url: str, branch: Branch, revision: str) -> None:
             f"the database holds a {branch.name}'s tables already",
             hint="make an empty one: CREATE DATABASE",
         )
-    upgrade(url, branch, revision)
+
+
+def _drop_tables(url: str, branch: Branch) -> None:
+    """Remove what this restore has put into a database; trouble is only told."""
+    engine = open_engine(url)
+    names = [branch.version_table, *tables_of(branch)[::-1]]
+    try:
+        with engine.begin() as connection:
+            free_references(connection, free=True)
+            for name in names:
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
+    except (SQLAlchemyError, InternalError) as error:
+        LOGGER.warning("the %s's tables stay in the database: %s", branch.name, error)
+    finally:
+        engine.dispose()
 
 
 def _write_settings(draft: Path, database: str) -> None:

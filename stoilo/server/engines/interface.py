@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from stoilo.core.types import Redundancy
@@ -414,6 +414,14 @@ class Engine(Protocol):
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is, None for names never created."""
+        ...
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of `names` of which the assimilator will hear nothing any more.
+
+        That is: never created, or told and taken before. A server whose tables are
+        older than the engine's asks, because it may wait for such outcomes.
+        """
         ...
 
     def set_release(self, bundle: bytes) -> None:

@@ -10,40 +10,63 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
-
 from stoilo.core.types import TaskState
-from stoilo.server import rows, schema
+from stoilo.server import rows
 from stoilo.server.states import AttemptState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
+
     from sqlalchemy import Connection
+
+    from stoilo.server.records import AttemptRow, TaskRow
+    from stoilo.server.rows import AttemptName
+
+    AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
+    """Which of these workunits the project has that is left."""
 
 __all__ = ["count_running", "reopen_running"]
 
 BATCH = 256
 
 
-def count_running(connection: Connection) -> int:
-    """Return how many attempts have a workunit that has not ended."""
-    table = schema.attempt
-    state = AttemptState.ISSUED.value
-    query = select(func.count()).select_from(table).where(table.c.state == state)
-    return int(connection.scalar(query) or 0)
+def count_running(connection: Connection, at_home: AtHome) -> int:
+    """Return how many attempts `reopen_running` would begin anew."""
+    return sum(len(page) for page in _running(connection, at_home))
 
 
-def reopen_running(connection: Connection, now: int) -> int:
-    """Close the attempts that have a workunit, open the next ones; returns how many."""
+def reopen_running(connection: Connection, now: int, at_home: AtHome) -> int:
+    """Close the attempts that have a workunit, open the next ones; returns how many.
+
+    `at_home` says which workunits the project has that is left: others are the stock
+    project's, where a server has begun to work since an earlier move.
+    """
     total = 0
-    while found := rows.attempts_in(connection, AttemptState.ISSUED, BATCH):
-        rows.move_attempts(
-            connection, [attempt for attempt, _ in found], AttemptState.CLOSED
-        )
-        for attempt, task in found:
-            if task.state.final or task.attempt != attempt.number:
-                continue
-            if task.state is TaskState.RUNNING:
-                rows.move_task(connection, task, TaskState.ADMITTING, now)
-            rows.add_attempt(connection, task, now)
-        total += len(found)
+    for page in _running(connection, at_home):
+        for name in page:
+            found = rows.find_issued(connection, name)
+            if found is not None:
+                _reopen(connection, *found, now)
+        total += len(page)
     return total
+
+
+def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+    """Yield the attempts whose workunit is at home, a page at a time."""
+    last = ("", 0)
+    while page := rows.issued_after(connection, last, BATCH):
+        last = (page[-1].task_id, page[-1].number)
+        known = at_home({one.workunit for one in page})
+        yield [one for one in page if one.workunit in known]
+
+
+def _reopen(
+    connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
+) -> None:
+    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    if task.state.final or task.attempt != attempt.number:
+        return
+    if task.state is TaskState.RUNNING:
+        rows.move_task(connection, task, TaskState.ADMITTING, now)
+    rows.add_attempt(connection, task, now)

@@ -16,21 +16,25 @@ from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.backup.tables import read_revision
 from stoilo.server.databases import engine_url
 from stoilo.server.datadir import claim_directory
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.database import ENGINE, Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,
+    SECRET_BYTES,
     Accounts,
     load_secret,
 )
 from stoilo.server.migrating.attempts import count_running, reopen_running
 from stoilo.server.migrating.people import host_values, missing_rows, user_values
-from stoilo.server.migrating.reading import read_hosts, read_users
-from stoilo.server.store import Store
+from stoilo.server.migrating.reading import known_workunits, read_hosts, read_users
+from stoilo.server.migrations import newest_revision
+from stoilo.server.store import SERVER, Store, open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
 
@@ -69,23 +73,26 @@ def move_project(
         config: of the embedded project, whose server is stopped.
         boinc_url: SQLAlchemy URL of the stock project's database.
         weak: let BOINC's key be our weak one (`read_users`).
-        dry_run: count only; nothing is written anywhere.
+        dry_run: count only; nothing is written into any database.
 
     Raises:
         InternalError: ``STO-R070`` the server runs; ``STO-B074`` BOINC's database refuses.
-        UsageError: ``STO-B072`` the stock project has no apps; ``STO-B073`` numbers taken.
+        UsageError: ``STO-B072`` the stock project has no apps; ``STO-B073`` numbers taken;
+            ``STO-B110`` a dry run on tables of another version.
     """
     home = claim_directory(config.data)
     with closing(home.lock):
+        if dry_run:
+            _check_current(config)
         source = Database(engine_url(config))
         store = Store.open(config.database_url)
         try:
             source.upgrade()
-            secret = load_secret(config.data / "engine" / "account.secret")
+            secret = _secret(config, dry_run=dry_run)
             people = _move_people(
                 source, Accounts(source, secret), boinc_url, weak=weak, dry_run=dry_run
             )
-            return _move_tasks(store, people, dry_run=dry_run)
+            return _move_tasks(store, source, people, dry_run=dry_run)
         except SQLAlchemyError as error:
             raise InternalError(
                 "STO-B074", f"BOINC's database refuses ({type(error).__name__})"
@@ -93,6 +100,32 @@ def move_project(
         finally:
             store.close()
             source.close()
+
+
+def _check_current(config: ServerConfig) -> None:
+    """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
+    urls = ((config.database_url, SERVER), (engine_url(config), ENGINE))
+    for url, branch in urls:
+        engine = open_engine(url)
+        try:
+            with engine.connect() as connection:
+                found = read_revision(connection, branch)
+        finally:
+            engine.dispose()
+        if found != newest_revision(branch):
+            raise UsageError(
+                "STO-B110",
+                f"the {branch.name}'s tables are of another version than this program",
+                hint="back up, start and stop the server once with this version",
+            )
+
+
+def _secret(config: ServerConfig, *, dry_run: bool) -> bytes:
+    """Return the accounts' secret; a dry run makes none, and shows no key either."""
+    path = config.data / "engine" / "account.secret"
+    if dry_run and not path.exists():
+        return bytes(SECRET_BYTES)
+    return load_secret(path)
 
 
 def _move_people(
@@ -121,13 +154,19 @@ def _move_people(
     )
 
 
-def _move_tasks(store: Store, people: Moved, *, dry_run: bool) -> Moved:
+def _move_tasks(
+    store: Store, source: Database, people: Moved, *, dry_run: bool
+) -> Moved:
+    def at_home(names: AbstractSet[str]) -> AbstractSet[str]:
+        with source.read() as connection:
+            return known_workunits(connection, names)
+
     if dry_run:
         with store.read() as connection:
-            tasks = count_running(connection)
+            tasks = count_running(connection, at_home)
     else:
         with store.write() as connection:
-            tasks = reopen_running(connection, int(time.time()))
+            tasks = reopen_running(connection, int(time.time()), at_home)
     return Moved(
         people.users,
         people.users_there,

@@ -12,12 +12,20 @@ from stoilo.server.migrating.people import HostRow, UserRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
 
     from stoilo.server.engines.embedded.people.accounts import Account
 
-__all__ = ["read_hosts", "read_users"]
+__all__ = ["known_workunits", "read_hosts", "read_users"]
+
+
+def known_workunits(connection: Connection, names: AbstractSet[str]) -> frozenset[str]:
+    """Return those of `names` that the project has made."""
+    name = schema.workunits.c.name
+    query = select(name).where(name.in_(sorted(names)))
+    return frozenset(connection.scalars(query))
 
 
 def read_users(

@@ -2,8 +2,9 @@
 
 Each database has its own branch, models and version table, so that they may also lie in
 one MariaDB, the stock engine's beside BOINC's. A new revision: ``versions/NNNN_*.py`` with
-``down_revision`` the last one of its branch; `tests/server/test_migrations.py` says
-whether it makes what the models say.
+``down_revision`` the last one of its branch, each statement such that it can be repeated;
+`tests/server/test_migrations.py` says whether it makes what the models say, also when it
+is killed in the middle.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
 
-__all__ = ["Branch", "render_upgrade", "upgrade"]
+__all__ = ["Branch", "newest_revision", "render_upgrade", "upgrade"]
 
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps what it works on in its modules."""
@@ -41,13 +43,23 @@ class Branch:
 
 
 def upgrade(url: str, branch: Branch, revision: str = "head") -> None:
-    """Bring the database behind `url` to a revision of `branch`; all or nothing.
+    """Bring the database behind `url` to a revision of `branch`.
+
+    All or nothing on SQLite. MariaDB commits with every statement that changes a table;
+    so each step makes what is not there and drops what is, and an upgrade that was cut
+    off goes on at the next start.
 
     Raises:
         SQLAlchemyError: the database refuses.
     """
     with _ONE_AT_A_TIME:
         command.upgrade(_config(branch, url), f"{branch.name}@{revision}")
+
+
+def newest_revision(branch: Branch) -> str:
+    """Return the name of the branch's last revision."""
+    scripts = ScriptDirectory.from_config(_config(branch, ""))
+    return str(scripts.as_revision_number(f"{branch.name}@head"))
 
 
 def render_upgrade(dialect: str, branch: Branch, output: TextIO) -> None:

@@ -60,6 +60,7 @@ def test_no_match_is_lost_to_kills(tmp_path: Path) -> None:
             usual = time.monotonic() - began  # of this machine, at this moment
         code, found = run(data_dir, state, usual * chance.uniform(0.4, 1.2))
         killed += code == -signal.SIGKILL
+        usual *= 0.8 if code == 0 else 1.0  # the machine has become faster
         told |= found
     code, found = run(data_dir, state, None)
     assert (code, killed > 0) == (0, True)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from stoilo.audit.reader import verify_log
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.skeleton import decode
+from stoilo.server import rows
 from stoilo.server.backup.restoring import Restore, restore_backup
+from stoilo.server.store import Store
 from stoilo.testing.deployment import Deployment
+from stoilo.testing.mariadb import MariaServer
 from stoilo.testing.wire import RawClient
 
 pytestmark = pytest.mark.slow
@@ -66,6 +70,8 @@ class Story:
         with working(self.data, 2) as client:
             assert client.wait(client.submit()).state == "succeeded"
         self.later = (self.data / "audit" / "log" / "checkpoint").read_bytes()
+        self.late = place / "late"
+        run("backup", "--data", self.data, "--output", self.late)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +127,50 @@ def test_another_history_is_refused(story: Story, tmp_path: Path) -> None:
         restore_backup(
             Restore(story.backup, tmp_path / "no", log=data, newest=story.later)
         )
+    with pytest.raises(TrustError, match="STO-B067"):
+        restore_backup(Restore(story.late, tmp_path / "no", log=data))
+
+
+def test_surviving_log_that_is_older_than_the_backup_is_refused(
+    story: Story, tmp_path: Path
+) -> None:
+    with pytest.raises(TrustError, match="STO-B067"):
+        restore_backup(
+            Restore(story.late, tmp_path / "no", log=story.place / "at-rest")
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_surviving_log_of_another_project_is_refused(
+    story: Story, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with working(other, 0) as client:
+        client.submit()
+    with pytest.raises(TrustError, match="STO-B067"):
+        restore_backup(Restore(story.backup, tmp_path / "no", log=other))
+    assert not (tmp_path / "no").exists()
+
+
+def test_restore_that_fails_after_its_tables_leaves_the_database_empty(
+    story: Story, tmp_path: Path, mariadb: MariaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_draft: Path) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    wish = Restore(
+        story.backup,
+        tmp_path / "moved",
+        newest=story.then,
+        database=mariadb.create_database(),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("stoilo.server.backup.restoring._settle", refuse)
+        with pytest.raises(InternalError, match="STO-B070"):
+            restore_backup(wish)
+    restore_backup(wish)
+    with closing(Store.open(wish.database)) as store, store.read() as connection:
+        assert rows.find_task(connection, story.ended) is not None
 
 
 def test_without_evidence_nothing_is_restored(story: Story, tmp_path: Path) -> None:

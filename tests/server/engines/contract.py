@@ -289,6 +289,22 @@ class EngineContract:
         assert status.explanation == "needs 2 distinct users, 1 attached"
         assert (status.users_needed, status.users_attached) == (1, 1)
 
+    def test_settled_is_what_was_never_made_or_has_been_told(self, bench):
+        names = ["w_1", "w_2"]
+        (copy,) = self.start(bench, 1, redundancy=SINGLE)
+        assert bench.engine.settled(names) == {"w_2"}
+        bench.finish(1, copy, b"body")
+        assert self.kind(bench) is OutcomeKind.CANONICAL
+        assert bench.engine.settled(names) == {"w_1", "w_2"}
+
+    def test_outcome_that_the_server_has_not_taken_is_not_settled(self, bench):
+        (copy,) = self.start(bench, 1, redundancy=SINGLE)
+        bench.outcomes.refuse = 1_000_000
+        bench.finish(1, copy, b"body")
+        bench.settle()
+        assert bench.outcomes.calls["w_1"]
+        assert bench.engine.settled(["w_1"]) == frozenset()
+
 
 def _fields(spec):
     return {name: getattr(spec, name) for name in spec.__slots__}

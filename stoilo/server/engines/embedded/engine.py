@@ -253,6 +253,15 @@ class EmbeddedEngine:
         with self._database.read() as connection:
             return read_status(connection, name, since)
 
+    def check_database(self) -> None:
+        """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
+        with self._database.read() as connection:
+            connection.exec_driver_sql("SELECT id FROM engine_user LIMIT 1").first()
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names whose outcome will not come; see `interface.Engine`."""
+        return self._store.settled(names)
+
     def figures(self) -> EngineFigures:
         """Return how much work there is and how long it waits."""
         with self._database.read() as connection:

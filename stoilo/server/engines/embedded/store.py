@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, insert, select, update
+from sqlalchemy import bindparam, case, delete, exists, insert, select, update
 
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.creation import (
@@ -207,6 +207,16 @@ class Store:
             views = load_views(connection, ids)
             results = self._results(connection, ids)
             return [_outcome(row, views[row.id], results[row.id]) for row in rows]
+
+    def settled(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of `names` that do not exist, or whose outcome was taken."""
+        box, table = schema.outbox, schema.workunits
+        waiting = exists().where(box.c.workunit_id == table.c.id)
+        query = select(table.c.name).where(
+            table.c.name.in_(list(names)), table.c.outcome.is_(None) | waiting
+        )
+        with self._database.read() as connection:
+            return frozenset(names) - frozenset(connection.scalars(query))
 
     def taken(self, names: Collection[str], now: int) -> None:
         """Note that the server has taken outcomes; their files may go now.

@@ -1,38 +1,55 @@
 """What BOINC's assimilator tells: a workunit's end, taken durably before it is answered.
 
-Also what it failed to tell: a workunit that BOINC holds for assimilated and we for open
-(our tables came back from a backup, or somebody answered in our place) is taken from
-BOINC's tables, and one that is gone from them is made anew.
+BOINC's assimilator tells one end after the other and goes on when it is answered, so an
+end that cannot be decided just now must not hold up those behind it. Once the results
+that it rests on are copies of ours, the assimilator is let go; the end is told by BOINC's
+own row from then on, and taken later, each time after twice as long. It waits with BOINC
+only for what would be lost otherwise: a result that cannot be kept, a database that is
+away.
+
+Taken in the same way is what BOINC failed to tell: a workunit that it holds for
+assimilated and we for open (our tables came back from a backup, or somebody answered in
+our place). One that is gone from BOINC's tables is made anew.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select, update
 
+from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import StageState, Validate
 from stoilo.server.engines.stock.outcomes import copy_code, copy_outcome, kind_of
-from stoilo.server.engines.stock.resultrows import find_own, results_of
+from stoilo.server.engines.stock.resultrows import (
+    find_own,
+    note_boinc_row,
+    results_of,
+)
+from stoilo.server.engines.stock.verdictrows import forget_judged, message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import ReceivedResult
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.ending import Endings
     from stoilo.server.engines.stock.judging import Judge
-    from stoilo.server.engines.stock.resultrows import OwnWorkunit, ResultRow, Uploads
+    from stoilo.server.engines.stock.resultrows import OwnWorkunit, ResultRow
 
 __all__ = ["Listener"]
 
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 500
+_FIRST_WAIT_S: Final = 60
+_DOUBLINGS: Final = 6
+"""So many times an end is put off for a result that cannot be judged: two hours."""
+
 _FAILED: Final = {
     CopyOutcome.CLIENT_ERROR,
     CopyOutcome.ABORTED,
@@ -42,16 +59,35 @@ _FAILED: Final = {
 _LOST: Final = ("STO-E023", "the canonical result's file is lost")
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How BOINC holds a workunit to have ended; `canonical` and `mask` 0: it goes on.
+
+    Attributes:
+        boinc_id: its row.
+        canonical: row of its canonical result.
+        mask: of its errors.
+    """
+
+    boinc_id: int
+    canonical: int
+    mask: int
+
+
 class Listener:
     """Takes ends from BOINC; idempotent."""
 
     def __init__(
-        self, database: Database, uploads: Uploads, endings: Endings, judge: Judge
+        self,
+        database: Database,
+        endings: Endings,
+        judge: Judge,
+        now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._uploads = uploads
         self._endings = endings
         self._judge = judge
+        self._now = now
 
     def hear(self, *, name: str = "", boinc_id: int = 0) -> None:
         """Take a workunit's end; one that is not ours, or has ended, changes nothing.
@@ -61,110 +97,164 @@ class Listener:
         """
         with self._database.read() as connection:
             own = find_own(connection, name=name, boinc_id=boinc_id)
-            if own is None:
-                log.warning("BOINC tells of workunit %s, not ours", name or boinc_id)
-                return
-            if own.outcome is not None:
-                return
-            there = _workunit(connection, own.name)
-            results = () if there is None else results_of(connection, workunit=there.id)
-        if there is not None and there.canonical_resultid:
-            self._take_canonical(own, there.canonical_resultid, results)
-        elif there is not None and there.error_mask:
-            self._take_error(own, there.error_mask, results)
-        else:
-            log.warning("BOINC tells of workunit %s, which goes on", own.name)
+            end = _find_end(connection, own.name) if own is not None else None
+        if own is None:
+            log.warning("BOINC tells of workunit %s, not ours", name or boinc_id)
+        elif own.outcome is None:
+            if end is None or not (end.canonical or end.mask):
+                log.warning("BOINC tells of workunit %s, which goes on", own.name)
+            else:
+                own = note_boinc_row(self._database, own, end.boinc_id)
+                self._take(own, end)
 
     def hear_what_was_missed(self) -> bool:
-        """Take what BOINC holds for told; make anew what it has lost."""
+        """Take what BOINC holds for told, as it is due; make anew what it has lost.
+
+        Returns:
+            Whether anything has ended, or is made anew.
+        """
         table, there = schema.workunits, boinctables.workunits
         query = (
-            select(table.c.name, there.c.id, there.c.assimilate_state)
+            select(table.c.id, table.c.name, there.c.id.label("there"))
             .outerjoin(there, there.c.id == table.c.boinc_id)
             .where(
                 table.c.outcome.is_(None),
                 table.c.boinc_id != 0,
+                table.c.retry_at <= self._now(),
                 there.c.id.is_(None) | (there.c.assimilate_state == StageState.DONE),
             )
+            .order_by(table.c.retry_at, table.c.id)
             .limit(_AT_ONCE)
         )
         with self._database.read() as connection:
             found = connection.execute(query).all()
-        for row in found:
-            if row.id is None:
-                self._forget_made(row.name)
-            else:
-                log.warning("workunit %s ended unheard", row.name)
-                self.hear(name=row.name)
-        return bool(found)
+        return any([self._take_missed(*row) for row in found])  # noqa: C419 - all of them
 
-    def _forget_made(self, name: str) -> None:
+    def _take_missed(self, row: int, name: str, there: int | None) -> bool:
+        """Take one end, or have one workunit made anew; returns whether that was done."""
+        if there is None:
+            self._forget_made(row, name)
+            return True
+        try:
+            self.hear(name=name)
+        except StoiloError as error:
+            log.warning("the end of %s waits: %s", name, error)
+            self._put_off(row)
+        with self._database.read() as connection:
+            own = find_own(connection, name=name)
+        return own is not None and own.outcome is not None
+
+    def _forget_made(self, row: int, name: str) -> None:
+        """Let a workunit be made anew; what was said of its results is void.
+
+        BOINC will call the new ones by the names of the old.
+        """
         log.error("workunit %s is gone from BOINC's database: made anew", name)
         table = schema.workunits
         with self._database.write() as connection:
+            changed = connection.execute(
+                update(table)
+                .where(table.c.id == row, table.c.outcome.is_(None))
+                .values(boinc_id=0, retry_at=0, attempts=0, frozen=0)
+            )
+            if changed.rowcount:
+                forget_judged(connection, [row])
+        if changed.rowcount:
+            self._endings.forget(row)
+
+    def _take(self, own: OwnWorkunit, end: _End) -> None:
+        """Take an end, or put it off once nothing of it can be lost any more."""
+        with self._database.read() as connection:
+            rows = results_of(connection, workunit=own.boinc_id)
+        needed = tuple(row for row in rows if _matters(row, end))
+        self._judge.hold(own, needed)
+        try:
+            if end.canonical:
+                self._take_canonical(own, end, needed)
+            else:
+                self._take_error(own, end, rows, needed)
+        except Exception:  # whatever it is, it must not hold up the ends behind it
+            log.exception("the end of %s cannot be taken yet", own.name)
+            self._put_off(own.row)
+
+    def _put_off(self, row: int) -> None:
+        table = schema.workunits
+        with self._database.write() as connection:
+            query = select(table.c.attempts).where(table.c.id == row)
+            attempts = int(connection.scalar(query) or 0)
+            wait = _FIRST_WAIT_S * 2 ** min(attempts, _DOUBLINGS)
             connection.execute(
                 update(table)
-                .where(table.c.name == name, table.c.outcome.is_(None))
-                .values(boinc_id=0)
+                .where(table.c.id == row, table.c.outcome.is_(None))
+                .values(retry_at=self._now() + wait, attempts=attempts + 1)
             )
 
     def _take_canonical(
-        self, own: OwnWorkunit, canonical: int, results: Sequence[ResultRow]
+        self, own: OwnWorkunit, end: _End, needed: Sequence[ResultRow]
     ) -> None:
-        valid = [
-            found
-            for row in results
-            if row.validate_state == Validate.VALID or row.id == canonical
-            if (found := self._received(own, row)) is not None
-        ]
-        names = {row.name for row in results if row.id == canonical}
-        chosen = next((one for one in valid if one.name in names), None)
-        if chosen is None and not self._uploads.there:
-            raise self._uploads.trouble()
-        if chosen is None:
+        """End a workunit with its canonical result, or with one that equals it."""
+        passed = self._judge.passed(own, needed)
+        _check_decided(own, passed.undecided)
+        names = {row.name for row in needed if row.id == end.canonical}
+        chosen = [one for one in passed.valid if one.name in names] or passed.valid
+        if not chosen:
             code, message = _LOST
             kind = OutcomeKind.TOO_MANY_ERRORS
             self._endings.end(own.row, kind, code=code, message=message)
             return
         kind = OutcomeKind.CANONICAL
-        self._endings.end(own.row, kind, canonical=chosen.name, valid=valid)
+        canonical = chosen[0].name
+        self._endings.end(own.row, kind, canonical=canonical, valid=passed.valid)
 
     def _take_error(
-        self, own: OwnWorkunit, mask: int, results: Sequence[ResultRow]
+        self,
+        own: OwnWorkunit,
+        end: _End,
+        rows: Sequence[ResultRow],
+        needed: Sequence[ResultRow],
     ) -> None:
-        kind = kind_of(mask, frozen=own.frozen)
+        """End a workunit that failed; what passed may serve the items of a map."""
+        passed = self._judge.passed(own, needed)
+        if own.attempts < _DOUBLINGS:
+            _check_decided(own, passed.undecided)
         with self._database.read() as connection:
-            code, message = _last_failure(connection, results)
-        valid = [] if kind is OutcomeKind.CANCELLED else self._judge.passed(own)
-        self._endings.end(own.row, kind, code=code, message=message, valid=valid)
-
-    def _received(self, own: OwnWorkunit, row: ResultRow) -> ReceivedResult | None:
-        try:
-            return self._uploads.received(row, own.name, self._uploads.path_of(row))
-        except OSError:
-            return None
+            code, message = _last_failure(connection, rows)
+        kind = kind_of(end.mask, frozen=own.frozen)
+        self._endings.end(own.row, kind, code=code, message=message, valid=passed.valid)
 
 
-def _workunit(connection: Connection, name: str) -> Row | None:  # type: ignore[type-arg]  # a row of BOINC's
+def _matters(row: ResultRow, end: _End) -> bool:
+    """Say whether an end rests on a result."""
+    if end.canonical:
+        return row.validate_state == Validate.VALID or row.id == end.canonical
+    return row.in_doubt and kind_of(end.mask, frozen=False) is not OutcomeKind.CANCELLED
+
+
+def _check_decided(own: OwnWorkunit, undecided: int) -> None:
+    """Raise ``STO-B090`` when results of an end could not be judged."""
+    if undecided:
+        raise InternalError(
+            "STO-B090", f"{undecided} results of {own.name} cannot be judged just now"
+        )
+
+
+def _find_end(connection: Connection, name: str) -> _End | None:
+    """Return how BOINC holds a workunit to have ended, None when it has none such."""
     table = boinctables.workunits
-    return connection.execute(
+    row = connection.execute(
         select(table.c.id, table.c.canonical_resultid, table.c.error_mask).where(
             table.c.name == name
         )
     ).first()
+    return None if row is None else _End(*row)
 
 
 def _last_failure(
     connection: Connection, results: Sequence[ResultRow]
 ) -> tuple[str, str]:
     """Return code and message of the last copy that failed, empty without one."""
-    table = schema.verdicts
     for row in reversed(results):
         ended = copy_outcome(row.outcome, row.validate_state, row.exit_status)
-        if ended not in _FAILED:
-            continue
-        said = connection.execute(
-            select(table.c.code, table.c.message).where(table.c.result == row.name)
-        ).first()
-        return (said.code, said.message) if said else (copy_code(ended), "")
+        if ended in _FAILED:
+            return message_of(connection, row.name) or (copy_code(ended), "")
     return "", ""

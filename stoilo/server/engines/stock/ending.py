@@ -2,25 +2,23 @@
 
 Whoever comes first decides: BOINC's assimilator with a canonical result or an error, a
 cancellation, a broken validator, too many refusals, the admission's end. What comes later
-finds the outcome there and changes nothing. Results are linked into a folder of ours
-before the row says so, because BOINC may delete its own as soon as it has been answered.
+finds the outcome there and changes nothing. The results that it names are copies of ours
+(`keeping`): BOINC may delete its own as soon as it has been answered.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
     OutcomeKind,
     ReceivedResult,
     WorkunitOutcome,
 )
 from stoilo.server.engines.stock import schema
+from stoilo.server.engines.stock.keeping import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,11 +35,19 @@ _MESSAGE_CHARS = 500
 
 
 class Endings:
-    """Ends workunits; `kept` is the folder of results that wait for delivery."""
+    """Ends workunits.
+
+    Args:
+        database: with our rows.
+        kept: folder of the results that wait for a verdict or for delivery.
+
+    Attributes:
+        kept: the results in it.
+    """
 
     def __init__(self, database: Database, kept: Path) -> None:
         self._database = database
-        self._kept = kept
+        self.kept = Kept(kept)
 
     def end(
         self,
@@ -62,24 +68,18 @@ class Endings:
             code: of the deciding check or comparison.
             message: with it.
             canonical: name of the canonical result, one of `valid`.
-            valid: results that the outcome names.
+            valid: results that the outcome names, as they were kept.
             cancel: BOINC is to be told that nobody needs it any more.
 
         Raises:
             InternalError: ``STO-E003``; nothing has changed.
         """
-        try:
-            kept = [self._keep(row, one) for one in valid]
-        except OSError as error:
-            raise InternalError(
-                "STO-E003", f"a result could not be kept (errno {error.errno})"
-            ) from error
         with self._database.write() as connection:
             done = set_outcome(
                 connection, row, kind, code=code, message=message, cancel=cancel
             )
-            if done and kept:
-                rows = [_kept_row(row, one, canonical) for one in kept]
+            if done and valid:
+                rows = [_kept_row(row, one, canonical) for one in valid]
                 connection.execute(
                     delete(schema.kept_results).where(
                         schema.kept_results.c.workunit_id == row
@@ -90,35 +90,11 @@ class Endings:
 
     def forget(self, row: int) -> None:
         """Remove what was kept for an outcome that has been delivered."""
-        shutil.rmtree(self._kept / str(row), ignore_errors=True)
+        self.kept.forget(row)
 
     def path_of(self, row: int, result: str) -> Path:
         """Return where a kept result lies."""
-        return self._kept / str(row) / result
-
-    def _keep(self, row: int, result: ReceivedResult) -> ReceivedResult:
-        """Link a result's file, or copy it from another disk, durably."""
-        target = self.path_of(row, result.name)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not target.exists():
-            draft = target.with_suffix(".part")
-            draft.unlink(missing_ok=True)
-            try:
-                os.link(result.path, draft)
-            except OSError:
-                shutil.copyfile(result.path, draft)
-            _sync(draft)
-            draft.replace(target)
-            _sync(target.parent)
-        return result
-
-
-def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        return self.kept.path_of(row, result)
 
 
 def set_outcome(

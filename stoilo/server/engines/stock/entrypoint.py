@@ -6,8 +6,9 @@ every question, so it needs nothing but a bare interpreter.
 
 While the engine is away it waits. For a validator that ends after `PATIENCE_S` with
 "ask again" (3). For the assimilator it does not: an exit status of 0 tells BOINC that the
-result was taken and may be deleted, and any other ends BOINC's daemon. It only ends so
-(1) when the project is being stopped, and is called again after that.
+result was taken and may be deleted, and any other ends BOINC's daemon; so whatever else
+the engine says, it waits for a 0. It only ends with 1 when the project is being stopped,
+and is called again after that, or when the project's folder is gone.
 """
 
 import os
@@ -19,6 +20,7 @@ ASSIMILATE = "stoilo_assimilate"
 SOCKET = "validate.sock"
 STOP_FILE = "stop_daemons"
 AGAIN = 9
+TAKEN = 0
 LATER = 3
 STOPPING = 1
 PATIENCE_S = 600.0
@@ -47,13 +49,21 @@ def main(program: str, arguments: list[str]) -> int:
     name = os.path.basename(program)
     request = "\0".join([name, *arguments]).encode("utf-8", "replace")
     end = time.monotonic() + PATIENCE_S
-    while (answer := ask(os.path.join(project, "stoilo"), request)) == AGAIN:
-        if os.path.exists(os.path.join(project, STOP_FILE)):
+    while True:
+        answer = ask(os.path.join(project, "stoilo"), request)
+        if answer == TAKEN or (answer != AGAIN and name != ASSIMILATE):
+            return answer
+        if is_over(project):
             return STOPPING if name == ASSIMILATE else LATER
         if name != ASSIMILATE and time.monotonic() > end:
             return LATER
         time.sleep(PAUSE_S)
-    return answer
+
+
+def is_over(project: str) -> bool:
+    """Say whether the project is being stopped, or is gone."""
+    stopping = os.path.exists(os.path.join(project, STOP_FILE))
+    return stopping or not os.path.isdir(project)
 
 
 if __name__ == "__main__":

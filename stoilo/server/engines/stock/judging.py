@@ -18,6 +18,12 @@ BOINC hears it, and the host gets back what BOINC's validator takes from its rec
 the word as "all of them", as the embedded engine does: from three on, two results only
 count as equal here when `min_quorum` of the workunit's results are equal to the first.
 
+*What is judged* is a copy of ours (`keeping`), and the digest of what passed is written
+down before BOINC hears "yes": a host can change its file at any time, but not the result.
+A file that cannot be read, or kept, just now is our own trouble; one that is not there is
+its host's error. Once there is a canonical result, nobody pays for its file: a late
+result that passes is let through when there is nothing left to compare it with.
+
 *Fatal* answers end the workunit here, and BOINC is told to ask again; it will be told
 that the workunit is cancelled.
 """
@@ -25,11 +31,13 @@ that the workunit is cancelled.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import select
 
+from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
     Comparison,
     OutcomeKind,
@@ -37,11 +45,17 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock import boinctables, schema
-from stoilo.server.engines.stock.resultrows import find_own, results_of
+from stoilo.server.engines.stock import boinctables, verdictrows
+from stoilo.server.engines.stock.keeping import Evidence
+from stoilo.server.engines.stock.nudges import raise_bounds
+from stoilo.server.engines.stock.resultrows import (
+    find_own,
+    note_boinc_row,
+    results_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -49,18 +63,26 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.ending import Endings
     from stoilo.server.engines.stock.filestore import OutputName
-    from stoilo.server.engines.stock.nudges import Nudges
     from stoilo.server.engines.stock.resultrows import OwnWorkunit, ResultRow, Uploads
+    from stoilo.server.engines.stock.verdictrows import Said
 
-__all__ = ["Answer", "Judge", "ask_check", "refusal_cap"]
+__all__ = ["Answer", "Judge", "Passed", "ask_check", "refusal_cap"]
 
 log = logging.getLogger(__name__)
 _REFUSALS_AT_LEAST: Final = 10
 _ALL_FROM: Final = 3
 """Below, BOINC's majority of the quorum is all of it."""
 
+_LIVE: Final = {None, OutcomeKind.CANONICAL}
+"""Outcomes of workunits whose results are judged."""
+
 _LOST: Final = ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
-_FIRST_WAIT_S: Final = 60
+_TOO_LONG: Final = ResultCheck(
+    ResultVerdict.INVALID, "STO-R081", "the file is longer than a result may be"
+)
+_CHANGED: Final = ResultCheck(
+    ResultVerdict.INVALID, "STO-R081", "the file changed after it was judged"
+)
 
 
 class Answer(IntEnum):
@@ -94,6 +116,41 @@ def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
         return ResultCheck(ResultVerdict.INCONCLUSIVE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A result that is asked about, and what was said of it before."""
+
+    own: OwnWorkunit
+    row: ResultRow
+    said: Said | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a result: what it is worth, and the bytes if there are any."""
+
+    check: ResultCheck
+    result: ReceivedResult | None = None
+
+    @property
+    def verdict(self) -> ResultVerdict:
+        """Return what it is worth."""
+        return self.check.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Results that passed.
+
+    Attributes:
+        valid: oldest first.
+        undecided: how many others could not be judged just now.
+    """
+
+    valid: tuple[ReceivedResult, ...]
+    undecided: int
+
+
 class Judge:
     """Answers for one engine; thread-safe, keeps nothing that is not in the rows."""
 
@@ -102,174 +159,221 @@ class Judge:
         database: Database,
         uploads: Uploads,
         endings: Endings,
-        nudges: Nudges,
         validation: Validation,
         now: Callable[[], int],
     ) -> None:
         self._database = database
-        self._uploads = uploads
+        self._evidence = Evidence(uploads, endings.kept)
         self._endings = endings
-        self._nudges = nudges
         self._validation = validation
         self._now = now
 
     def check(self, output: OutputName) -> Answer:
         """Answer for one result; raises ``STO-E003`` when the database refuses."""
-        found = self._find(output)
-        if found is None:
+        cases = self._find(output)
+        if not cases:
             return Answer.LATER
-        own, row = found
-        with self._database.read() as connection:
-            said = _verdict(connection, row.name)
-        if said is None:
-            if own.outcome not in {None, OutcomeKind.CANONICAL}:
-                return Answer.LATER  # it is being cancelled
-            said = self._ask(own, row).verdict
-        return _ANSWERS[said]
+        (case,) = cases
+        if case.own.outcome not in _LIVE:  # it is being cancelled
+            no = case.said is not None and case.said.verdict is not ResultVerdict.VALID
+            return Answer.NO if no else Answer.LATER
+        if case.row.id == self._canonical(case.own):
+            return Answer.YES  # judged before; BOINC asks because of another one
+        look = self._look(case)
+        self._settle(case, look)
+        return _ANSWERS[look.verdict]
 
     def compare(self, left: OutputName, right: OutputName) -> Answer:
         """Answer for a pair of results that passed `check`; raises ``STO-E003``."""
-        ours, theirs = self._find(left), self._find(right)
-        if ours is None or theirs is None or ours[0] != theirs[0]:
+        cases = self._find(left, right)
+        if not cases or cases[0].own.outcome not in _LIVE:
             return Answer.LATER
-        own = ours[0]
-        if own.outcome not in {None, OutcomeKind.CANONICAL}:
-            return Answer.LATER
-        verdict = self._pair(own, ours[1], theirs[1])
-        if verdict is PairVerdict.SAME and not self._enough(own, ours[1]):
-            verdict = PairVerdict.DIFFERENT
+        one, other = cases
+        verdict = self._pair(one, other)
+        if verdict is PairVerdict.SAME:
+            verdict = self._enough(one)
         if verdict is PairVerdict.INCONCLUSIVE:
-            self._ask_later(own)
+            self._ask_later(one.own)
         if verdict is PairVerdict.SAME:
             return Answer.YES
         return Answer.NO if verdict is PairVerdict.DIFFERENT else Answer.LATER
 
-    def passed(self, own: OwnWorkunit) -> list[ReceivedResult]:
-        """Return a workunit's results that pass the check, oldest first."""
-        with self._database.read() as connection:
-            rows = results_of(connection, workunit=own.boinc_id)
-        found = []
-        for row in rows:
-            result = self._received(own, row) if row.in_doubt else None
-            if result is not None:
-                check = ask_check(self._validation, result)
-                if check.verdict is ResultVerdict.VALID:
-                    found.append(result)
-        return found
+    def hold(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> None:
+        """Keep results' files, as far as they are there: BOINC may delete its own then.
 
-    def _find(self, output: OutputName) -> tuple[OwnWorkunit, ResultRow] | None:
-        """Return what a file belongs to; None for files of nobody's that we know."""
-        with self._database.read() as connection:
-            rows = results_of(connection, name=output.result)
-            own = find_own(connection, boinc_id=rows[0].workunit) if rows else None
-        if own is None or rows[0].output != output.name:
-            log.warning("BOINC asks about %s, which is not ours", output.name)
-            return None
-        return own, rows[0]
-
-    def _received(self, own: OwnWorkunit, row: ResultRow) -> ReceivedResult | None:
+        Raises:
+            InternalError: ``STO-E003``: one cannot be read or kept just now.
+        """
         try:
-            return self._uploads.received(row, own.name, self._uploads.path_of(row))
-        except OSError:
-            return None
+            for row in rows:
+                self._evidence.result_of(own, row)
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"a result could not be kept (errno {error.errno})"
+            ) from error
 
-    def _ask(self, own: OwnWorkunit, row: ResultRow) -> ResultCheck:
-        """Ask about a result and write down what is not plainly valid."""
-        result = self._received(own, row)
-        if result is not None:
-            check = ask_check(self._validation, result)
-        elif self._uploads.there:
-            check = _LOST
-        else:
-            check = ResultCheck(ResultVerdict.INCONCLUSIVE)
-        match check.verdict:
-            case ResultVerdict.INVALID:
-                self._note(own, row, check)
-            case ResultVerdict.NOT_FOR_THIS_HOST:
-                self._take_refusal(own, row, check)
-            case ResultVerdict.FATAL:
-                self._end_fatal(own, check.code, check.message)
-            case ResultVerdict.INCONCLUSIVE:
-                self._ask_later(own)
-            case ResultVerdict.VALID:
-                pass
-        return check
+    def passed(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> Passed:
+        """Return those of a workunit's results that pass the check."""
+        looks = [self._look(case) for case in self._cases(own, rows)]
+        valid = [
+            look.result
+            for look in looks
+            if look.verdict is ResultVerdict.VALID and look.result is not None
+        ]
+        undecided = sum(look.verdict is ResultVerdict.INCONCLUSIVE for look in looks)
+        return Passed(tuple(valid), undecided)
 
-    def _take_refusal(
-        self, own: OwnWorkunit, row: ResultRow, check: ResultCheck
-    ) -> None:
-        """Write a refusal down, and let it cost nobody anything."""
-        refusals = self._note(own, row, check)
-        if refusals > refusal_cap(own.max_total):
-            self._endings.end(
-                own.row,
-                OutcomeKind.TOO_MANY_REFUSALS,
-                code=check.code,
-                message=check.message,
-                cancel=True,
-            )
-            return
-        if not own.frozen:
-            self._nudges.raise_bounds(
-                own.boinc_id, own.max_error + refusals, own.max_total + refusals
-            )
+    def _find(self, *outputs: OutputName) -> list[_Case]:
+        """Return what files of one workunit belong to; empty for any that is not ours."""
+        wanted = [one.result for one in outputs]
+        with self._database.read() as connection:
+            rows = {one.name: one for one in results_of(connection, names=wanted)}
+            found = [rows[one.result] for one in outputs if one.result in rows]
+            numbers = {row.workunit for row in found}
+            number = min(numbers, default=0)
+            own = find_own(connection, boinc_id=number) if number else None
+            said = verdictrows.find_said(connection, wanted)
+        ours = [row.output for row in found] == [one.name for one in outputs]
+        if own is None or len(numbers) > 1 or not ours:
+            log.warning("BOINC asks about %s, not ours", ", ".join(wanted))
+            return []
+        own = note_boinc_row(self._database, own, number)
+        return [_Case(own, row, said.get(row.name)) for row in found]
 
-    def _note(self, own: OwnWorkunit, row: ResultRow, check: ResultCheck) -> int:
-        """Write a verdict down; returns how many refusals the workunit has."""
-        table = schema.verdicts
-        with self._database.write() as connection:
-            if _verdict(connection, row.name) is None:
-                values = {
-                    "result": row.name,
-                    "workunit_id": own.row,
-                    "verdict": check.verdict.value,
-                    "code": check.code[:16],
-                    "message": check.message[:500],
-                    "judged_at": self._now(),
-                }
-                if check.verdict is ResultVerdict.NOT_FOR_THIS_HOST:
-                    values |= _record(connection, row)
-                connection.execute(insert(table).values(values))
-            refused = ResultVerdict.NOT_FOR_THIS_HOST.value
-            query = select(func.count()).where(
-                table.c.workunit_id == own.row, table.c.verdict == refused
-            )
+    def _cases(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> list[_Case]:
+        with self._database.read() as connection:
+            said = verdictrows.find_said(connection, [row.name for row in rows])
+        return [_Case(own, row, said.get(row.name)) for row in rows]
+
+    def _canonical(self, own: OwnWorkunit) -> int:
+        """Return BOINC's row of a workunit's canonical result, 0 before there is one."""
+        table = boinctables.workunits
+        query = select(table.c.canonical_resultid).where(table.c.id == own.boinc_id)
+        with self._database.read() as connection:
             return int(connection.scalar(query) or 0)
 
-    def _pair(self, own: OwnWorkunit, left: ResultRow, right: ResultRow) -> PairVerdict:
-        """Ask about a pair; a file that cannot be read is our own trouble."""
-        one, other = self._received(own, left), self._received(own, right)
-        if one is None or other is None:
-            return PairVerdict.INCONCLUSIVE
+    def _look(self, case: _Case) -> _Look:
+        """Look at a result; changes nothing but that it is kept."""
+        row, said = case.row, case.said
+        if said is not None and said.verdict is not ResultVerdict.VALID:
+            return _Look(ResultCheck(said.verdict, said.code, said.message))
+        try:
+            result = self._evidence.result_of(case.own, row)
+        except OSError as error:
+            log.warning("%s cannot be read or kept (errno %s)", row.name, error.errno)
+            return _Look(ResultCheck(ResultVerdict.INCONCLUSIVE))
+        if result is None:
+            return _Look(_LOST)
+        if result.size > row.max_bytes:
+            return _Look(_TOO_LONG)
+        if said is None:
+            return _Look(ask_check(self._validation, result), result)
+        same = said.digest == result.digest
+        return _Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
+
+    def _settle(self, case: _Case, look: _Look) -> None:
+        """Write down what follows from a look, before anybody hears of it."""
+        match look.verdict:
+            case ResultVerdict.VALID:
+                self._note_passed(case, look)
+            case ResultVerdict.INVALID:
+                with self._database.write() as connection:
+                    self._note(connection, case, look)
+            case ResultVerdict.NOT_FOR_THIS_HOST:
+                self._take_refusal(case, look)
+            case ResultVerdict.FATAL:
+                self._end_fatal(case.own, look.check.code, look.check.message)
+            case ResultVerdict.INCONCLUSIVE:
+                self._ask_later(case.own)
+
+    def _note_passed(self, case: _Case, look: _Look) -> None:
+        if case.said is None and look.result is not None:
+            digest, name = look.result.digest, case.row.name
+            with self._database.write() as connection:
+                verdictrows.note_passed(connection, case.own, name, digest, self._now())
+
+    def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
+        """Write a "no" down; its bytes are of no more use."""
+        own, row = case.own, case.row
+        verdictrows.note_verdict(connection, own, row, look.check, self._now())
+        self._endings.kept.drop(own.row, row.name)
+
+    def _take_refusal(self, case: _Case, look: _Look) -> None:
+        """Write a refusal down, and let it cost nobody anything; may be repeated."""
+        own = case.own
+        cap = refusal_cap(own.max_total)
+        with self._database.write() as connection:
+            self._note(connection, case, look)
+            refusals = verdictrows.count_refusals(connection, own)
+            if refusals <= cap:
+                raise_bounds(connection, own, refusals)
+        if refusals > cap:
+            kind = OutcomeKind.TOO_MANY_REFUSALS
+            code, message = look.check.code, look.check.message
+            self._endings.end(own.row, kind, code=code, message=message, cancel=True)
+
+    def _pair(self, left: _Case, right: _Case) -> PairVerdict:
+        """Ask about a pair; one that cannot be compared is our own trouble."""
+        looks = {case.row.id: self._look(case) for case in (left, right)}
+        good = [
+            one.result
+            for one in looks.values()
+            if one.verdict is ResultVerdict.VALID and one.result is not None
+        ]
+        both = len(looks) == len(good)
+        canonical = 0 if both else self._canonical(left.own)
+        for case in (left, right):
+            if case.row.id != canonical:  # that one is not judged any more
+                self._settle(case, looks[case.row.id])
+        if both:
+            return self._compare(left.own, good[0], good[-1])
+        gone = canonical in looks and looks[canonical].verdict is ResultVerdict.INVALID
+        if gone and good and left.own.outcome is OutcomeKind.CANONICAL:
+            log.warning("nothing is left to compare %s with", good[0].name)
+            return PairVerdict.SAME
+        return PairVerdict.INCONCLUSIVE
+
+    def _compare(
+        self, own: OwnWorkunit, one: ReceivedResult, other: ReceivedResult
+    ) -> PairVerdict:
         try:
             said = self._validation.compare(one, other)
         except Exception:  # the server's code must not stop the engine
-            log.exception("comparison of %s and %s failed", left.name, right.name)
+            log.exception("comparison of %s and %s failed", one.name, other.name)
             said = Comparison(PairVerdict.INCONCLUSIVE)
         if said.verdict is PairVerdict.FATAL:
             self._end_fatal(own, said.code, said.message)
         return said.verdict
 
-    def _enough(self, own: OwnWorkunit, row: ResultRow) -> bool:
+    def _enough(self, one: _Case) -> PairVerdict:
         """Say whether the whole quorum agrees with a result, itself included."""
+        own = one.own
         if own.min_quorum < _ALL_FROM or own.outcome is not None:
-            return True
+            return PairVerdict.SAME
+        if self._canonical(own):
+            return PairVerdict.SAME
         with self._database.read() as connection:
-            if _has_canonical(connection, own.boinc_id):
-                return True
-            others = results_of(connection, workunit=own.boinc_id)
-        agree = sum(
-            other.name == row.name or self._pair(own, row, other) is PairVerdict.SAME
-            for other in others
-            if other.in_doubt and self._is_valid(own, other)
-        )
-        return agree >= own.min_quorum
+            rows = results_of(connection, workunit=own.boinc_id)
+        others = [row for row in rows if row.in_doubt and row.name != one.row.name]
+        said = [self._agrees(one, other) for other in self._cases(own, others)]
+        agree = 1 + said.count(PairVerdict.SAME)
+        if agree >= own.min_quorum:
+            return PairVerdict.SAME
+        if agree + said.count(PairVerdict.INCONCLUSIVE) >= own.min_quorum:
+            return PairVerdict.INCONCLUSIVE
+        return PairVerdict.DIFFERENT
 
-    def _is_valid(self, own: OwnWorkunit, row: ResultRow) -> bool:
-        result = self._received(own, row)
-        if result is None:
-            return False
-        return ask_check(self._validation, result).verdict is ResultVerdict.VALID
+    def _agrees(self, one: _Case, other: _Case) -> PairVerdict:
+        """Compare a result with another that may not have passed."""
+        look = self._look(other)
+        match look.verdict:
+            case ResultVerdict.VALID:
+                return self._pair(one, other)
+            case ResultVerdict.INCONCLUSIVE:
+                return PairVerdict.INCONCLUSIVE
+            case _:
+                self._settle(other, look)
+                return PairVerdict.DIFFERENT
 
     def _end_fatal(self, own: OwnWorkunit, code: str, message: str) -> None:
         self._endings.end(
@@ -282,55 +386,5 @@ class Judge:
 
     def _ask_later(self, own: OwnWorkunit) -> None:
         """Remember to let BOINC ask again; each time after twice as long."""
-        table = schema.asks
         with self._database.write() as connection:
-            before = connection.execute(
-                select(table).where(table.c.workunit_id == own.row)
-            ).first()
-            attempts = 0 if before is None else min(before.attempts + 1, 6)
-            if before is not None and before.retry_at > self._now():
-                return
-            connection.execute(delete(table).where(table.c.workunit_id == own.row))
-            connection.execute(
-                insert(table).values(
-                    workunit_id=own.row,
-                    retry_at=self._now() + _FIRST_WAIT_S * 2**attempts,
-                    attempts=attempts,
-                )
-            )
-
-
-def _verdict(connection: Connection, result: str) -> ResultVerdict | None:
-    """Return what was said about a result, None for nothing or "valid"."""
-    table = schema.verdicts
-    said = connection.scalar(select(table.c.verdict).where(table.c.result == result))
-    return None if said is None else ResultVerdict(said)
-
-
-def _record(connection: Connection, row: ResultRow) -> dict[str, object]:
-    """Return what BOINC will take from a host's record for a refusal."""
-    table = boinctables.host_app_versions
-    found = connection.execute(
-        select(table.c.max_jobs_per_day, table.c.consecutive_valid).where(
-            table.c.host_id == row.host_id,
-            table.c.app_version_id == row.app_version_id,
-        )
-    ).first()
-    if found is None:
-        return {}
-    return {
-        "host_id": row.host_id,
-        "app_version_id": row.app_version_id,
-        "jobs_per_day": found.max_jobs_per_day,
-        "consecutive_valid": found.consecutive_valid,
-        "owed": 1,
-    }
-
-
-def _has_canonical(connection: Connection, boinc_id: int) -> bool:
-    table = boinctables.workunits
-    return bool(
-        connection.scalar(
-            select(table.c.canonical_resultid).where(table.c.id == boinc_id)
-        )
-    )
+            verdictrows.ask_later(connection, own, self._now())

@@ -4,7 +4,10 @@
     answer    one digit: the exit status to end with, or 9: try again in a while
 
 The scripts are run by BOINC, but their arguments are built from rows that hosts have a
-hand in; so they are bounded and matched before anything is looked up.
+hand in; so they are bounded and matched before anything is looked up. A call that makes
+no sense is answered at once: a validator is to ask again, but an assimilator is let go,
+because any other answer ends BOINC's daemon, and an end that cannot be read is not one of
+ours: our workunits' names are plain.
 """
 
 from __future__ import annotations
@@ -21,24 +24,29 @@ __all__ = [
     "ASSIMILATE",
     "CHECK",
     "COMPARE",
+    "PING",
     "REQUEST_BYTES",
     "AssimilateCall",
     "Call",
     "CheckCall",
     "CompareCall",
+    "PingCall",
+    "answer_senseless",
     "parse_call",
 ]
 
 CHECK: Final = "stoilo_validate"
 COMPARE: Final = "stoilo_compare"
 ASSIMILATE: Final = "stoilo_assimilate"
+PING: Final = "stoilo_ping"  # no script: the doctor asks whether calls are answered
 AGAIN: Final = 9
+_TAKEN: Final = 0
+_LATER: Final = 3
 REQUEST_BYTES: Final = 8192
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _WORKUNIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PLAIN: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
-_ERROR_ARGUMENTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,12 @@ class AssimilateCall:
     boinc_id: int = 0
 
 
-Call = CheckCall | CompareCall | AssimilateCall
+@dataclass(frozen=True, slots=True)
+class PingCall:
+    """Is anybody there?"""
+
+
+Call = CheckCall | CompareCall | AssimilateCall | PingCall
 
 
 def parse_call(data: bytes) -> Call:
@@ -78,7 +91,15 @@ def parse_call(data: bytes) -> Call:
         return CompareCall(*_outputs(arguments, 2))
     if name == ASSIMILATE:
         return _assimilate(arguments)
+    if name == PING:
+        return PingCall()
     raise TrustError("STO-B003", "no such script is known")
+
+
+def answer_senseless(data: bytes) -> int:
+    """Return the exit status for a call that cannot be parsed."""
+    name = data.partition(b"\0")[0]
+    return _TAKEN if name == ASSIMILATE.encode() else _LATER
 
 
 def _outputs(arguments: list[str], count: int) -> list[OutputName]:
@@ -90,10 +111,19 @@ def _outputs(arguments: list[str], count: int) -> list[OutputName]:
 
 
 def _assimilate(arguments: list[str]) -> AssimilateCall:
-    """Return the call for ``ID FILE``, or ``--error MASK NAME ID BATCH``."""
-    if arguments and arguments[0] == "--error" and len(arguments) > _ERROR_ARGUMENTS:
-        if _WORKUNIT.fullmatch(arguments[2]):
-            return AssimilateCall(name=arguments[2])
-    elif arguments and _NUMBER.fullmatch(arguments[0]):
-        return AssimilateCall(boinc_id=int(arguments[0]))
-    raise TrustError("STO-B003", "the assimilator's arguments make no sense")
+    """Return the call for an end or a failure, as BOINC's versions put them.
+
+    ``ID FILE…``; ``--error MASK NAME ID BATCH``, before that ``--error MASK ID``. A name
+    that no workunit of ours has leaves BOINC's row to be looked up.
+    """
+    match arguments:
+        case ["--error", _, number] if _NUMBER.fullmatch(number):
+            return AssimilateCall(boinc_id=int(number))
+        case ["--error", _, name, *_] if _WORKUNIT.fullmatch(name):
+            return AssimilateCall(name=name)
+        case ["--error", _, _, number, *_] if _NUMBER.fullmatch(number):
+            return AssimilateCall(boinc_id=int(number))
+        case [number, *_] if _NUMBER.fullmatch(number):
+            return AssimilateCall(boinc_id=int(number))
+        case _:
+            raise TrustError("STO-B003", "the assimilator's arguments make no sense")

@@ -1,12 +1,13 @@
 """What we write into BOINC's own tables: all of it is here, one row a statement.
 
 BOINC's daemons read, think and write without locks, and end when a statement of theirs is
-refused. So each of these is a short transaction of its own on one row, and each may be
+refused. So each of these is one row of BOINC's in a short transaction, and each may be
 repeated: what it sets follows from our rows, never from what was there before.
 
 - `raise_bounds`: a refusal by a volunteer's opt-in is no error of anybody, but BOINC can
   only call it one; the workunit gets one error and one copy more for each. No daemon
-  writes these columns, so nothing is overwritten. Done before BOINC hears the verdict.
+  writes these columns, so nothing is overwritten. Done before BOINC hears the verdict,
+  in the transaction that writes the refusal down: there is never one without the other.
 - `give_back`: BOINC takes a host's run of valid results and one job a day above the daily
   quota for it; both are given back after BOINC's validator has written them.
 - `freeze`: no copy may be issued that could outlive the admission, and BOINC knows no
@@ -21,12 +22,28 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select, update
 
-from stoilo.server.engines.stock import boinctables
+from stoilo.server.engines.stock import boinctables, schema
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.stock.database import Database
+    from sqlalchemy import Connection
 
-__all__ = ["Nudges"]
+    from stoilo.server.engines.stock.database import Database
+    from stoilo.server.engines.stock.resultrows import OwnWorkunit
+
+__all__ = ["Nudges", "raise_bounds"]
+
+
+def raise_bounds(connection: Connection, own: OwnWorkunit, refusals: int) -> None:
+    """Let BOINC allow a workunit so many errors and copies more than were asked for.
+
+    One that is frozen gets no further copy for it.
+    """
+    table, mine = boinctables.workunits, schema.workunits
+    values = {"max_error_results": own.max_error + refusals}
+    frozen = connection.scalar(select(mine.c.frozen).where(mine.c.id == own.row))
+    if not frozen:
+        values["max_total_results"] = own.max_total + refusals
+    connection.execute(update(table).where(table.c.id == own.boinc_id).values(values))
 
 
 class Nudges:
@@ -34,16 +51,6 @@ class Nudges:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def raise_bounds(self, workunit: int, max_error: int, max_total: int) -> None:
-        """Set how many errors and copies BOINC lets a workunit have."""
-        table = boinctables.workunits
-        with self._database.write() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.id == workunit)
-                .values(max_error_results=max_error, max_total_results=max_total)
-            )
 
     def give_back(
         self, host: int, app_version: int, jobs_per_day: int, consecutive_valid: int
@@ -61,8 +68,12 @@ class Nudges:
                 )
 
     def freeze(self, workunit: int) -> None:
-        """Let BOINC make no further copy; the workunit ends when it would need one."""
+        """Let BOINC make no further copy; the workunit ends when it would need one.
+
+        Our row says so in the same transaction, or a refusal could lift the bound.
+        """
         table, copies = boinctables.workunits, boinctables.results
+        mine = schema.workunits
         with self._database.write() as connection:
             count = connection.scalar(
                 select(func.count()).where(copies.c.workunitid == workunit)
@@ -71,6 +82,9 @@ class Nudges:
                 update(table)
                 .where(table.c.id == workunit)
                 .values(max_total_results=int(count or 0))
+            )
+            connection.execute(
+                update(mine).where(mine.c.boinc_id == workunit).values(frozen=1)
             )
 
     def ask_again(self, workunit: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, update
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import OutcomeKind, ReceivedResult
@@ -16,15 +16,25 @@ from stoilo.server.engines.stock.boinctables import BoincOutcome, Validate
 from stoilo.server.engines.stock.filestore import place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Row
 
+    from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.project import StockProject
 
-__all__ = ["OwnWorkunit", "ResultRow", "Uploads", "find_own", "results_of"]
+__all__ = [
+    "OwnWorkunit",
+    "ResultRow",
+    "Uploads",
+    "find_own",
+    "note_boinc_row",
+    "results_of",
+]
 
 _CHUNK: Final = 1024 * 1024
+_MAX_BYTES: Final = re.compile(r"<max_nbytes>\s*([0-9]{1,15})(?:\.0*)?\s*</max_nbytes>")
 _NAME: Final = re.compile(r"<name>\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,190})\s*</name>")
 
 
@@ -35,12 +45,13 @@ class OwnWorkunit:
     Attributes:
         row: ours.
         name: of it.
-        boinc_id: BOINC's row.
+        boinc_id: BOINC's row, 0 until it is noted.
         min_quorum: how many must agree.
         max_error: of the redundancy.
         max_total: of the redundancy.
         frozen: no further copy may be issued.
         outcome: None while it runs.
+        attempts: how often its end could not be taken.
     """
 
     row: int
@@ -51,6 +62,7 @@ class OwnWorkunit:
     max_total: int
     frozen: bool
     outcome: OutcomeKind | None
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class ResultRow:
 
     Attributes:
         output: name of the file that its host is to upload.
+        max_bytes: of that file; BOINC's own handler only asks where uploads are certified.
     """
 
     id: int
@@ -76,6 +89,7 @@ class ResultRow:
     cpu_s: float
     flops: float
     output: str
+    max_bytes: int
 
     @property
     def in_doubt(self) -> bool:
@@ -89,10 +103,17 @@ class ResultRow:
 def find_own(
     connection: Connection, *, name: str = "", boinc_id: int = 0
 ) -> OwnWorkunit | None:
-    """Return our row of a workunit by its name or BOINC's row, None if it is not ours."""
-    table = schema.workunits
+    """Return our row of a workunit by its name or BOINC's row, None if it is not ours.
+
+    One that BOINC has and whose row there we have not noted yet is found by its name.
+    """
+    table, there = schema.workunits, boinctables.workunits
     which = table.c.name == name if name else table.c.boinc_id == boinc_id
     row = connection.execute(select(table).where(which)).first()
+    if row is None and boinc_id:
+        named = connection.scalar(select(there.c.name).where(there.c.id == boinc_id))
+        unnoted = (table.c.name == named) & (table.c.boinc_id == 0)
+        row = connection.execute(select(table).where(unnoted)).first()
     if row is None:
         return None
     return OwnWorkunit(
@@ -104,7 +125,19 @@ def find_own(
         max_total=row.max_total,
         frozen=bool(row.frozen),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
+        attempts=row.attempts,
     )
+
+
+def note_boinc_row(database: Database, own: OwnWorkunit, boinc_id: int) -> OwnWorkunit:
+    """Return a workunit with BOINC's row, which is written down if it was not yet."""
+    if own.boinc_id:
+        return own
+    table = schema.workunits
+    mine = (table.c.id == own.row) & (table.c.boinc_id == 0)
+    with database.write() as connection:
+        connection.execute(update(table).where(mine).values(boinc_id=boinc_id))
+    return replace(own, boinc_id=boinc_id)
 
 
 def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
@@ -113,11 +146,11 @@ def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
 
 
 def results_of(
-    connection: Connection, *, workunit: int = 0, name: str = ""
+    connection: Connection, *, workunit: int = 0, names: Sequence[str] = ()
 ) -> tuple[ResultRow, ...]:
-    """Return a workunit's results, oldest first, or the one of a name."""
+    """Return a workunit's results, oldest first, or those of some names."""
     table = boinctables.results
-    which = table.c.name == name if name else table.c.workunitid == workunit
+    which = table.c.name.in_(names) if names else table.c.workunitid == workunit
     rows = connection.execute(_query().where(which).order_by(table.c.id)).all()
     return tuple(map(_result, rows))
 
@@ -138,16 +171,17 @@ def _result(row: Row) -> ResultRow:  # type: ignore[type-arg]  # columns of two 
         received_at=row.received_time,
         cpu_s=row.cpu_time,
         flops=row.p_fpops or 0.0,
-        output=_output(row.xml_doc_in or b""),
+        output=_described(row.xml_doc_in or b"", _NAME),
+        max_bytes=int(_described(row.xml_doc_in or b"", _MAX_BYTES)),
     )
 
 
-def _output(description: bytes | str) -> str:
-    """Return the name of the one file in a result's description (BOINC's own text)."""
+def _described(description: bytes | str, what: re.Pattern[str]) -> str:
+    """Return what a result's description says of its one file (BOINC's own text)."""
     text = description if isinstance(description, str) else description.decode("ascii")
-    match = _NAME.search(text)
+    match = what.search(text)
     if match is None:
-        raise InternalError("STO-B006", "a result's row names no file")
+        raise InternalError("STO-B006", "a result's row describes no file")
     return match[1]
 
 
@@ -162,19 +196,18 @@ class Uploads:
         """Whether the folder is there at all: its disk may not be mounted."""
         return self._project.upload.is_dir()
 
-    def trouble(self) -> InternalError:
-        """Return the error for a folder that is away."""
-        return InternalError("STO-E003", "the project's upload folder is not there")
-
     def path_of(self, row: ResultRow) -> Path:
         """Return where a result's file lies, or would."""
         return place(self._project.upload, row.output, self._project.config.fanout)
 
     def received(self, row: ResultRow, workunit: str, path: Path) -> ReceivedResult:
-        """Return a result and the size and digest of its file; raises ``OSError``."""
+        """Return a result and the size and digest of its file; raises ``OSError``.
+
+        One longer than it may be is read no further: its size says so.
+        """
         digest, size = hashlib.sha256(), 0
         with path.open("rb") as stream:
-            while data := stream.read(_CHUNK):
+            while size <= row.max_bytes and (data := stream.read(_CHUNK)):
                 digest.update(data)
                 size += len(data)
         return ReceivedResult(

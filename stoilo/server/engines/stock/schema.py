@@ -21,10 +21,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 __all__ = [
+    "asked",
     "asks",
+    "issuing",
+    "judged",
     "kept_results",
     "metadata",
     "needs",
+    "parts",
     "settings",
     "verdicts",
     "workunits",
@@ -83,6 +87,7 @@ workunits = Table(
     Column("message", String(500), nullable=False, default=""),
     # 1 while the outcome waits to be delivered
     Column("undelivered", Integer, nullable=False, default=0),
+    # when the outcome is to be delivered again; before: when BOINC is to make it again
     Column("retry_at", BigInteger, nullable=False, default=0),
     Column("attempts", Integer, nullable=False, default=0),
     # 1 while BOINC has yet to be told that it is cancelled
@@ -90,12 +95,25 @@ workunits = Table(
     # 1 when nothing of it needs files any more
     Column("closed", Integer, nullable=False, default=0),
     Index("stoilo_workunit_boinc", "boinc_id", "id"),
-    Index("stoilo_workunit_open", "outcome", "not_after"),
+    Index("stoilo_workunit_release", "outcome", "release_file"),
+    Index("stoilo_workunit_state", "outcome", "frozen"),
     Index("stoilo_workunit_undelivered", "undelivered", "retry_at"),
     Index("stoilo_workunit_cancelling", "cancelling"),
     Index("stoilo_workunit_closed", "closed", "id"),
 )
 
+# Workunits that may still have further copies.
+issuing = Table(
+    "stoilo_issuing",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    # the last moment at which a copy could come back in time
+    Column("last_at", BigInteger, nullable=False),
+    Index("stoilo_issuing_last", "last_at"),
+)
+
+# Positions count from 0 in the template's order. Below 0: files that copies issued
+# earlier were told of, and that were replaced since.
 needs = Table(
     "stoilo_need",
     metadata,
@@ -133,6 +151,25 @@ asks = Table(
     Index("stoilo_ask_retry", "retry_at"),
 )
 
+# a question of `asks` that BOINC has been made to put; the next answer is a new one
+asked = Table(
+    "stoilo_asked",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("asked_at", BigInteger, nullable=False),
+)
+
+# results that passed their check, and the digest of the bytes that did
+judged = Table(
+    "stoilo_judged",
+    metadata,
+    Column("result", Name, primary_key=True),
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("judged_at", BigInteger, nullable=False),
+    Index("stoilo_judged_workunit", "workunit_id"),
+)
+
 kept_results = Table(
     "stoilo_kept_result",
     metadata,
@@ -147,3 +184,6 @@ kept_results = Table(
     Column("cpu_s", Real, nullable=False),
     Column("flops", Real, nullable=False),
 )
+
+parts = tuple(table for table in metadata.sorted_tables if "workunit_id" in table.c)
+"""The tables whose rows belong to a workunit."""

@@ -19,11 +19,13 @@ from stoilo.server.engines.stock.outcomes import copy_code, copy_outcome, copy_s
 from stoilo.server.engines.stock.resultrows import find_own, results_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sqlalchemy import Connection
 
     from stoilo.server.engines.stock.resultrows import OwnWorkunit, ResultRow
 
-__all__ = ["read_status"]
+__all__ = ["read_settled", "read_status"]
 
 
 def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus | None:
@@ -50,6 +52,16 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
         users_attached=attached,
         explanation=_explain(own, copies, attached),
     )
+
+
+def read_settled(connection: Connection, names: Collection[str]) -> frozenset[str]:
+    """Return those of `names` that were never created, or whose outcome was taken."""
+    table = schema.workunits
+    query = select(table.c.name).where(
+        table.c.name.in_(list(names)),
+        table.c.outcome.is_(None) | (table.c.undelivered != 0),
+    )
+    return frozenset(names) - frozenset(connection.scalars(query))
 
 
 def _verdicts(connection: Connection, row: int) -> dict[str, tuple[str, str]]:

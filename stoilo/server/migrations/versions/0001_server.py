@@ -53,6 +53,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name"),
+        if_not_exists=True,
     )
     op.create_table(
         "blob",
@@ -61,12 +62,14 @@ def upgrade() -> None:
         sa.Column("types", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("digest"),
+        if_not_exists=True,
     )
     op.create_table(
         "content",
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("data", medium(), nullable=False),
         sa.PrimaryKeyConstraint("digest"),
+        if_not_exists=True,
     )
     op.create_table(
         "verdict",
@@ -74,6 +77,7 @@ def upgrade() -> None:
         sa.Column("body", medium(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
+        if_not_exists=True,
     )
     op.create_table(
         "blob_grant",
@@ -82,6 +86,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.ForeignKeyConstraint(["digest"], ["blob.digest"]),
         sa.PrimaryKeyConstraint("digest", "account_id"),
+        if_not_exists=True,
     )
     op.create_table(
         "refusal_batch",
@@ -93,6 +98,7 @@ def upgrade() -> None:
         sa.Column("log_index", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
+        if_not_exists=True,
     )
     op.create_table(
         "task",
@@ -114,8 +120,11 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("account_id", "idempotency_key", name="task_key"),
+        if_not_exists=True,
     )
-    op.create_index("task_open", "task", ["account_id", "state"], unique=False)
+    op.create_index(
+        "task_open", "task", ["account_id", "state"], unique=False, if_not_exists=True
+    )
     op.create_table(
         "token",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -129,6 +138,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest"),
+        if_not_exists=True,
     )
     op.create_table(
         "attempt",
@@ -147,8 +157,11 @@ def upgrade() -> None:
         sa.Column("last_code", sa.String(length=16), nullable=False),
         sa.ForeignKeyConstraint(["task_id"], ["task.id"]),
         sa.PrimaryKeyConstraint("task_id", "number"),
+        if_not_exists=True,
     )
-    op.create_index("attempt_state", "attempt", ["state"], unique=False)
+    op.create_index(
+        "attempt_state", "attempt", ["state"], unique=False, if_not_exists=True
+    )
     op.create_table(
         "outcome",
         sa.Column("task_id", sa.String(length=32), nullable=False),
@@ -168,8 +181,11 @@ def upgrade() -> None:
         sa.Column("logged", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["task_id"], ["task.id"]),
         sa.PrimaryKeyConstraint("task_id"),
+        if_not_exists=True,
     )
-    op.create_index("outcome_unlogged", "outcome", ["logged"], unique=False)
+    op.create_index(
+        "outcome_unlogged", "outcome", ["logged"], unique=False, if_not_exists=True
+    )
     op.create_table(
         "refusal",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -181,8 +197,11 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.ForeignKeyConstraint(["batch_id"], ["refusal_batch.id"]),
         sa.PrimaryKeyConstraint("id"),
+        if_not_exists=True,
     )
-    op.create_index("refusal_batch_of", "refusal", ["batch_id"], unique=False)
+    op.create_index(
+        "refusal_batch_of", "refusal", ["batch_id"], unique=False, if_not_exists=True
+    )
 
 
 def downgrade() -> None:

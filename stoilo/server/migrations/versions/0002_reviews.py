@@ -29,5 +29,12 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["account_id"], ["account.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest"),
+        if_not_exists=True,
     )
-    op.create_index("review_of", "review", ["task_module", "not_after"], unique=False)
+    op.create_index(
+        "review_of",
+        "review",
+        ["task_module", "not_after"],
+        unique=False,
+        if_not_exists=True,
+    )

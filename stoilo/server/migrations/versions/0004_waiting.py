@@ -16,5 +16,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Replace the index."""
-    op.create_index("attempt_waiting", "attempt", ["state", "created_at"], unique=False)
-    op.drop_index("attempt_state", table_name="attempt")
+    op.create_index(
+        "attempt_waiting", "attempt", ["state", "created_at"], if_not_exists=True
+    )
+    op.drop_index("attempt_state", table_name="attempt", if_exists=True)

@@ -26,5 +26,12 @@ def upgrade() -> None:
         sa.Column("samples", samples, nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("subject"),
+        if_not_exists=True,
     )
-    op.create_index("measurement_age", "measurement", ["updated_at"], unique=False)
+    op.create_index(
+        "measurement_age",
+        "measurement",
+        ["updated_at"],
+        unique=False,
+        if_not_exists=True,
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.stock.entrypoints import write_entry_points
-from stoilo.server.engines.stock.handover import Handover
+from stoilo.server.engines.stock.handover import TALK_S, Handover, read_request
 from stoilo.server.engines.stock.judging import Answer
 from stoilo.server.engines.stock.messages import (
     REQUEST_BYTES,
@@ -66,44 +67,68 @@ def oracle(fake):
     handover.close()
 
 
-def start(fake, name, *arguments):
-    return subprocess.Popen([f"../bin/{name}", *arguments], cwd=fake.root / "tmp_fake")
+@pytest.fixture
+def start(fake):
+    """Start a script as BOINC does; those that still run are ended with the test."""
+    begun = []
+
+    def begin(name, *arguments, project=fake):
+        words = [f"../bin/{name}", *arguments]
+        begun.append(subprocess.Popen(words, cwd=project.root / "tmp_fake"))
+        return begun[-1]
+
+    yield begin
+    for script in begun:
+        script.kill()
+        script.wait()
 
 
-def run(fake, name, *arguments):
-    return start(fake, name, *arguments).wait(60)
+@pytest.fixture
+def run(start):
+    return lambda name, *arguments: start(name, *arguments).wait(60)
+
+
+def say(fake, data):
+    """Send bytes to the socket; returns the answer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        folder = os.open(fake.project.own, os.O_RDONLY)
+        client.connect(f"/proc/self/fd/{folder}/validate.sock")
+        os.close(folder)
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        return client.recv(8)
 
 
 @pytest.mark.parametrize("answer", list(Answer))
-def test_script_ends_with_the_engines_answer(fake, oracle, answer):
+def test_script_ends_with_the_engines_answer(oracle, answer, run):
     oracle.answer = answer
-    assert run(fake, "stoilo_validate", LEFT) == answer
-    assert run(fake, "stoilo_compare", LEFT, RIGHT) == answer
+    assert run("stoilo_validate", LEFT) == answer
+    assert run("stoilo_compare", LEFT, RIGHT) == answer
 
 
-def test_assimilator_tells_ends_and_failures(fake, oracle):
-    assert run(fake, "stoilo_assimilate", "17", LEFT) == 0
-    assert run(fake, "stoilo_assimilate", "--error", "8", "t_1", "18", "0") == 0
+def test_assimilator_tells_ends_and_failures(oracle, run):
+    assert run("stoilo_assimilate", "17", LEFT) == 0
+    assert run("stoilo_assimilate", "--error", "8", "t_1", "18", "0") == 0
     assert oracle.heard == [17, "t_1"]
 
 
-def test_assimilator_waits_until_the_end_is_taken(fake, oracle):
+def test_assimilator_waits_until_the_end_is_taken(oracle, run):
     oracle.trouble = 1
-    assert run(fake, "stoilo_assimilate", "17", LEFT) == 0
+    assert run("stoilo_assimilate", "17", LEFT) == 0
     assert oracle.heard == [17]
 
 
-def test_slow_answer_holds_nobody_else_up(fake, oracle):
+def test_slow_answer_holds_nobody_else_up(oracle, run, start):
     oracle.gate.clear()
-    slow = start(fake, "stoilo_validate", "/u/1/slow_1_0_r1_0")
-    assert run(fake, "stoilo_validate", LEFT) == 0
+    slow = start("stoilo_validate", "/u/1/slow_1_0_r1_0")
+    assert run("stoilo_validate", LEFT) == 0
     assert slow.poll() is None
     oracle.gate.set()
     assert slow.wait(60) == 0
 
 
-def test_scripts_wait_for_an_engine_that_is_away(fake):
-    waiting = start(fake, "stoilo_assimilate", "17", LEFT)
+def test_scripts_wait_for_an_engine_that_is_away(fake, start):
+    waiting = start("stoilo_assimilate", "17", LEFT)
     oracle = Oracle()
     handover = Handover(fake.project.socket, oracle, oracle)
     handover.open()
@@ -115,9 +140,9 @@ def test_scripts_wait_for_an_engine_that_is_away(fake):
 @pytest.mark.parametrize(
     ("name", "status"), [("stoilo_assimilate", 1), ("stoilo_validate", 3)]
 )
-def test_project_that_is_stopped_lets_go_and_nothing_is_taken(fake, name, status):
+def test_project_that_is_stopped_lets_go_and_nothing_is_taken(fake, name, status, run):
     fake.project.stop_file.touch()
-    assert run(fake, name, "17" if status == 1 else LEFT) == status
+    assert run(name, "17" if status == 1 else LEFT) == status
 
 
 def test_socket_left_by_a_killed_engine_is_replaced(fake):
@@ -132,25 +157,88 @@ def test_socket_left_by_a_killed_engine_is_replaced(fake):
     assert not fake.project.socket.exists()
 
 
-def test_socket_in_a_deep_folder_is_reached(tmp_path):
+def test_socket_in_a_deep_folder_is_reached(tmp_path, start):
     deep = tmp_path.joinpath(*["a-long-name-of-a-folder"] * 6)
-    fake = make_fake_project(deep)
-    handover = Handover(fake.project.socket, Oracle(), Oracle())
+    deep_one = make_fake_project(deep)
+    handover = Handover(deep_one.project.socket, Oracle(), Oracle())
     handover.open()
-    assert run(fake, "stoilo_validate", LEFT) == 0
+    assert start("stoilo_validate", LEFT, project=deep_one).wait(60) == 0
     handover.close()
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * (REQUEST_BYTES + 10), b"\xff\0\1"])
 def test_strangers_words_are_answered_and_change_nothing(fake, oracle, data):
-    with socket.socket(socket.AF_UNIX) as client:
-        folder = os.open(fake.project.own, os.O_RDONLY)
-        client.connect(f"/proc/self/fd/{folder}/validate.sock")
-        os.close(folder)
-        client.sendall(data)
-        client.shutdown(socket.SHUT_WR)
-        assert client.recv(8) == b"3"
+    assert say(fake, data) == b"3"
     assert oracle.heard == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"",
+        b"\0--error",
+        b"\0--error\0008",
+        b"\0--error\0008\0caf\xc3\xa9\00018\0000",
+        b"\0x y",
+        b"\0" + b"9" * 19,
+    ],
+)
+def test_assimilator_is_let_go_whatever_it_says(fake, oracle, words):
+    """Any other answer would end BOINC's daemon, at the same row each time."""
+    assert say(fake, b"stoilo_assimilate" + words) == b"0"
+    assert oracle.heard == []
+
+
+@pytest.mark.parametrize(
+    ("words", "heard"),
+    [
+        (["--error", "8", "t_1", "18", "0"], "t_1"),
+        (["--error", "8", "18"], 18),
+        (["--error", "8", "n" * 101, "18", "0"], 18),
+        (["--error", "8", "their+own", "18", "0"], 18),
+        (["18", LEFT], 18),
+        (["18"], 18),
+    ],
+)
+def test_ends_are_understood_as_every_version_of_boinc_puts_them(words, heard):
+    call = parse_call("\0".join(["stoilo_assimilate", *words]).encode())
+    assert heard == (call.name or call.boinc_id)
+
+
+def test_assimilator_ends_when_its_project_is_gone(fake, start):
+    with socket.socket(socket.AF_UNIX) as engine:
+        folder = os.open(fake.project.own, os.O_RDONLY)
+        engine.bind(f"/proc/self/fd/{folder}/validate.sock")
+        os.close(folder)
+        engine.listen()
+        engine.settimeout(60)
+        waiting = start("stoilo_assimilate", "17", LEFT)
+        engine.accept()[0].close()  # it runs, and has no answer
+        shutil.rmtree(fake.root)
+    assert waiting.wait(60) == 1
+
+
+class Trickle:
+    """A script that says one byte a second; `now` is its clock."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.patience = []
+
+    def settimeout(self, seconds):
+        self.patience.append(seconds)
+
+    def recv(self, _):
+        self.now += 1.0
+        return b"x"
+
+
+def test_call_that_trickles_in_holds_its_worker_no_longer_than_one_that_stalls():
+    script = Trickle()
+    with pytest.raises(TimeoutError):
+        read_request(script, lambda: script.now)
+    assert script.now == TALK_S
+    assert script.patience == sorted(script.patience, reverse=True)
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
+import stat
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     Snapshot,
     Space,
 )
+from stoilo.server.engines.stock.checkup.socketcall import ask_socket
 from stoilo.server.engines.stock.checkup.web import ask_web
 from stoilo.server.engines.stock.installation.configtext import read_config
 from stoilo.server.engines.stock.installation.daemons import (
@@ -32,27 +32,33 @@ from stoilo.server.engines.stock.installation.preferences import (
     render_preferences,
 )
 from stoilo.server.engines.stock.installation.reading import (
-    find_private_keys,
     read_bounded,
     read_mode,
+    search_keys,
     short_host,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoilo.server.engines.stock.installation.configtext import Daemon
     from stoilo.server.engines.stock.project import StockProject
 
 __all__ = ["read_snapshot"]
 
-SOCKET_S: Final = 10.0
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
 _STOPS: Final = ("stop_daemons", "stop_sched")
+_TOOLS: Final = ("create_work", "cancel_jobs")
 _PLACES: Final = (CONFIG_FILE, "download", "upload", "templates", "stoilo")
 
 
 def read_snapshot(
-    project: StockProject, *, web: bool = True, url: str = ""
+    project: StockProject,
+    *,
+    web: bool = True,
+    url: str = "",
+    clock: Callable[[], float] = time.time,
 ) -> Snapshot:
     """Return what a project is like at this moment.
 
@@ -60,24 +66,28 @@ def read_snapshot(
         project: of `read_project`.
         web: ask its URLs too, on the addresses in config.xml.
         url: of its database (SQLAlchemy form), if another than config.xml names.
+        clock: of the project, s since 1970; files have the machine's.
 
     Raises:
         UsageError: ``STO-B020``, ``STO-B024`` when config.xml cannot be read.
     """
     root, host = project.root, short_host()
     config = read_config(read_bounded(root / CONFIG_FILE) or b"")
-    database = read_database(url or project.database_url, project.download)
+    database = read_database(url or project.database_url, project.download, clock)
     keys = Path(project.config.key_dir or root / "keys")
     page = read_bounded(root / PREFERENCES_FILE)
     modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
     return Snapshot(
-        now=int(time.time()),
+        now=int(clock()),
         host=host,
         config=config,
         modes=modes,
-        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(),
+        closed_folders=_closed_folders(project.download),
+        plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(
+            "utf-8", "replace"
+        ),
         preferences_page=page == render_preferences().encode(),
-        private_keys=find_private_keys(root, keys),
+        keys=search_keys(project),
         code_sign_key=(read_bounded(keys / "code_sign_public") or b"").decode(
             "ascii", "replace"
         ),
@@ -96,7 +106,29 @@ def read_snapshot(
         entry_points=tuple(
             _entry_point(root, name) for name in (VALIDATE, COMPARE, ASSIMILATE)
         ),
-        socket=_try_socket(project.socket),
+        tools=tuple(_entry_point(root, name) for name in _TOOLS),
+        socket=ask_socket(project.socket),
+    )
+
+
+def _closed_folders(download: Path) -> tuple[str, ...]:
+    """Return directories that neither everybody nor the project's group may read."""
+    try:
+        group = download.stat().st_gid
+        with os.scandir(download) as entries:
+            folders = {one.name: one.stat() for one in entries if one.is_dir()}
+    except OSError:
+        return (".",)
+    closed = [name for name, found in folders.items() if not _is_open(found, group)]
+    return tuple(sorted(closed))
+
+
+def _is_open(found: os.stat_result, group: int) -> bool:
+    """Whether a web server in the project's group may list and read a directory."""
+    theirs = stat.S_IRGRP | stat.S_IXGRP
+    for_all = stat.S_IROTH | stat.S_IXOTH
+    return found.st_mode & for_all == for_all or (
+        found.st_gid == group and found.st_mode & theirs == theirs
     )
 
 
@@ -182,14 +214,3 @@ def _templates(folder: Path) -> dict[str, str]:
 def _entry_point(root: Path, name: str) -> EntryPoint:
     path = root / "bin" / name
     return EntryPoint(name, path.is_file(), os.access(path, os.X_OK))
-
-
-def _try_socket(path: Path) -> str:
-    """Return why nothing answers behind a socket, empty when something does."""
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as made:
-        made.settimeout(SOCKET_S)
-        try:
-            made.connect(str(path))
-        except OSError as error:
-            return error.strerror or "no answer"
-    return ""

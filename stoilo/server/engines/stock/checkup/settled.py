@@ -13,10 +13,12 @@ from stoilo.server.engines.stock.installation.levelapps import (
     missing_plan_classes,
 )
 from stoilo.server.engines.stock.installation.notes import (
+    CLOSED_KEYS,
     JOIN_CACHE,
     PRIVATE_KEY,
     SUBMIT_RPC,
 )
+from stoilo.server.engines.stock.installation.privatekeys import KeySearch
 from stoilo.server.engines.stock.installation.settings import (
     Surroundings,
     correct_settings,
@@ -58,11 +60,7 @@ def check_settings(seen: Snapshot) -> Iterator[Finding]:
 
 def check_keys(seen: Snapshot) -> Iterator[Finding]:
     """Say whether a private signing key lies here, and whether uploads can be signed."""
-    if seen.private_keys:
-        text = PRIVATE_KEY.format(files=", ".join(seen.private_keys))
-        yield fail("private-key", text, "move the file off this machine")
-    else:
-        yield ok("private-key", "no private code-sign key was found")
+    yield from _private_keys(seen.keys)
     if seen.upload_key is None:
         yield fail(
             "upload-key",
@@ -79,6 +77,22 @@ def check_keys(seen: Snapshot) -> Iterator[Finding]:
         yield ok("upload-key", "upload certificates can be made")
 
 
+def _private_keys(keys: KeySearch) -> Iterator[Finding]:
+    """Say whether a private code-sign key lies here, or that nobody could look."""
+    owner = "run this as the project's owner or as root"
+    if keys.found:
+        text = PRIVATE_KEY.format(files=", ".join(keys.found))
+        yield fail("private-key", text, "move the file off this machine")
+    if keys.closed:
+        text = CLOSED_KEYS.format(files=", ".join(keys.closed))
+        yield fail("closed-keys", text, owner)
+    if keys.unseen:
+        text = f"not looked into for private keys: {', '.join(keys.unseen)}"
+        yield warn("unseen-files", text, owner)
+    if keys == KeySearch():
+        yield ok("private-key", "no private code-sign key was found")
+
+
 def check_modes(seen: Snapshot) -> Iterator[Finding]:
     """Say whether the web server may write where it has to, and read what it must not."""
     for name in ("download", "upload"):
@@ -90,6 +104,13 @@ def check_modes(seen: Snapshot) -> Iterator[Finding]:
             yield fail(f"mode {name}", text, f"{_INSTALL}, or chmod 2775 {name}")
         else:
             yield ok(f"mode {name}", f"{mode:o}")
+    if seen.closed_folders:
+        named = ", ".join(seen.closed_folders[:5])
+        text = (
+            f"{len(seen.closed_folders)} below download ({named}) are closed to the web"
+            " server: hosts get 403 and their tasks fail for good"
+        )
+        yield fail("mode download folders", text, "chmod 2775 download/*/")
     config = seen.modes.get("config.xml", 0)
     if config & stat.S_IRWXO:
         text = "everybody on this machine may read the database's password"
@@ -103,7 +124,7 @@ def check_plan_classes(seen: Snapshot) -> Iterator[Finding]:
         text = f"{', '.join(missing)}: tasks would not be sent, or not held back"
         yield fail("plan classes", text, _INSTALL)
     else:
-        yield ok("plan classes", "levels above pure are sent to who chose them")
+        yield ok("plan classes", "tasks are sent to who chose their level and kind")
     if not seen.preferences_page:
         text = "the preferences page is not ours: nobody can choose a level there"
         yield warn("preferences page", text, _INSTALL)
@@ -152,7 +173,7 @@ def check_entry_points(seen: Snapshot) -> Iterator[Finding]:
         yield fail(
             "socket",
             f"nothing answers the entry points: {seen.socket}; results wait",
-            "start stoilo up --engine stock --project-dir PROJECT",
+            "start stoilo up --engine stock --project-dir PROJECT; where it runs, restart it",
         )
     else:
         yield ok("socket", "the server answers")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from sqlalchemy import bindparam, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
+from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
+    RetireVersions,
     RunTool,
     SetMode,
     WriteFile,
@@ -28,6 +37,12 @@ __all__ = ["Installer"]
 
 TOOL_S: Final = 600.0
 _SHOWN: Final = 500
+_FAILED: Final = re.compile(
+    r"^\s*(?:PHP )?(?:Fatal |Parse )?[Ee]rror\b|^\S+ not found\b|is listed in version\.xml but",
+    re.MULTILINE,
+)
+"""What BOINC's PHP programs say as they end with 0 and have not done it."""
+
 _PROGRAM_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644
 
@@ -35,37 +50,46 @@ _FILE_MODE: Final = 0o644
 class Installer:
     """Does steps in one project's directory.
 
-    What is written belongs to the project's owner and group, whoever installs; BOINC's
-    own programs run as that owner when root installs.
+    Installed by root, everything is done with the rights of the project's owner, by
+    BOINC's own programs too: whatever lies in a project is his to choose, links included.
+    In a project that is root's own no link is followed where a mode is set.
 
     Args:
         root: the project.
+        database_url: of its database (SQLAlchemy form).
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, database_url: str = "") -> None:
         self._root = root
-        self._owner = root.stat()
+        self._database_url = database_url
+        self._owner = Owner.of(root)
 
     def do(self, step: Step) -> None:
         """Do one step.
 
         Raises:
             InternalError: ``STO-B026`` a file cannot be written; ``STO-B027`` a program
-                of BOINC's fails.
+                of BOINC's fails; ``STO-B025`` the database does not answer.
         """
         try:
             match step:
                 case WriteFile():
-                    self._write(step)
+                    with acting_as(self._owner):
+                        self._write(step)
                 case SetMode():
-                    self._set_mode(step)
+                    with acting_as(self._owner):
+                        self._set_mode(step)
                 case AddVersion():
                     self._add_version(step.folder)
                 case RunTool():
                     self._run(step.words)
+                case RetireVersions():
+                    _retire(self._database_url, step.rows)
         except OSError as error:
             raise InternalError(
-                "STO-B026", f"{step}: {error.strerror or 'no'}"[:_SHOWN]
+                "STO-B026",
+                f"{step}: {error.strerror or 'no'}"[:_SHOWN],
+                hint=_hint(error),
             ) from error
 
     def _write(self, step: WriteFile) -> None:
@@ -80,7 +104,7 @@ class Installer:
                 stream.write(step.content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            self._give(made, step.mode)
+                os.fchmod(stream.fileno(), step.mode)
             made.replace(path)
         except BaseException:
             made.unlink(missing_ok=True)
@@ -95,48 +119,50 @@ class Installer:
             number += 1
             kept = path.with_name(f"{path.name}.{stamp}-{number}")
         shutil.copy2(path, kept)
-        self._give(kept, 0o600)
+        _set_mode(kept, 0o600)
 
     def _set_mode(self, step: SetMode) -> None:
         path = self._root / step.path
         if not path.exists():
             self._make_folder(path)
-        self._give(path, step.mode)
-        if path.is_dir():
-            for folder in path.iterdir():
-                if folder.is_dir() and not folder.is_symlink():
-                    folder.chmod(step.mode)
+        _set_mode(path, step.mode)
+        if not path.is_dir():
+            return
+        for folder in path.iterdir():
+            if folder.is_dir() and not folder.is_symlink():
+                _set_mode(folder, step.mode)
 
     def _add_version(self, folder: VersionFolder) -> None:
-        """Make an app version's directory under another name, then put it in place."""
-        place = self._root / folder.path
-        self._make_folder(place.parent)
-        made = place.with_name(f".{place.name}.new")
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        for number, (name, file) in enumerate(folder.files):
-            mode = _FILE_MODE if number else _PROGRAM_MODE
-            self._put(made / name, file, mode)
-        (made / "version.xml").write_text(version_xml(folder.program))
-        self._give(made / "version.xml", _FILE_MODE)
-        self._give(made, _PROGRAM_MODE)
-        shutil.rmtree(place, ignore_errors=True)
-        made.replace(place)
+        """Make an app version's directory under another name, then put it in place.
 
-    def _put(self, path: Path, file: SignedFile, mode: int) -> None:
-        """Write one file of a version and its signature."""
-        if isinstance(file.source, Path):
-            shutil.copyfile(file.source, path)
-        else:
-            path.write_bytes(file.source)
-        self._give(path, mode)
-        signature = path.with_name(f"{path.name}.sig")
-        signature.write_text(file.signature)
-        self._give(signature, _FILE_MODE)
+        The release is read with the rights of whoever installs.
+        """
+        place = self._root / folder.path
+        made = place.with_name(f".{place.name}.new")
+        with ExitStack() as stack:
+            sources = [stack.enter_context(_open(file)) for _, file in folder.files]
+            stack.enter_context(acting_as(self._owner))
+            self._make_folder(place.parent)
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            self._fill(made, folder, sources)
+            shutil.rmtree(place, ignore_errors=True)
+            made.replace(place)
+
+    def _fill(self, made: Path, folder: VersionFolder, sources: list[BinaryIO]) -> None:
+        """Write a version's files, their signatures and its description."""
+        for number, (name, file) in enumerate(folder.files):
+            path = made / name
+            with path.open("wb") as stream:
+                shutil.copyfileobj(sources[number], stream)
+                os.fchmod(stream.fileno(), _FILE_MODE if number else _PROGRAM_MODE)
+            _write_text(path.with_name(f"{name}.sig"), file.signature)
+        _write_text(made / "version.xml", version_xml(folder.program))
+        _set_mode(made, _PROGRAM_MODE)
 
     def _run(self, words: tuple[str, ...]) -> None:
         """Run a program of BOINC's in the project's directory."""
-        root = os.geteuid() == 0 and self._owner.st_uid != 0
+        owner = self._owner if self._owner.is_another else None
         try:
             done = subprocess.run(
                 [str(self._root / words[0]), *words[1:]],
@@ -145,15 +171,15 @@ class Installer:
                 capture_output=True,
                 check=False,
                 timeout=TOOL_S,
-                user=self._owner.st_uid if root else None,
-                group=self._owner.st_gid if root else None,
-                extra_groups=[] if root else None,
+                user=owner.uid if owner else None,
+                group=owner.gid if owner else None,
+                extra_groups=owner.groups if owner else None,
                 umask=0o002,
             )
         except subprocess.TimeoutExpired as error:
             raise InternalError("STO-B027", f"{words[0]} does not end") from error
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-        if done.returncode != 0 or "Error" in said:
+        if done.returncode != 0 or _FAILED.search(said):
             raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
 
     def _make_folder(self, folder: Path) -> None:
@@ -161,9 +187,59 @@ class Installer:
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir()
-            self._give(one, _PROGRAM_MODE)
+            _set_mode(one, _PROGRAM_MODE)
 
-    def _give(self, path: Path, mode: int) -> None:
-        if os.geteuid() == 0:
-            os.chown(path, self._owner.st_uid, self._owner.st_gid)
-        path.chmod(mode)
+
+def _retire(database_url: str, rows: tuple[int, ...]) -> None:
+    """Mark app versions as deprecated, as BOINC's own pages do; raises ``STO-B025``."""
+    engine = create_engine(database_url)
+    query = text("UPDATE app_version SET deprecated = 1 WHERE id IN :rows")
+    try:
+        with engine.begin() as connection:
+            connection.execute(
+                query.bindparams(bindparam("rows", expanding=True)), {"rows": rows}
+            )
+    except SQLAlchemyError as error:
+        raise InternalError("STO-B025", "app versions could not be retired") from error
+    finally:
+        engine.dispose()
+
+
+def _open(file: SignedFile) -> BinaryIO:
+    """Return a file of the release, to be read."""
+    if isinstance(file.source, Path):
+        return file.source.open("rb")
+    return io.BytesIO(file.source)
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), _FILE_MODE)
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """Give a file or directory its permissions; root follows no link to it.
+
+    Raises:
+        OSError: it is another's, or the system takes a bit away without a word.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags | (os.O_NOFOLLOW if os.geteuid() == 0 else 0))
+    try:
+        os.fchmod(handle, mode)
+        found = stat.S_IMODE(os.fstat(handle).st_mode)
+    finally:
+        os.close(handle)
+    if found != mode:
+        raise PermissionError(0, f"it stays {found:o}; its group must be the owner's")
+
+
+def _hint(error: OSError) -> str:
+    """Return what to do about a step that could not be done."""
+    if not isinstance(error, PermissionError):
+        return ""
+    return (
+        "what lies in the project must be its owner's: look with ls -l, and as root"
+        " chown what the web server or another user has made there"
+    )

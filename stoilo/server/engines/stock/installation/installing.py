@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.server.engines.stock.entrypoints import ENTRY_POINTS, entry_point_text
 from stoilo.server.engines.stock.installation.applying import Installer
+from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.planning import make_plan
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import WriteFile
@@ -15,6 +16,7 @@ from stoilo.server.engines.stock.project import read_project
 
 if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.steps import Plan
+    from stoilo.server.engines.stock.project import StockProject
     from stoilo.server.programs import ReleasedPrograms
 
 __all__ = ["install_project"]
@@ -41,15 +43,23 @@ def install_project(
         UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B020`` to
             ``STO-B027``.
     """
-    project = read_project(root)
+    project = _read(root)
     wanted = _entry_points()
     facts = read_facts(project, [file.path for file in wanted], url=url)
     plan = make_plan(facts, offer.programs, offer.key, wanted, quick=quick)
     if not dry_run:
-        installer = Installer(project.root)
+        installer = Installer(project.root, url or project.database_url)
         for step in plan.steps:
             installer.do(step)
     return plan
+
+
+def _read(root: Path) -> StockProject:
+    """Return the project as its owner reads it; raises as `read_project`."""
+    if not root.is_dir():
+        return read_project(root)  # says what is wrong with it
+    with acting_as(Owner.of(root)):
+        return read_project(root)
 
 
 def _entry_points() -> tuple[WriteFile, ...]:

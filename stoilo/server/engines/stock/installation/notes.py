@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.planning import ProjectFacts
 
 __all__ = [
+    "CLOSED_KEYS",
     "JOIN_CACHE",
     "PRIVATE_KEY",
     "STAGE_FILE",
@@ -26,6 +27,10 @@ PRIVATE_KEY: Final = (
     "a private code-sign key lies on the server: {files}. Whoever breaks into it could"
     " sign programs for every volunteer. Our signatures come from the ceremony and need"
     " none here: take it away, to an offline medium or to nowhere."
+)
+CLOSED_KEYS: Final = (
+    "whether a private code-sign key lies on the server cannot be told: {files} may not be"
+    " read. Look as the project's owner or as root."
 )
 JOIN_CACHE: Final = (
     "MariaDB's join_cache_level is {level}. On a small project the transitioner then reads"
@@ -48,9 +53,12 @@ def make_notes(
 ) -> tuple[Note, ...]:
     """Return what people have to do, the grave first."""
     notes = []
-    if facts.private_keys:
-        text = PRIVATE_KEY.format(files=", ".join(facts.private_keys))
+    if facts.keys.found:
+        text = PRIVATE_KEY.format(files=", ".join(facts.keys.found))
         notes.append(Note("private-key", text, grave=True))
+    if facts.keys.closed:
+        text = CLOSED_KEYS.format(files=", ".join(facts.keys.closed))
+        notes.append(Note("closed-keys", text, grave=True))
     if facts.join_cache_level > 0:
         text = JOIN_CACHE.format(level=facts.join_cache_level)
         notes.append(Note("join-cache", text, grave=True))

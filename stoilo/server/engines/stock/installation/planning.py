@@ -6,7 +6,7 @@ only people can do (a private key to take away, a setting of MariaDB) comes out 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import UsageError
@@ -28,6 +28,7 @@ from stoilo.server.engines.stock.installation.preferences import (
     PREFERENCES_FILE,
     render_preferences,
 )
+from stoilo.server.engines.stock.installation.privatekeys import KeySearch
 from stoilo.server.engines.stock.installation.settings import (
     Surroundings,
     correct_settings,
@@ -35,6 +36,7 @@ from stoilo.server.engines.stock.installation.settings import (
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
     Plan,
+    RetireVersions,
     RunTool,
     SetMode,
     Step,
@@ -67,11 +69,12 @@ class ProjectFacts:
         host: short name of this machine.
         key: content of ``code_sign_public``, empty without one.
         key_dir: where it lies.
-        private_keys: files, from the project, that hold a private code-sign key.
+        keys: where private code-sign keys lie.
         apps: names in the project's database.
         platforms: the same.
         versions: app versions below ``apps/``.
         registered: (app, number, platform with plan class) in the database.
+        unclassed: rows of app versions on offer whose plan class is none of ours.
         hosts: computers that have called.
         uncertified: copies that are not over and have no upload certificate.
         submitters: accounts that may use BOINC's own way to submit jobs.
@@ -83,11 +86,12 @@ class ProjectFacts:
     host: str
     key: str = ""
     key_dir: str = "keys"
-    private_keys: tuple[str, ...] = ()
+    keys: KeySearch = field(default_factory=KeySearch)
     apps: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     versions: tuple[KnownVersion, ...] = ()
     registered: frozenset[tuple[str, int, str]] = frozenset()
+    unclassed: tuple[int, ...] = ()
     hosts: int = 0
     uncertified: int = 0
     submitters: int = 0
@@ -192,26 +196,36 @@ def _files(facts: ProjectFacts, wanted: Sequence[WriteFile]) -> list[Step]:
 def _apps(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
     """Return how the levels become apps and get their plan classes."""
     steps: list[Step] = []
-    text = facts.files.get(PROJECT_FILE, b"<boinc>\n</boinc>\n").decode()
+    text = _text(facts, PROJECT_FILE, "<boinc>\n</boinc>\n")
     missing = tuple(app for app in APPS if app not in facts.apps)
     with_apps = add_apps(text, missing)
     if with_apps != text:
         steps.append(
-            WriteFile(PROJECT_FILE, with_apps.encode(), 0o644, "an app for each level")
+            WriteFile(PROJECT_FILE, _bytes(with_apps), 0o644, "an app for each level")
         )
-    classes = facts.files.get(PLAN_CLASS_FILE, b"").decode()
+    classes = _text(facts, PLAN_CLASS_FILE)
     if missing_plan_classes(classes):
         steps.append(
             WriteFile(
                 PLAN_CLASS_FILE,
-                set_plan_classes(classes).encode(),
+                _bytes(set_plan_classes(classes)),
                 0o644,
-                "a level above pure is sent only to who chose it",
+                "tasks are sent only to who chose their level and kind",
             )
         )
     if missing or not {one.platform for one in programs} <= {*facts.platforms}:
         steps.append(RunTool(("bin/xadd",), "apps and platforms into the database"))
     return steps
+
+
+def _text(facts: ProjectFacts, name: str, default: str = "") -> str:
+    """Return a file to be edited; bytes that are not UTF-8 stay as they are."""
+    data = facts.files.get(name)
+    return default if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _key(facts: ProjectFacts, key: CodeSignKey) -> list[Step]:
@@ -249,6 +263,9 @@ def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]
     if made or waiting - facts.registered:
         words = ("bin/update_versions", "--noconfirm")
         steps.append(RunTool(words, "app versions with the ceremony's signatures"))
+    if facts.unclassed:
+        why = "they would be sent to volunteers who did not choose their tasks"
+        steps.append(RetireVersions(facts.unclassed, why))
     return steps
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.server.engines.stock.installation.notes import STAGE_FILES
+from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.planning import (
     CONFIG_FILE,
     PLAN_CLASS_FILE,
@@ -19,29 +22,33 @@ from stoilo.server.engines.stock.installation.planning import (
     ProjectFacts,
 )
 from stoilo.server.engines.stock.installation.preferences import PREFERENCES_FILE
+from stoilo.server.engines.stock.installation.privatekeys import (
+    below,
+    find_private_keys,
+    read_small,
+)
 from stoilo.server.engines.stock.installation.versions import (
     KnownVersion,
     parse_version_name,
 )
-from stoilo.signer.boinckeys import parse_boinc_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sqlalchemy import Connection
 
+    from stoilo.server.engines.stock.installation.privatekeys import KeySearch
     from stoilo.server.engines.stock.project import StockProject
 
 __all__ = [
-    "find_private_keys",
     "read_bounded",
     "read_facts",
     "read_mode",
+    "search_keys",
     "short_host",
 ]
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-MAX_KEY_BYTES: Final = 16 * 1024
 MOST_ENTRIES: Final = 10_000
 _MODES: Final = ("download", "upload", "templates", "stoilo", CONFIG_FILE)
 
@@ -71,38 +78,44 @@ def read_facts(
         *STAGE_FILES,
         *wanted,
     )
-    files = {
-        name: data for name in names if (data := read_bounded(root / name)) is not None
-    }
+    key_dir = Path(project.config.key_dir or root / "keys").resolve()
+    with acting_as(
+        Owner.of(root)
+    ):  # what is read here is written again, for all to see
+        files = {
+            name: data
+            for name in names
+            if (data := read_bounded(root / name)) is not None
+        }
+        key = read_bounded(key_dir / "code_sign_public") or b""
     places = (*_MODES, f"log_{short_host()}")
     modes = {
         name: mode for name in places if (mode := read_mode(root / name)) is not None
     }
-    key_dir = Path(project.config.key_dir or root / "keys")
     facts = ProjectFacts(
         files=files,
         modes=modes,
         host=short_host(),
-        key=(read_bounded(key_dir / "code_sign_public") or b"").decode(
-            "ascii", "replace"
-        ),
-        key_dir=_below(root, key_dir),
-        private_keys=find_private_keys(root, key_dir),
+        key=key.decode("ascii", "replace"),
+        key_dir=below(root, key_dir),
+        keys=search_keys(project),
         versions=tuple(_versions(root / "apps")),
     )
     return _with_database(facts, url or project.database_url)
 
 
-def _below(root: Path, path: Path) -> str:
-    """Return a directory's name from the project's, absolute where it is elsewhere."""
-    path = path.resolve()
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+def search_keys(project: StockProject) -> KeySearch:
+    """Return where private code-sign keys lie on a project's server."""
+    key_dir = Path(project.config.key_dir or project.root / "keys").resolve()
+    skipped = (project.download, project.upload, project.own / "kept")
+    return find_private_keys(project.root, key_dir, skipped)
 
 
 def read_bounded(path: Path) -> bytes | None:
     """Return a file's bytes, None where there is none."""
     try:
-        with path.open("rb") as stream:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -123,31 +136,6 @@ def read_mode(path: Path) -> int | None:
         return None
 
 
-def find_private_keys(root: Path, key_dir: Path) -> tuple[str, ...]:
-    """Return the files that hold a private code-sign key, by name or by content.
-
-    Looks into the key directory and the top of the project. BOINC's upload key, which a
-    server needs, is left out by its name, unless it is the code-sign key under that name.
-    """
-    public = _read_small(key_dir / "code_sign_public").split()
-    found = [
-        path
-        for path in (*_files(key_dir), *_files(root))
-        if _signs(path.name, _read_small(path), public)
-    ]
-    return tuple(sorted({_below(root, path) for path in found}))
-
-
-def _signs(name: str, content: str, public: list[str]) -> bool:
-    """Whether a file of that name and content holds a private code-sign key."""
-    if "code_sign_private" in name:
-        return True
-    if not _is_private(content):
-        return False
-    upload = name.startswith("upload_private")
-    return not upload or _same_modulus(content.split(), public)
-
-
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the regular files of a directory, in order."""
     try:
@@ -155,33 +143,6 @@ def _files(folder: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from (path for path in listed if path.is_file())
-
-
-def _read_small(path: Path) -> str:
-    """Return a small text file, empty where it is none."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_KEY_BYTES + 1)
-    except OSError:
-        return ""
-    return "" if len(data) > MAX_KEY_BYTES else data.decode("ascii", "replace")
-
-
-def _is_private(text_: str) -> bool:
-    """Whether a text is a private key of BOINC's or in PEM form."""
-    if "PRIVATE KEY-----" in text_:
-        return True
-    try:
-        parse_boinc_private(text_)
-    except TrustError:
-        return False
-    return True
-
-
-def _same_modulus(private: list[str], public: list[str]) -> bool:
-    """Whether the first numbers of two keys, as lines of hex, are the same."""
-    lines = 4  # 128 bytes
-    return len(public) > lines and private[1 : lines + 1] == public[1 : lines + 1]
 
 
 def _versions(apps: Path) -> Iterator[KnownVersion]:
@@ -207,7 +168,7 @@ def _folders(folder: Path) -> list[Path]:
 def _content(folder: Path) -> frozenset[tuple[str, str]]:
     """Return names and texts of signatures and description of an app version."""
     return frozenset(
-        (path.name, _read_small(path).strip())
+        (path.name, (read_small(path) or "").strip())
         for path in _files(folder)
         if path.suffix == ".sig" or path.name == "version.xml"
     )
@@ -219,6 +180,10 @@ _UNCERTIFIED: Final = (
 _VERSIONS: Final = """SELECT app.name, app_version.version_num, platform.name,
  app_version.plan_class FROM app_version, app, platform
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
+
+
+_OFFERED: Final = """SELECT app_version.id, app.name, app_version.plan_class
+ FROM app_version, app WHERE app.id = app_version.appid AND app_version.deprecated = 0"""
 
 
 def _with_database(facts: ProjectFacts, url: str) -> ProjectFacts:
@@ -250,17 +215,23 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         (app, number, f"{platform}__{plan}" if plan else platform)
         for app, number, platform, plan in connection.execute(text(_VERSIONS))
     }
+    unclassed = [
+        row
+        for row, app, plan in connection.execute(text(_OFFERED))
+        if app in APPS and plan not in plan_classes(app)
+    ]
     return ProjectFacts(
         files=facts.files,
         modes=facts.modes,
         host=facts.host,
         key=facts.key,
         key_dir=facts.key_dir,
-        private_keys=facts.private_keys,
+        keys=facts.keys,
         versions=facts.versions,
         apps=names("app"),
         platforms=names("platform"),
         registered=frozenset(registered),
+        unclassed=tuple(sorted(unclassed)),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),

@@ -1,0 +1,97 @@
+"""What a run asks of the place where its tasks run; the same for all three."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from stoilo.learn.models import Kernel
+
+__all__ = ["Backend", "Ending", "Handle", "Job", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A value stored once; in a job's arguments it stands for the value.
+
+    Attributes:
+        digest: its name.
+        size: encoded, bytes.
+        stored: what the backend puts into a task in its place.
+    """
+
+    digest: str
+    size: int
+    stored: object
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task.
+
+    Attributes:
+        key: unique for what is computed: the same key twice is the same task.
+        function: the kernel.
+        arguments: its dict; top-level values may be handles.
+        samples: how many samples it uses, for time estimates.
+        level: policy level.
+        label: shown in lists.
+    """
+
+    key: str
+    function: Kernel
+    arguments: Mapping[str, object]
+    samples: int
+    level: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job ended: with a value (hostile, unchecked) or an error.
+
+    Attributes:
+        job_id: as `Backend.submit` returned it.
+        value: what the kernel returned; None with an error.
+        error: a `stoilo.UserError` of the kernel or a `StoiloError`; None with a value.
+        finished_at: by the backend's clock, s.
+    """
+
+    job_id: str
+    value: object
+    error: Exception | None
+    finished_at: float
+
+
+class Backend(Protocol):
+    """Runs jobs; used by one asynchronous task at a time."""
+
+    async def put(self, value: object) -> Handle:
+        """Store a value once and return its handle."""
+
+    async def submit(self, job: Job) -> str:
+        """Start a job and return its id; the same key gives the same job."""
+
+    async def next(self, wait_s: float | None = None) -> Ending | None:
+        """Return the next ending; None when `wait_s` s passed or nothing is under way."""
+
+    async def restore(self, job_id: str) -> bool:
+        """Take up a job of an earlier process; False when it is not known any more."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Stop a job; it gives no ending."""
+
+    def now(self) -> float:
+        """Return the time that `Ending.finished_at` is counted in, s."""
+
+    async def close(self) -> None:
+        """Let everything go; jobs at a server go on."""
+
+
+def resolve(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments with values where handles stood, for backends without tasks."""
+    return {
+        name: value.stored if isinstance(value, Handle) else value
+        for name, value in arguments.items()
+    }

@@ -1,0 +1,97 @@
+"""Threads of this process: no server, no jail; to try a training out."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from stoilo.client.stored import StoredValue
+from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
+
+__all__ = ["LocalBackend"]
+
+
+class LocalBackend:
+    """Runs jobs in `workers` threads; each gets copies of what it could change."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="learn")
+        self._running: dict[str, asyncio.Future[Ending]] = {}
+        self._ended: asyncio.Queue[Ending] = asyncio.Queue()
+
+    async def put(self, value: object) -> Handle:
+        """Return a handle that holds the value itself."""
+        stored, _ = StoredValue.of(value)
+        return Handle(stored.digest, stored.size, value)
+
+    async def submit(self, job: Job) -> str:
+        """Start the job in a thread; its key is its id."""
+        if job.key not in self._running:
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(self._pool, run_job, job)
+            self._running[job.key] = work
+            work.add_done_callback(lambda done: self._note(job.key, done))
+        return job.key
+
+    def _note(self, key: str, done: asyncio.Future[Ending]) -> None:
+        if not done.cancelled() and self._running.get(key) is done:
+            self._ended.put_nowait(done.result())
+
+    async def next(self, wait_s: float | None = None) -> Ending | None:
+        """Return the next ending, in the order in which jobs end."""
+        while self._running:
+            try:
+                async with asyncio.timeout(wait_s):
+                    ending = await self._ended.get()
+            except TimeoutError:
+                return None
+            if self._running.pop(ending.job_id, None) is not None:
+                return ending
+        return None
+
+    async def restore(self, job_id: str) -> bool:
+        """Say whether the job runs here: those of another process are gone."""
+        return job_id in self._running
+
+    async def cancel(self, job_id: str) -> None:
+        """Forget the job; one that has begun runs to its end, unheard."""
+        work = self._running.pop(job_id, None)
+        if work is not None:
+            work.cancel()
+
+    def now(self) -> float:
+        """Return seconds of a clock that only goes forward."""
+        return time.monotonic()
+
+    async def close(self) -> None:
+        """Wait for what has begun and end the threads."""
+        for key in list(self._running):
+            await self.cancel(key)
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def __aenter__(self) -> Self:
+        """Return the backend."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close it."""
+        await self.close()
+
+
+def run_job(job: Job) -> Ending:
+    """Run a job as a volunteer would, on copies of its arguments."""
+    try:
+        value = job.function(copy.deepcopy(resolve(job.arguments)))
+    except Exception as error:  # noqa: BLE001 - a process edge: the task's own error
+        return Ending(job.key, None, as_user_error(error), time.monotonic())
+    return Ending(job.key, value, None, time.monotonic())
+
+
+def as_user_error(error: Exception) -> Exception:
+    """Return what a server would say of an exception of the task's own."""
+    from stoilo.client.results import user_error  # noqa: PLC0415 - names gRPC's types
+
+    return user_error(type(error).__name__, str(error)[:2000], "STO-G200")

@@ -1,0 +1,138 @@
+"""A stoilo server: gate, log, signatures, jails and volunteers are the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from stoilo.client.results import SystemError as TaskSystemError
+from stoilo.client.results import TimedOut, UserError
+from stoilo.core.errors import DeniedError
+from stoilo.learn.backends.interface import Ending, Handle, Job
+
+if TYPE_CHECKING:
+    from stoilo.client.options import TaskLimits
+    from stoilo.client.session import Connection
+    from stoilo.client.task import SubmittedTask
+    from stoilo.core.types import Redundancy
+
+__all__ = ["ServerBackend"]
+
+
+class ServerBackend:
+    """Runs jobs as tasks of a connection, one task a job.
+
+    Args:
+        connection: of `stoilo.connect`; it stays the caller's to close.
+        redundancy: how many copies, how many must agree; TRIVIAL when missing, because
+            every answer is checked and its influence bounded.
+        limits: what one run may use.
+        publish_source: let anybody read the source in the public log.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        redundancy: Redundancy | None = None,
+        limits: TaskLimits | None = None,
+        *,
+        publish_source: bool = False,
+    ) -> None:
+        from stoilo.client.options import TRIVIAL  # noqa: PLC0415 - with the client
+
+        self._connection = connection
+        self._redundancy = TRIVIAL if redundancy is None else redundancy
+        self._limits, self._publish = limits, publish_source
+        self._watched: dict[str, asyncio.Task[Ending]] = {}
+
+    async def put(self, value: object) -> Handle:
+        """Upload a value; volunteers keep it between tasks."""
+        stored = await self._connection.put(value)
+        return Handle(stored.digest, stored.size, stored)
+
+    async def submit(self, job: Job) -> str:
+        """Create the task; the same key, also from another process, gives the same one."""
+        staged = self._connection.create_task(
+            job.function,
+            {
+                name: value.stored if isinstance(value, Handle) else value
+                for name, value in job.arguments.items()
+            },
+            redundancy_options=self._redundancy,
+            level=job.level,
+            limits=self._limits,
+            label=job.label,
+            publish_source=self._publish,
+            key=job.key,
+        )
+        submitted = await staged.submit()
+        self._watch(submitted)
+        return submitted.task_id
+
+    def _watch(self, submitted: SubmittedTask[Any]) -> None:
+        if submitted.task_id not in self._watched:
+            work = asyncio.create_task(await_ending(submitted))
+            self._watched[submitted.task_id] = work
+
+    async def next(self, wait_s: float | None = None) -> Ending | None:
+        """Return the next ending; server restarts are waited out."""
+        if not self._watched:
+            return None
+        done, _ = await asyncio.wait(
+            self._watched.values(),
+            timeout=wait_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if not done:
+            return None
+        ending = next(iter(done)).result()
+        del self._watched[ending.job_id]
+        return ending
+
+    async def restore(self, job_id: str) -> bool:
+        """Take up a task of an earlier process."""
+        submitted = self._connection.restore_task(job_id)
+        try:
+            await submitted.status()
+        except DeniedError:
+            return False
+        self._watch(submitted)
+        return True
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel the task at the server."""
+        work = self._watched.pop(job_id, None)
+        if work is not None:
+            work.cancel()
+            await asyncio.wait([work])
+        await self._connection.restore_task(job_id).cancel()
+
+    def now(self) -> float:
+        """Return seconds of a clock that only goes forward."""
+        return time.monotonic()
+
+    async def close(self) -> None:
+        """Stop waiting; tasks at the server go on and can be restored."""
+        for work in self._watched.values():
+            work.cancel()
+        if self._watched:
+            await asyncio.wait(self._watched.values())
+        self._watched.clear()
+
+    async def __aenter__(self) -> Self:
+        """Return the backend."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close it; the connection stays open."""
+        await self.close()
+
+
+async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
+    """Wait for a task's outcome; an error of ours becomes the ending's error."""
+    outcome = await submitted.result()
+    is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut))
+    error = outcome if is_error and isinstance(outcome, Exception) else None
+    value = None if error is not None else outcome
+    return Ending(submitted.task_id, value, error, time.monotonic())

@@ -1,0 +1,16 @@
+"""Mini-batches of one data part, the same on every computer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["deal"]
+
+
+def deal(count, size, seed):
+    """Yield index arrays of mini-batches: a permutation dealt in order, then a new one."""
+    shuffler = np.random.Generator(np.random.PCG64(seed))
+    while True:
+        order = shuffler.permutation(count)
+        for start in range(0, count, size):
+            yield order[start : start + size]

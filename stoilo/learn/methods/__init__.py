@@ -1,0 +1,1 @@
+"""Training algorithms as pure state machines: see `stoilo.learn.work.Method`."""

@@ -1,0 +1,138 @@
+"""Root installs into a project whose names are all its owner's to choose."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.engines.stock.installation.applying import Installer
+from stoilo.server.engines.stock.installation.owner import Owner, acting_as
+from stoilo.server.engines.stock.installation.reading import read_facts
+from stoilo.server.engines.stock.installation.steps import (
+    AddVersion,
+    SetMode,
+    WriteFile,
+)
+from stoilo.server.engines.stock.installation.versions import VersionFolder
+from stoilo.testing.stockproject import StockTree
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+NOBODY = 65534
+HIS = Owner(NOBODY, NOBODY, (NOBODY,))
+
+
+@pytest.fixture
+def folder():
+    """A directory that others may enter, as `tmp_path` is not."""
+    made = Path(tempfile.mkdtemp(prefix="st-owner-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def tree(folder):
+    made = StockTree(folder)
+    for path in [made.root, *made.root.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    return made
+
+
+@pytest.fixture
+def victim(folder):
+    """A directory of root's, beside the project."""
+    made = folder / "etc"
+    made.mkdir(mode=0o755)
+    (made / "shadow").write_text("root's own </boinc>\n")
+    (made / "shadow").chmod(0o600)
+    return made
+
+
+def state(path):
+    found = path.stat()
+    return found.st_uid, stat.S_IMODE(found.st_mode)
+
+
+def put_link(tree, name, target):
+    place = tree.root / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+    place.symlink_to(target)
+
+
+def test_directory_that_a_link_leads_to_keeps_owner_and_mode(tree, victim):
+    put_link(tree, "upload", victim)
+    with pytest.raises(InternalError, match="STO-B026"):
+        Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
+    assert state(victim) == (0, 0o755)
+
+
+def test_directory_of_the_project_gets_its_mode(tree):
+    Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
+    assert state(tree.root / "upload") == (NOBODY, 0o2775)
+
+
+def test_file_behind_a_linked_directory_is_not_written(tree, victim):
+    put_link(tree, "html/project", victim)
+    with pytest.raises(InternalError, match="STO-B026"):
+        Installer(tree.root).do(WriteFile("html/project/shadow", b"x", 0o644, "a test"))
+    assert (victim / "shadow").read_text() == "root's own </boinc>\n"
+
+
+def test_what_root_writes_belongs_to_the_owner(tree):
+    Installer(tree.root).do(WriteFile("a/b", b"x", 0o640, "a test"))
+    assert state(tree.root / "a/b") == (NOBODY, 0o640)
+    assert state(tree.root / "a") == (NOBODY, 0o755)
+
+
+def test_file_that_only_root_may_read_is_not_read_for_the_project(tree, victim):
+    put_link(tree, "project.xml", victim / "shadow")
+    with pytest.raises(UsageError, match="STO-B024"):
+        read_facts(tree.project(), url=tree.url)
+
+
+def test_release_that_only_root_may_read_is_installed(tree, victim):
+    program = tree.offer.programs[0]
+    (victim / "launcher").write_bytes(program.launcher.source)
+    (victim / "launcher").chmod(0o600)
+    closed = replace(program.launcher, source=victim / "launcher")
+    program = replace(program, launcher=closed)
+    Installer(tree.root).do(
+        AddVersion(VersionFolder("pure", 100, program.platform, program))
+    )
+    (launcher,) = tree.root.glob("apps/pure/1.00/*/stoilo_launcher_*[!g]")
+    assert state(launcher) == (NOBODY, 0o755)
+
+
+def fail_as_the_owner():
+    with acting_as(HIS):
+        raise ValueError(str(os.geteuid()))
+
+
+def test_rights_come_back_after_a_failure():
+    before = os.getgroups(), os.getegid()
+    with pytest.raises(ValueError, match=str(NOBODY)):
+        fail_as_the_owner()
+    assert (os.geteuid(), (os.getgroups(), os.getegid())) == (0, before)
+
+
+def test_link_in_a_project_of_root_s_own_is_not_followed(folder, victim):
+    tree = StockTree(folder)
+    put_link(tree, "upload", victim)
+    with pytest.raises(InternalError, match="STO-B026"):
+        Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
+    assert state(victim) == (0, 0o755)
+
+
+def test_directory_of_the_web_server_s_is_named_with_what_to_do(tree):
+    os.chown(tree.root / "upload", 1, 1)
+    with pytest.raises(InternalError, match="as root chown"):
+        Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
