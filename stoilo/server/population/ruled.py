@@ -45,8 +45,8 @@ from stoilo.server.engines.embedded.rules.transitioner import (
     next_transition,
 )
 from stoilo.server.engines.embedded.scheduling.dispatch import (
+    CANDIDATES_PER_COPY,
     WINDOW_LEAST,
-    WINDOW_PER_COPY,
 )
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 from stoilo.server.population.hosts import HostKind
@@ -176,7 +176,7 @@ class RulesProject:
         """Give copies of a queue that may go to a host: the first, or by lot of those."""
         if room <= 0:
             return []
-        most = max(room * WINDOW_PER_COPY, WINDOW_LEAST)
+        most = max(room * CANDIDATES_PER_COPY, WINDOW_LEAST)
         found: list[tuple[int, str]] = []
         looked_at: list[tuple[int, str]] = []
         while queue and len(found) < most:
