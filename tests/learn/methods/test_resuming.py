@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.plans import LocalWork, Staleness
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
@@ -35,9 +38,28 @@ def make_vcasgd(**more):
     return Vcasgd(CREW.start(), CREW.sizes, VcasgdSettings(3, local, **more))
 
 
+def make_downpour(optimizer=None, **more):
+    wanted = {"passes": 2, "batch": 4, "push": 2, **more}
+    optimizer = optimizer or Adagrad(0.05)
+    return Downpour(CREW.start(), CREW.sizes, optimizer, DownpourSettings(**wanted))
+
+
+def make_sandblaster():
+    rules = Rules(history=3, iterations=6)
+    wanted = SandblasterSettings(2, penalty=0.01, shards=3, rules=rules)
+    return Sandblaster(CREW.start(), CREW.sizes, wanted)
+
+
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
+    "downpour": make_downpour,
+    "downpour, sharded, warmed up, discarding": lambda: make_downpour(
+        Sharded([Adagrad(0.05), Adagrad(0.05)]),
+        warmup=3,
+        staleness=Staleness("discard", 1),
+    ),
+    "sandblaster": make_sandblaster,
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")
