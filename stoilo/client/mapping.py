@@ -232,7 +232,8 @@ class MapRun(Generic[ResultT]):
             sent_bytes=len(chunk.captured.arguments),
             answer_bytes=answer.ByteSize(),
         )
-        self._sizer.note(cost)
+        if answer.items:  # else it ended by a deadline, or was never computed
+            self._sizer.note(cost)
         outcomes = await task.item_results(len(indices))
         for index, outcome in zip(indices, outcomes, strict=True):
             self._settle(index, outcome)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import stoilo
+from stoilo.client.chunks import FIRST_ITEMS
 from stoilo.client.mapping import SENT_AGAIN
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import PolicyRefusal
@@ -189,6 +190,26 @@ def test_an_empty_map_sends_nothing(with_fake: Any) -> None:
     with_fake(body)
 
 
+async def submitted(run: Any) -> None:
+    """Begin a map and wait until its first task is there."""
+    async with asyncio.timeout(60):
+        while not run.task_ids:
+            await run.results(timeout=0.01)
+
+
+def test_chunks_that_came_to_nothing_say_nothing_of_sizes(with_fake: Any) -> None:
+    def answer(_request: Any, _service: FakeTaskService) -> Outcome:
+        return Outcome(state=TaskState.EXPIRED, code="STO-E022")
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        run = conn.map(square, [{"x": x} for x in range(20)])
+        outcomes = await run
+        assert not any(isinstance(one, int) for one in outcomes)
+        assert run._sizer.size == FIRST_ITEMS
+
+    with_fake(body, FakeTaskService(answer, polls=0))
+
+
 def test_a_timeout_keeps_what_is_there(with_fake: Any) -> None:
     def answer(request: Any, _service: FakeTaskService) -> Outcome:
         xs = [item["x"] for item in decode(request.arguments)]
@@ -197,6 +218,7 @@ def test_a_timeout_keeps_what_is_there(with_fake: Any) -> None:
     async def body(conn: Any, service: FakeTaskService) -> None:
         service.polls = 100_000
         run = conn.map(square, [{"x": 1}])
+        await submitted(run)
         (late,) = await run.results(timeout=0.2)
         assert isinstance(late, stoilo.TimedOut)
         assert run.task_ids[0] in late.task_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import msgspec
@@ -44,14 +45,14 @@ def test_cheat_is_outvoted(world):
 
 
 def test_idle_volunteer_hears_of_work_at_once(tmp_path):
-    slow = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=20.0))
+    slow = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=3000.0))
     world = VolunteerWorld(tmp_path, slow)
     try:
         world.join("a")
         time.sleep(0.5)  # its first call was answered: nothing to do
         for number in range(3):
             world.ask(f"w{number}_1")
-            world.wait(f"w{number}_1", seconds=15)
+            world.wait(f"w{number}_1")
     finally:
         world.close()
 
@@ -86,18 +87,34 @@ def test_lost_server_is_found_again(world):
     assert world.wait("w_2") == [OutcomeKind.CANONICAL]
 
 
+class HeldUp:
+    """An answer that is given when it may be."""
+
+    def __init__(self):
+        self.asked, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, data):
+        self.asked.set()
+        assert self.may_end.wait(60)
+        return data
+
+
 def test_finished_result_waits_for_a_lost_server_and_a_restart(world):
-    executor = EchoExecutor(seconds=0.4)
-    world.join("a", executor)
+    stored = threading.Event()
+
+    class Noting(Ledger):
+        def store_result(self, record, data):
+            super().store_result(record, data)
+            stored.set()
+
+    executor = EchoExecutor(run := HeldUp())
+    world.join("a", executor, ledger=Noting)
     world.ask("w_1")
-    limit = time.monotonic() + 60
-    while not world.engine.status("w_1").copies[0].sent_at:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-    time.sleep(0.2)  # it runs now
+    assert run.asked.wait(60)
     port = world.server.port
     world.server.__exit__()
-    time.sleep(0.6)  # it has finished without a server
+    run.may_end.set()
+    assert stored.wait(60)  # without a server
     world.leave()
     world.server = ProjectServer(world.engine, port=port).__enter__()
     second = EchoExecutor()

@@ -17,7 +17,7 @@ from stoilo.server.population.figures import (
     third_copies,
 )
 from stoilo.server.population.ruled import RulesProject
-from stoilo.server.population.run import draws, silent, simulate
+from stoilo.server.population.run import draws, lots, silent, simulate
 from stoilo.server.population.scenario import POLICIES
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def run_policy(
 ) -> PolicyRun:
     """Run one policy with the rules alone and set its figures beside the closed forms."""
     scenario = staffed(scenario, policy)
-    project = RulesProject(policy, scenario.life_of_admission_s, draws(scenario))
+    project = RulesProject(
+        policy, scenario.life_of_admission_s, draws(scenario), lots=lots(scenario)
+    )
     tally = simulate(
         scenario, project, lambda ended: progress(policy.name, ended, scenario.tasks)
     )

@@ -44,6 +44,10 @@ from stoilo.server.engines.embedded.rules.transitioner import (
     next_actions,
     next_transition,
 )
+from stoilo.server.engines.embedded.scheduling.dispatch import (
+    CANDIDATES_PER_COPY,
+    WINDOW_LEAST,
+)
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 from stoilo.server.population.hosts import HostKind
 from stoilo.server.population.project import Assignment, Ending
@@ -77,6 +81,7 @@ class RulesProject:
         life_s: time that a workunit has, s.
         draw: uniform in [0, 1), in the order in which the engine would draw.
         rules: about hosts.
+        lots: the same, for which of the copies that wait go first; None: in their order.
     """
 
     def __init__(
@@ -85,7 +90,9 @@ class RulesProject:
         life_s: int,
         draw: Callable[[], float],
         rules: HostRules | None = None,
+        lots: Callable[[], float] | None = None,
     ) -> None:
+        self._lots = lots
         self._policy = policy
         self._life_s = life_s
         self._draw = draw
@@ -166,21 +173,36 @@ class RulesProject:
         room: int,
         now: int,
     ) -> list[Assignment]:
-        """Give the first copies of a queue that may go to a host."""
-        given: list[Assignment] = []
-        passed: list[tuple[int, str]] = []
-        while queue and len(given) < room:
+        """Give copies of a queue that may go to a host: the first, or by lot of those."""
+        if room <= 0:
+            return []
+        most = max(room * CANDIDATES_PER_COPY, WINDOW_LEAST)
+        found: list[tuple[int, str]] = []
+        looked_at: list[tuple[int, str]] = []
+        while queue and len(found) < most:
             number, copy = queue.popleft()
             unit = self._units.get(number)
             if unit is None or not self._is_unsent(unit, copy):
                 continue
+            looked_at.append((number, copy))
             if self._may_have(unit.view, caller, now):
+                found.append((number, copy))
+        given: dict[str, int] = {}
+        for number, copy in self._drawn(found):
+            unit = self._units[number]
+            if len(given) < room and self._may_have(unit.view, caller, now):
                 self._issue(unit, copy, caller, host, now)
-                given.append(Assignment(copy, number))
-            else:
-                passed.append((number, copy))
-        queue.extendleft(reversed(passed))
-        return given
+                given[copy] = number
+        queue.extendleft(one for one in reversed(looked_at) if one[1] not in given)
+        return [Assignment(copy, number) for copy, number in given.items()]
+
+    def _drawn(self, found: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Return workunits and copies in the order in which they go out."""
+        lots = self._lots
+        if lots is None:
+            return found
+        drawn = {number: lots() for number, _ in found}
+        return sorted(found, key=lambda one: drawn[one[0]])
 
     def _is_unsent(self, unit: Unit, copy: str) -> bool:
         """Say whether a copy still waits for a host."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoilo.server.population.project import Assignment, Ending, Project
     from stoilo.server.population.scenario import Scenario
 
-__all__ = ["Tally", "draws", "silent", "simulate"]
+__all__ = ["Tally", "draws", "lots", "silent", "simulate"]
 
 BEGINS_AT: Final = 1_800_000_000
 """Of the virtual clock, s since 1970: quotas count by day."""
@@ -81,6 +81,11 @@ def silent(*_: object) -> None:
 def draws(scenario: Scenario) -> Callable[[], float]:
     """Return the project's own draws, which no host foresees."""
     return random.Random(f"{scenario.seed}/project").random  # noqa: S311 - a simulation
+
+
+def lots(scenario: Scenario) -> Callable[[], float]:
+    """Return the project's lots, by which copies go out, which no host foresees."""
+    return random.Random(f"{scenario.seed}/lots").random  # noqa: S311 - a simulation
 
 
 def simulate(

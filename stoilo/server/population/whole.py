@@ -70,7 +70,11 @@ class EngineProject:
         self._now = 0
         self._engine = EmbeddedEngine(
             directory,
-            options=EngineOptions(spot_check_rate=policy.spot_check_rate, draw=draw),
+            options=EngineOptions(
+                spot_check_rate=policy.spot_check_rate,
+                draw=draw,
+                lots=lambda: 0.0,  # in the order of those that wait
+            ),
             clock=lambda: self._now,
         )
         # A connection of our own, to write what hosts begin with and to read the end.

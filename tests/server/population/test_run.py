@@ -10,7 +10,7 @@ from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.rules.transitioner import may_issue
 from stoilo.server.population.comparison import run_policy
 from stoilo.server.population.ruled import HostRules, RulesProject
-from stoilo.server.population.run import draws, simulate
+from stoilo.server.population.run import draws, lots, simulate
 from stoilo.server.population.scenario import POLICIES, Scenario
 
 # Fixed seeds: each number below is the same in every run. Four standard deviations of
@@ -20,9 +20,14 @@ SMALL = Scenario(hosts=200, cheats=0.2, tasks=400, stragglers=0.0, fails=0.0)
 QUORUM_2, OF_FIVE, ADAPTIVE, SPOT_CHECKS = POLICIES
 
 
-def play(scenario, policy=QUORUM_2, rules=None):
-    life_s = scenario.life_of_admission_s
-    return simulate(scenario, RulesProject(policy, life_s, draws(scenario), rules))
+def play(scenario, policy=QUORUM_2, rules=None, by_lot=lots):
+    life_s, drawn = scenario.life_of_admission_s, by_lot(scenario)
+    project = RulesProject(policy, life_s, draws(scenario), rules, drawn)
+    return simulate(scenario, project)
+
+
+def in_order(_scenario):
+    """No lots: what has waited longest goes first."""
 
 
 def caught(scenario, policy, rules=None):
@@ -73,9 +78,16 @@ def test_without_distinct_users_a_cheat_confirms_itself():
     assert broken.wrong > 1.5 * play(SMALL).wrong
 
 
-def test_cheats_who_call_in_step_confirm_each_other():
-    few = replace(SMALL, cheats=0.05, tasks=600)
-    assert play(replace(few, in_step=True)).wrong > 2 * play(few).wrong
+IN_STEP = replace(SMALL, hosts=100, cheats=0.05, tasks=800, in_step=True)
+
+
+def test_cheats_who_call_in_step_confirm_each_other_where_copies_go_out_in_order():
+    apart = play(replace(IN_STEP, in_step=False), by_lot=in_order)
+    assert play(IN_STEP, by_lot=in_order).wrong > 2 * apart.wrong
+
+
+def test_cheats_who_call_in_step_gain_little_where_the_lot_decides():
+    assert play(IN_STEP).wrong < play(IN_STEP, by_lot=in_order).wrong / 2
 
 
 def test_where_every_host_is_trusted_no_cheat_is_caught():

@@ -54,11 +54,9 @@ __all__ = ["Chance", "Pace", "fresh_copies", "lost_copies", "notices"]
 CANDIDATES_PER_COPY = 8
 """Looked at by the rules for each copy that may be given."""
 
-WINDOW_PER_COPY: Final = 16
-"""Copies that have waited longest, for each one that may be given: the lot decides which of
-them go. Who calls right after another account then rarely gets the same workunits."""
-
 WINDOW_LEAST: Final = 64
+"""Copies that have waited longest, at least: the lot decides which of them go. Who calls right
+after another account then rarely gets the same workunits."""
 BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
     "Ask the project's operator [STO-E041]."
@@ -215,7 +213,7 @@ def _fitting(
         "now": guest.now,
         "memory": memory,
         "disk": disk,
-        "most": max(room * WINDOW_PER_COPY, WINDOW_LEAST),
+        "most": max(room * CANDIDATES_PER_COPY, WINDOW_LEAST),
     }
     rows = local_first(connection, request, query, values, guest.now, lots)
     return rows[: room * CANDIDATES_PER_COPY]

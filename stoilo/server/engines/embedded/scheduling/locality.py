@@ -21,7 +21,7 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.lending import held_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
@@ -93,12 +93,13 @@ def local_first(
         lots: uniform in [0, 1); whoever foresees them can choose what he gets.
     """
     held = _large_held(connection, request)
-    rows = {row.copy_id: row for row in connection.execute(candidates, values)}
-    if held:
-        near = connection.execute(candidates.where(_needs_any(held)), values)
-        rows |= {row.copy_id: row for row in near}
+    found = connection.execute(candidates, values).all()
+    if not held:
+        return _by_lot(found, lots)
+    near = connection.execute(candidates.where(_needs_any(held)), values).all()
+    rows = {row.copy_id: row for row in (*found, *near)}
     drawn = {row.workunit_id: lots() for row in rows.values()}
-    sizes = _held_bytes(connection, set(drawn), held) if held else {}
+    sizes = _held_bytes(connection, set(drawn), held)
     scored = [
         Candidate(
             row.copy_id,
@@ -111,6 +112,18 @@ def local_first(
         for row in rows.values()
     ]
     return [rows[one.id] for one in in_order(scored, now)]
+
+
+def _by_lot(found: Sequence[Row], lots: Callable[[], float]) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
+    """Return rows in the order of `in_order` where their host has no files."""
+    drawn: dict[int, float] = {}
+    keys = []
+    for place, row in enumerate(found):
+        lot = drawn.get(row.workunit_id)
+        if lot is None:
+            lot = drawn[row.workunit_id] = lots()
+        keys.append((-row.priority, lot, place))
+    return [found[place] for *_, place in sorted(keys)]
 
 
 def _large_held(connection: Connection, request: SchedulerRequest) -> tuple[str, ...]:

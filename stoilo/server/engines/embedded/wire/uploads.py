@@ -334,9 +334,10 @@ class UploadDesk:
         finally:
             whole = (self._directory / name).exists()
             here = size if whole else size_of(part)
-            if here:
+            if here or whole:
                 self._room.load(name, owner, here, self._now(), whole=whole)
             else:
+                remove(part)
                 self._room.release(name)
 
     def _now(self) -> int:

@@ -32,7 +32,7 @@ def shared_by_two_in_step(directory, clock, lots):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_accounts_in_step_share_few_workunits(tmp_path, clock, seed):
     lots = random.Random(seed).random
-    assert shared_by_two_in_step(tmp_path / "engine", clock, lots) < 0.35
+    assert shared_by_two_in_step(tmp_path / "engine", clock, lots) < 0.3
 
 
 def test_accounts_in_step_share_most_workunits_when_all_lots_are_the_same(

@@ -167,7 +167,7 @@ def test_sums_are_those_of_what_is_held_and_no_share_is_exceeded(steps):
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
     limits = UploadLimits(most_bytes=1000, always_bytes=0, **SHARES)
-    options = EngineOptions(uploads=limits)
+    options = EngineOptions(uploads=limits, lots=lambda: 0.5)
     made = EmbeddedBench(tmp_path / "engine", clock, options, engine_url)
     specs = [make_spec(f"w_{number}", result_max_bytes=900) for number in range(4)]
     made.engine.create_workunits(specs)
@@ -299,3 +299,17 @@ def test_newcomers_results_are_counted_as_such_after_a_restart(bench):
     bench.upload(bench.fetch(1)[0], bytes(100))
     bench.restart()
     assert bench.engine.uploads._room._of_newcomers == 100
+
+
+def test_upload_of_which_nothing_came_leaves_no_file(bench):
+    leave_part(bench, bench.fetch(1)[0], 100, b"")
+    assert parts(bench) == []
+
+
+def test_empty_result_goes_with_its_workunit(bench):
+    for user in (1, 2):
+        bench.finish(user, bench.fetch(user)[0], b"")
+    assert len(parts(bench)) == 2
+    bench.settle()
+    for name in bench.outcomes.outcomes:
+        assert not [part for part in parts(bench) if part.startswith(f"{name}_")]
