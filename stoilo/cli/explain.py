@@ -29,6 +29,7 @@ _AREAS = {
     "P": "Policy and gate",
     "R": "Server",
     "S": "Kernel layer",
+    "T": "Training",
     "U": "Usage",
     "X": "Executor",
 }

@@ -30,6 +30,9 @@ OVERRIDE: Final = "global_prefs_override.xml"
 BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, depth=6, elements=500)
 GIB: Final = 1024.0**3
 DAY_H: Final = 24.0
+MOST_AHEAD_S: Final = 86_400.0
+"""How far a project's documents may be ahead of this computer's clock, s."""
+
 _Stamp = tuple[int, int] | None
 
 
@@ -132,6 +135,7 @@ class PreferenceFiles:
     Args:
         directory: the volunteer's own; no project writes to it but by `learn`.
         hour: the local time, hours.
+        clock: s since 1970.
 
     Raises:
         UsageError: ``STO-X050`` the user's own file cannot be read: rather nothing is
@@ -139,10 +143,14 @@ class PreferenceFiles:
     """
 
     def __init__(
-        self, directory: Path, hour: Callable[[], float] | None = None
+        self,
+        directory: Path,
+        hour: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._directory = directory
         self._hour = hour or _local_hour
+        self._clock = clock
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._in_force = ComputingPreferences()
         self.text = ""
@@ -177,6 +185,9 @@ class PreferenceFiles:
     def learn(self, elements: str) -> None:
         """Keep what came by a project, if it is newer than what is here (as BOINC does).
 
+        One that says it is of a time that has not come gives way to any other: else a
+        project could make its own the last.
+
         Args:
             elements: inside ``<global_preferences>``, untrusted; empty for none.
         """
@@ -186,7 +197,10 @@ class PreferenceFiles:
             fresh = parse_preferences(elements).mod_time or 0.0
         except TrustError:
             return
-        if fresh > (_shared(self.text).mod_time or 0.0):
+        limit = self._clock() + MOST_AHEAD_S
+        known = _shared(self.text).mod_time or 0.0
+        is_newer = (fresh <= limit, fresh) > (known <= limit, known)
+        if fresh and (is_newer or not known):
             text = f"<global_preferences>\n{elements.strip()}\n</global_preferences>\n"
             replace_file(self._directory / SHARED, text.encode())
             self.text = text.strip()

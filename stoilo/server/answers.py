@@ -69,7 +69,8 @@ class Answer:
 
 def read_result(result: ReceivedResult) -> bytes:
     """Return the file's bytes, or raise ``STO-R081`` when it is not what was reported."""
-    data = result.path.read_bytes()
+    with result.path.open("rb") as stream:
+        data = stream.read(result.size + 1)
     if len(data) != result.size or sha256(data).hexdigest() != result.digest:
         raise TrustError("STO-R081", "the result file changed after it was reported")
     return data

@@ -24,7 +24,7 @@ class Chore:
 
     Attributes:
         name: for people.
-        work: raises one of our errors while it cannot be done.
+        work: raises one of our errors, or the system's, while it cannot be done.
         every_s: shortest time between two times that it was done, s; 0 for each call.
         clock: monotonic seconds.
     """
@@ -44,7 +44,7 @@ class Chore:
             return False
         try:
             self.work()
-        except StoiloError as error:
+        except (StoiloError, OSError) as error:
             self._tell(str(error), now)
             return False
         self._done_at, self._trouble = now, ""

@@ -61,6 +61,7 @@ class ProjectRoot:
         origin: the project and its log.
         log_vkey: the log's verifier key, text.
         released: whether people signed it offline.
+        proofs: where this server writes what the log says of the release; None: there.
     """
 
     directory: Path
@@ -68,6 +69,7 @@ class ProjectRoot:
     origin: str
     log_vkey: str
     released: bool
+    proofs: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,10 @@ def _start_released(
     chosen = "" if config.origin == DEFAULT_ORIGIN else config.origin
     terms = ServerTerms(chosen, vkey, witnesses, policy)
     check_certified(trust, terms)
-    root = ProjectRoot(directory, root_file, trust.origin, vkey, released=True)
+    proofs = home.part("release") if config.signer_socket else None
+    root = ProjectRoot(
+        directory, root_file, trust.origin, vkey, released=True, proofs=proofs
+    )
     mine = with_log(witnesses, vkey)
     return Project(root, signer, client, socket, installed, mine, terms)
 

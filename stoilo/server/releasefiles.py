@@ -64,6 +64,7 @@ _CHANGING = re.compile(
     rf"|builds(?:/{_WORD}){{2}}/{_WORD}\.json"
     rf"|boinc/(?:key\.pub|(?:{_WORD}/){{0,2}}{_WORD}\.sig)"
 )
+_PROOFS: Final = frozenset({RELEASE_RECORD_FILE, RELEASE_PROOF_FILE})
 _FOLDERS: Final = ("metadata", "targets", "builds", "boinc")
 
 
@@ -99,17 +100,18 @@ def is_public_name(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in (_TARGET, _VERSIONED, _CHANGING))
 
 
-def read_index(directory: Path) -> ReleaseIndex:
+def read_index(directory: Path, proofs: Path | None = None) -> ReleaseIndex:
     """Return the list of all public files below `directory`.
 
-    A target's digest is the one in its name: archives are not read for the index.
+    Record and proof of the log lie in `proofs` where that is given. A target's digest is
+    the one in its name: archives are not read for the index.
 
     Raises:
         TrustError: STO-K013 for more files than a release has.
     """
     files = []
-    for name in _public_names(directory):
-        found = _find(directory, name)
+    for name in _public_names(directory, proofs or directory):
+        found = _find(directory, name, proofs)
         if found is None:
             continue
         target = _TARGET.fullmatch(name)
@@ -120,13 +122,21 @@ def read_index(directory: Path) -> ReleaseIndex:
     return ReleaseIndex(INDEX_FORMAT, tuple(files))
 
 
-def release_routes(directory: Path, status: Callable[[], ReleaseStatus]) -> list[Route]:
-    """Return the routes that serve the release in `directory` (``DIR/keys``)."""
-    indexed = _CachedIndex(directory)
+def release_routes(
+    directory: Path, status: Callable[[], ReleaseStatus], proofs: Path | None = None
+) -> list[Route]:
+    """Return the routes that serve the release in `directory` (``DIR/keys``).
+
+    Record and proof of the log lie in `proofs` where that is given.
+    """
+    indexed = _CachedIndex(directory, proofs)
     judged = _CachedStatus(status)
 
     def answer(request: Request) -> Response:
-        return _answer(request, directory, str(request.path_params["name"]))
+        name = str(request.path_params["name"])
+        known = is_public_name(name)
+        found = _find(directory, name, proofs) if known else None
+        return _answer(request, name, found)
 
     def index(request: Request) -> Response:
         return render_file(request, indexed.read(), "application/json", REVALIDATE)
@@ -144,16 +154,17 @@ def release_routes(directory: Path, status: Callable[[], ReleaseStatus]) -> list
 class _CachedIndex:
     """The index, read anew after something was published."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, proofs: Path | None) -> None:
         self._directory = directory
+        self._proofs = proofs
         self._stamp: tuple[int, ...] = ()
         self._data = b""
 
     def read(self) -> bytes:
         """Return the index as JSON."""
-        stamp = tuple(_folder_stamps(self._directory))
+        stamp = tuple(_folder_stamps(self._directory, self._proofs))
         if stamp != self._stamp or not self._data:
-            data = msgspec.json.encode(read_index(self._directory))
+            data = msgspec.json.encode(read_index(self._directory, self._proofs))
             self._data, self._stamp = data, stamp
         return self._data
 
@@ -174,17 +185,18 @@ class _CachedStatus:
         return self._data
 
 
-def _folder_stamps(directory: Path) -> Iterator[int]:
+def _folder_stamps(directory: Path, proofs: Path | None) -> Iterator[int]:
     """Yield what changes when a file below is published or renewed."""
     yield directory.stat().st_mtime_ns
+    if proofs is not None:
+        yield proofs.stat().st_mtime_ns
     for folder in _FOLDERS:
         for root, _, _ in os.walk(directory / folder):
             yield Path(root).stat().st_mtime_ns
 
 
-def _answer(request: Request, directory: Path, name: str) -> Response:
+def _answer(request: Request, name: str, found: _Found | None) -> Response:
     """Return a public file, or 404."""
-    found = _find(directory, name) if is_public_name(name) else None
     if found is None:
         return render_missing()
     target = _TARGET.fullmatch(name)
@@ -205,9 +217,9 @@ def _answer(request: Request, directory: Path, name: str) -> Response:
     return FileResponse(found.path, media_type=media, headers=headers)
 
 
-def _find(directory: Path, name: str) -> _Found | None:
+def _find(directory: Path, name: str, proofs: Path | None) -> _Found | None:
     """Return the plain file called `name`, whose form was checked; None for none."""
-    path = directory / name
+    path = (proofs or directory if name in _PROOFS else directory) / name
     try:
         seen = path.lstat()
     except OSError:
@@ -217,13 +229,14 @@ def _find(directory: Path, name: str) -> _Found | None:
     return _Found(path, seen.st_size, seen.st_mtime_ns)
 
 
-def _public_names(directory: Path) -> Iterator[str]:
+def _public_names(directory: Path, proofs: Path) -> Iterator[str]:
     """Yield the names of public files, sorted; nothing else is even looked at."""
     paths = [path for path in directory.glob("*") if path.is_file()]
     for folder in _FOLDERS:
         paths += (directory / folder).rglob("*")
-    names = sorted(path.relative_to(directory).as_posix() for path in paths)
-    yield from (name for name in names if is_public_name(name))
+    names = {path.relative_to(directory).as_posix() for path in paths} - _PROOFS
+    names |= {name for name in _PROOFS if (proofs / name).is_file()}
+    yield from sorted(name for name in names if is_public_name(name))
 
 
 def _read(path: Path) -> bytes | None:

@@ -108,7 +108,7 @@ class ReleaseProof:
     """Writes the newest release's record and log proof beside it.
 
     Args:
-        directory: the release's.
+        directory: the release's, or the server's own where that is another user's.
         store: knows which leaf tells of the newest release.
         log: gives the proof.
     """

@@ -205,7 +205,8 @@ async def _run(
     for more in faces:
         face.routes.extend(more(PublicPlace(config.data, url)))
     face.routes.extend(seen_routes(config.data, stack))
-    face.routes.extend(release_routes(project.root.directory, watch.status))
+    root = project.root
+    face.routes.extend(release_routes(root.directory, watch.status, root.proofs))
     face.routes.extend(lookout.routes())
     web = web_server(config, lookout.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
@@ -219,9 +220,8 @@ async def _run(
     await lookout.serve(config, home, stack)
     await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
-    proof = ReleaseProof(project.root.directory, server.store, server.log)
     chores = (
-        *_chores(project, release, revocations, proof, watch),
+        *_chores(project, release, revocations, server, watch),
         Chore("the statistics", work.export, STATISTICS_S),
     )
     await _watch(stop, chores, volunteers)
@@ -401,10 +401,12 @@ def _chores(
     project: Project,
     release: Release,
     revocations: RevocationIssuer,
-    proof: ReleaseProof,
+    server: TaskServer,
     watch: ReleaseWatch,
 ) -> tuple[Chore, ...]:
     """Return what is done again and again while the server runs."""
+    place = project.root.proofs or project.root.directory
+    proof = ReleaseProof(place, server.store, server.log)
     return (
         Chore("the signer", project.signer.ensure),
         Chore("the release", release.trust),

@@ -8,10 +8,10 @@ shown.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -94,7 +94,7 @@ class WorkEngine:
         return LocalVolunteers(count, home, self.embedded, url, root_file)
 
     def mirror_watch(self) -> MirrorWatch | None:
-        """Return what watches the mirrors, None where a stock project has its own."""
+        """Return what watches the mirrors, None for a stock project, which has none."""
         if self.embedded is None:
             return None
         return MirrorWatch(self.embedded.mirrors, self.embedded.mirror_desk)
@@ -157,12 +157,30 @@ def _check(config: ServerConfig) -> None:
             stock and config.volunteers,
             "volunteers of this machine attach by themselves",
         ),
-        (
-            stock
-            and (config.adaptive or config.homogeneous or config.spot_check_percent),
-            "adaptive, homogeneous and spot_check_percent are the embedded engine's",
-        ),
     )
     for holds, problem in problems:
         if holds:
             raise UsageError("STO-B010", problem)
+    if stock:
+        _refuse_settings_of_the_other(config)
+
+
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
+
+
+def _refuse_settings_of_the_other(config: ServerConfig) -> None:
+    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
+    for field in fields(config):
+        instead = _NOT_WITH_STOCK.get(field.name)
+        if instead is not None and getattr(config, field.name) != field.default:
+            raise UsageError(
+                "STO-B010",
+                f"{field.name} is the embedded engine's alone: {instead}",
+                hint=f"remove {field.name} from the settings, or use engine = embedded",
+            )

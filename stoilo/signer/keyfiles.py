@@ -18,11 +18,15 @@ __all__ = [
     "make_private_directory",
     "read_private_file",
     "read_private_key",
+    "read_trusted_file",
     "write_private_file",
     "write_public_file",
 ]
 
 MAX_PRIVATE_BYTES = 64 * 1024
+_ANYTHING = 0o077
+_WRITABLE = 0o022
+"""What others must not be able to do, as bits of the mode."""
 
 
 def make_private_directory(path: Path) -> Path:
@@ -46,12 +50,22 @@ def read_private_key(path: Path) -> PrivateKey:
 
 def read_private_file(path: Path) -> bytes:
     """Return a private file's bytes; raises ``STO-K003`` or ``STO-K029``."""
+    return _read(path, _ANYTHING)
+
+
+def read_trusted_file(path: Path) -> bytes:
+    """Return what others may read but not change, such as the root; see above."""
+    return _read(path, _WRITABLE)
+
+
+def _read(path: Path, forbidden: int) -> bytes:
+    """Return a file of our own of which others may do nothing that is forbidden."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise TrustError("STO-K029", f"{path.name} cannot be read") from error
     with os.fdopen(descriptor, "rb") as file:
-        _check_private(os.fstat(descriptor), path)
+        _check_private(os.fstat(descriptor), path, forbidden)
         return file.read(MAX_PRIVATE_BYTES)
 
 
@@ -82,9 +96,11 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _check_private(status: os.stat_result, path: Path) -> None:
+def _check_private(
+    status: os.stat_result, path: Path, forbidden: int = _ANYTHING
+) -> None:
     """Refuse what belongs to, or is open to, anybody else."""
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & forbidden:
         raise TrustError(
             "STO-K003",
             f"{path.name} belongs to or is open to other users",

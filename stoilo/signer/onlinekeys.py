@@ -133,8 +133,9 @@ def _check(keys: OnlineKeys) -> None:
 
 def awaits_ceremony(directory: Path) -> bool:
     """Whether online keys were made here and no root has been published yet."""
-    requested = directory / "state" / REQUESTED_FILE
-    return requested.exists() and not (directory / "root.json").exists()
+    if (directory / "root.json").exists():
+        return False  # first: the signer's memory may be closed to who asks
+    return (directory / "state" / REQUESTED_FILE).exists()
 
 
 def requested_keys(directory: Path) -> OnlineKeys | None:

@@ -38,7 +38,7 @@ from stoilo.executor.validity import (
 )
 from stoilo.executor.verifier import VerifiedAdmission, admission_leaf, prove_leaf
 from stoilo.signer.denials import REVOCATION_LEDGER, RevocationLedger
-from stoilo.signer.keyfiles import read_private_file, read_private_key
+from stoilo.signer.keyfiles import read_private_key, read_trusted_file
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.onlinekeys import certified_online_key, find_key
 from stoilo.signer.protocol import (
@@ -98,7 +98,7 @@ class SignerService:
         """
         self._directory = directory
         self._clock = clock
-        self._root = read_private_file(directory / "root.json")
+        self._root = read_trusted_file(directory / "root.json")
         self._log_key = read_private_key(directory / "online" / "log.pem")
         self._ledger = ledger or CheckpointLedger(directory / "state" / LEDGER_FILE)
         self._gate_keys: dict[int, PrivateKey] = {}

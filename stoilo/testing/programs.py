@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from stoilo.server.engines.interface import AppProgram, CodeSignKey, SignedFile
+from stoilo.server.programs import ReleasedPrograms
 from stoilo.signer.boinckeys import (
     generate_boinc_key,
     md5_hex,
@@ -47,3 +48,7 @@ class ProgramSigner:
     ) -> AppProgram:
         """Return a signed program."""
         return AppProgram(platform, self.sign(launcher), self.sign(verifier))
+
+    def offer(self) -> ReleasedPrograms:
+        """Return a release with one program, as an installation takes it."""
+        return ReleasedPrograms((self.program(),), self.key)

@@ -1,13 +1,12 @@
 """A stock project's directory as `make_project` leaves it, without BOINC, for tests.
 
 Its database is an SQLite file with those of BOINC's columns that are looked at; its
-``bin/xadd`` and ``bin/update_versions`` put apps and versions there, as BOINC's do.
+``bin/xadd`` and ``bin/update_versions`` are the played ones of `stocktools`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from stoilo.server.engines.stock.installation.reading import short_host
 from stoilo.server.engines.stock.project import StockProject, read_project
 from stoilo.server.programs import ReleasedPrograms
 from stoilo.testing.programs import ProgramSigner
+from stoilo.testing.stocktools.project import write_tools
 
 __all__ = ["CONFIG", "StockTree"]
 
@@ -78,52 +78,6 @@ _PROJECT: Final = """<boinc>
     </platform>
 </boinc>
 """
-_HEAD: Final = """#!{python}
-import os, re, shutil, sqlite3
-from pathlib import Path
-database = sqlite3.connect({database!r}, isolation_level=None)
-"""
-_XADD: Final = """
-text = Path("project.xml").read_text("latin-1")
-for table in ("platform", "app"):
-    for element in re.findall(f"<{table}>.*?</{table}>", text, re.DOTALL):
-        name = re.search("<name>(.*?)</name>", element)[1]
-        known = database.execute(f"SELECT 1 FROM {table} WHERE name = ?", [name])
-        if not known.fetchall():
-            database.execute(f"INSERT INTO {table} (name) VALUES (?)", [name])
-"""
-_UPDATE: Final = """
-def number_of(table, name):
-    rows = database.execute(f"SELECT id FROM {table} WHERE name = ?", [name])
-    return rows.fetchone()[0]
-
-for place in sorted(Path("apps").glob("*/*/*")):
-    if place.name[0] == ".":
-        continue
-    app, version, (platform, _, plan) = (
-        place.parts[1], place.parts[2], place.name.partition("__"))
-    key = [number_of("app", app), int(version.replace(".", "")),
-        number_of("platform", platform), plan]
-    if database.execute("SELECT 1 FROM app_version WHERE appid = ? AND version_num = ?"
-            " AND platformid = ? AND plan_class = ?", key).fetchall():
-        continue
-    described = (place / "version.xml").read_text()
-    infos = refs = ""
-    for path in sorted(place.iterdir()):
-        if path.suffix == ".sig" or path.name == "version.xml":
-            continue
-        signature = (place / f"{path.name}.sig").read_text()
-        shutil.copy(path, "download")
-        infos += (f"<file_info><name>{path.name}</name><file_signature>{signature}"
-            f"</file_signature><nbytes>{path.stat().st_size}</nbytes></file_info>")
-        main = f"{path.name}</physical_name><main_program/>" in described
-        refs += (f"<file_ref><file_name>{path.name}</file_name>"
-            + "<main_program/>" * main + "</file_ref>")
-    api = re.search("<api_version>.*</api_version>", described)[0]
-    xml = f"{infos}<app_version>{api}{refs}</app_version>"
-    database.execute("INSERT INTO app_version (appid, version_num, platformid, plan_class,"
-        " xml_doc) VALUES (?, ?, ?, ?, ?)", [*key, xml])
-"""
 
 
 class StockTree:
@@ -151,8 +105,7 @@ class StockTree:
         (self.root / "keys" / "upload_private").chmod(0o600)
         with closing(sqlite3.connect(self._database)) as database:
             database.executescript(_TABLES)
-        self._add_tool("xadd", _XADD)
-        self._add_tool("update_versions", _UPDATE)
+        write_tools(self.root, self.url, "xadd", "update_versions")
 
     @property
     def url(self) -> str:
@@ -180,7 +133,3 @@ class StockTree:
     def start_daemon(self, pid_file: str, pid: int) -> None:
         """Write a daemon's pid file."""
         self.write(f"pid_{short_host()}/{pid_file}", f"{pid}\n")
-
-    def _add_tool(self, name: str, script: str) -> None:
-        head = _HEAD.format(python=sys.executable, database=str(self._database))
-        self.write(f"bin/{name}", head + script).chmod(0o755)

@@ -58,6 +58,25 @@ def test_unit_is_hardened_and_runs_as_its_own_user(path: Path) -> None:
     assert "@system-service" in " ".join(unit["SystemCallFilter"])
 
 
+def test_drop_in_of_a_stock_project_opens_what_the_engine_writes_and_no_more() -> None:
+    drop_in = read_unit(FOLDER / "stoilo.service.d" / "stock.conf")
+    assert set(drop_in) == {"After", "SupplementaryGroups", "ReadWritePaths"}
+    written = {Path(one).name for one in drop_in["ReadWritePaths"][0].split()}
+    assert written == {"download", "templates", "stoilo"}
+
+
+def test_systemd_takes_the_drop_in_of_a_stock_project(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "units")
+    unit = tmp_path / "units" / "stoilo.service"
+    done = subprocess.run(
+        [need_systemd(), "verify", "--man=no", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "stock.conf" not in done.stderr
+
+
 @pytest.mark.parametrize("name", WITH_JAIL)
 def test_unit_leaves_the_jail_what_it_needs(name: str) -> None:
     unit = read_unit(FOLDER / name)

@@ -19,11 +19,11 @@ from stoilo.executor.computing import (
 NOON = "<start_hour>12</start_hour><end_hour>13</end_hour>"
 
 
-def files(tmp_path, hour=12.5, **texts):
+def files(tmp_path, hour=12.5, now=1e9, **texts):
     names = {"own": OVERRIDE, "shared": SHARED}
     for name, text in texts.items():
         (tmp_path / names[name]).write_text(text)
-    return PreferenceFiles(tmp_path, lambda: hour)
+    return PreferenceFiles(tmp_path, lambda: hour, lambda: now)
 
 
 def test_documents_of_boinc_are_read():
@@ -87,6 +87,26 @@ def test_newest_document_of_the_projects_is_kept_and_sent(tmp_path):
     assert made.in_force().max_ncpus_pct == 25
     assert made.text.startswith("<global_preferences>")
     assert "<mod_time>7</mod_time>" in made.text
+
+
+def timed(mod_time, percent):
+    return f"<mod_time>{mod_time}</mod_time><max_ncpus_pct>{percent}</max_ncpus_pct>"
+
+
+def test_document_from_far_ahead_gives_way_to_every_other(tmp_path):
+    made = files(tmp_path)
+    made.learn(timed(10**12, 25))
+    assert made.in_force().max_ncpus_pct == 25
+    made.learn(timed(7, 50))
+    made.learn(timed(10**12, 25))
+    assert made.in_force().max_ncpus_pct == 50
+
+
+def test_newest_document_counts_though_this_computers_clock_is_behind(tmp_path):
+    made = files(tmp_path, now=0.0)
+    for mod_time, percent in ((10**9, 25), (10**9 + 1, 50), (10**9, 75)):
+        made.learn(timed(mod_time, percent))
+    assert made.in_force().max_ncpus_pct == 50
 
 
 @pytest.mark.parametrize("elements", ["", "<", "<max_ncpus_pct>1</max_ncpus_pct>"])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from stoilo.core.errors import InternalError
@@ -68,3 +70,13 @@ def test_other_trouble_is_told_at_once(
     for work.fails in ("one", "another"):
         chore.do_if_due()
     assert [record.args[1].count("another") for record in caplog.records] == [0, 1]
+
+
+def test_refusing_disk_ends_no_server(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "release.record.json")
+
+    assert not Chore("a chore", refuse, 0.0, clock).do_if_due()
+    assert "Permission denied" in caplog.text

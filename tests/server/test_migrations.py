@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event, insert, select
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -272,3 +272,37 @@ def test_upgrade_killed_before_a_statement_has_not_made_it(url: str) -> None:
     with pytest.raises(Killed), killed_before(2):
         upgrade(url, SERVER)
     assert differences(url, SERVER) != []
+
+
+def test_open_workunits_of_before_get_their_last_moment_of_issue(url: str) -> None:
+    upgrade(url, STOCK, "stock0002")
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        connection.execute(
+            insert(STOCK.models.tables["stoilo_workunit"]),
+            [_old_workunit("open"), {**_old_workunit("over"), "outcome": "cancelled"}],
+        )
+        connection.commit()
+    upgrade(url, STOCK)
+    with engine.connect() as connection:
+        query = (
+            "SELECT name, last_at FROM stoilo_issuing"
+            " JOIN stoilo_workunit ON id = workunit_id"
+        )
+        assert connection.exec_driver_sql(query).all() == [("open", 900)]
+    engine.dispose()
+
+
+def _old_workunit(name: str) -> dict[str, object]:
+    numbers = ("min_quorum", "target_results", "max_error", "max_total", "max_success")
+    texts = ("app", "input_template", "result_template")
+    return {
+        "name": name,
+        **dict.fromkeys(numbers, 1),
+        **dict.fromkeys(texts, "x"),
+        "delay_bound_s": 100,
+        "not_after": 1000,
+        "priority": 0,
+        "created_at": 1,
+        "outcome": None,
+    }

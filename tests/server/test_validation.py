@@ -51,6 +51,16 @@ def test_header_of_another_copy_is_refused_undecoded(
     assert verdict(bench, name, data) == ("invalid", "STO-R080")
 
 
+def test_file_that_changed_since_it_was_received_is_refused(bench: Bench) -> None:
+    name, statement = issue(bench)
+    data = make_result(f"{name}_0", statement, encode(OK))
+    received = bench.engine.receive(name, 0, data)
+    assert bench.server.validation.check(received).verdict is ResultVerdict.VALID
+    received.path.write_bytes(data[:-1] + b"!")  # of the same size
+    check = bench.server.validation.check(received)
+    assert (check.verdict, check.code) == (ResultVerdict.INVALID, "STO-R081")
+
+
 @pytest.mark.parametrize(("step", "format_"), [(0, 1), (3, 2)])
 def test_resumed_run_is_known_from_its_header(
     bench: Bench, step: int, format_: int

@@ -48,8 +48,19 @@ def test_stock_engine_is_the_project_of_the_directory(tmp_path, home):
         {"project_dir": "x"},
         {"engine": "stock", "project_dir": "x", "volunteers": 1},
         {"engine": "stock", "project_dir": "x", "adaptive": "pure"},
+        {"engine": "stock", "project_dir": "x", "spot_check_percent": 1},
+        {"engine": "stock", "project_dir": "x", "keep_workunits_days": 0},
+        {"engine": "stock", "project_dir": "x", "mirrors": "https://m.example/"},
     ],
 )
 def test_settings_of_the_other_engine_are_refused(tmp_path, home, settings):
     with pytest.raises(UsageError, match="STO-B010"):
         open_engine(ServerConfig(tmp_path / "data", **settings), home)
+
+
+def test_refusal_names_the_setting_and_what_to_do_instead(tmp_path, home):
+    config = ServerConfig(
+        tmp_path / "data", engine="stock", project_dir="x", mirrors="https://m.example/"
+    )
+    with pytest.raises(UsageError, match=r"mirrors is .* cache before download_url"):
+        open_engine(config, home)

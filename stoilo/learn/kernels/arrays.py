@@ -54,11 +54,12 @@ def local_steps(kwargs):
 
 def move(weights, mean, memory, settings, step):
     """Return the weights after one step of the named optimiser."""
-    rate, decay = settings["rate"], settings.get("decay", 0.0)
+    is_adamw = settings.get("optimizer", "sgd") == "adamw"
+    rate, decay = settings["rate"], settings.get("decay", 0.01 if is_adamw else 0.0)
     moved = {}
     for name, w in weights.items():
         g = mean[name]
-        if settings.get("optimizer", "sgd") == "adamw":
+        if is_adamw:
             first, second = memory.get(name, (np.zeros_like(w), np.zeros_like(w)))
             first = 0.9 * first + 0.1 * g
             second = 0.999 * second + 0.001 * g * g

@@ -66,10 +66,11 @@ def local_steps(kwargs):
 
 def make_optimizer(model, settings):
     """Return the local optimiser that the settings name."""
-    rate, decay = settings["rate"], settings.get("decay", 0.0)
+    rate = settings["rate"]
     if settings.get("optimizer", "sgd") == "adamw":
+        decay = settings.get("decay", 0.01)
         return torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay)
-    momentum = settings.get("momentum", 0.0)
+    momentum, decay = settings.get("momentum", 0.0), settings.get("decay", 0.0)
     return torch.optim.SGD(
         model.parameters(), lr=rate, momentum=momentum, weight_decay=decay
     )

@@ -41,8 +41,16 @@ class EngineFigures:
 class MeasuredEngine(Protocol):
     """An engine that can be watched."""
 
+    def check_database(self) -> None:
+        """Return when its database has answered a small question.
+
+        Raises:
+            InternalError: it cannot be read.
+        """
+        ...
+
     def figures(self) -> EngineFigures:
-        """Return what it holds now.
+        """Return what it holds now, or held not long ago.
 
         Raises:
             InternalError: its database cannot be read.

@@ -23,16 +23,14 @@ from urllib.parse import urlsplit
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 __all__ = [
     "MOST_MIRRORS",
     "Mirror",
     "distance",
-    "file_urls",
     "parse_mirrors",
     "rank",
-    "render_download_servers",
 ]
 
 MOST_MIRRORS: Final = 64
@@ -133,41 +131,3 @@ def _draw(mirror: Mirror, host: int | str) -> float:
     digest = hashlib.sha256(f"{host}\0{mirror.url}".encode()).digest()
     uniform = (int.from_bytes(digest[:7]) + 1) / (2**56 + 1)
     return -math.log(uniform) / mirror.weight
-
-
-def file_urls(
-    ranked: Sequence[Mirror], digest: str, own_url: str, most: int = MOST_NAMED
-) -> tuple[str, ...]:
-    """Return where a file can be had, best first, the project's own server last.
-
-    For an input template of a stock server, which is the same for every host, rank by
-    the digest: then each file has its own order and load still spreads by weight.
-    """
-    return (*(f"{mirror.url}{digest}" for mirror in ranked[:most]), own_url)
-
-
-def render_download_servers(mirrors: Iterable[Mirror], own_url: str) -> str:
-    """Return a stock project's file ``download_servers``.
-
-    A stock scheduler puts this list in place of the part of each URL that
-    ``<replace_download_url_by_timezone>`` of ``config.xml`` names, nearest time zone
-    first, spread by host (``sched/sched_timezone.cpp``). It knows neither weight nor
-    health: write the file anew with the healthy ones. The project's own server, with
-    the time zone furthest from every mirror of a known one, is in the list too, so that
-    there always is one that has the file.
-    """
-    listed = [(mirror.utc_offset_s or 0, mirror.url) for mirror in mirrors]
-    own = (_furthest([zone for zone, _ in listed]), own_url)
-    lines = [f"{zone} {url.rstrip('/')}" for zone, url in [*listed, own]]
-    return "\n".join([*lines, ""])
-
-
-def _furthest(zones: Sequence[int]) -> int:
-    """Return the whole hour, s, whose nearest of `zones` is furthest away."""
-    hours = range(-12 * 3600, 12 * 3600, 3600)
-
-    def nearest(hour: int) -> int:
-        apart = [abs(hour - zone) % _DAY_S for zone in zones]
-        return min((min(one, _DAY_S - one) for one in apart), default=0)
-
-    return max(hours, key=nearest)

@@ -37,6 +37,7 @@ NUMBERS: Final = {
     "max_success_results": 6,
     "delay_bound": 604_800,
     "priority": 0,
+    "batch": 0,
 }
 REALS: Final = {
     "rsc_fpops_est": 3600e9,

@@ -15,6 +15,7 @@ from stoilo.testing.stocktools.daemons import (
     UNSENT,
     output_name,
 )
+from stoilo.testing.stocktools.planclasses import fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,17 +50,28 @@ class FakeHosts:
         self._call(user)
         names: list[str] = []
         waiting = self._database.rows(
-            "SELECT result.*, workunit.delay_bound AS delay FROM result"
+            "SELECT result.*, workunit.delay_bound AS delay, workunit.batch AS batch"
+            " FROM result"
             " JOIN workunit ON workunit.id = result.workunitid"
             " WHERE result.server_state = ? AND workunit.error_mask = 0"
             " ORDER BY result.priority DESC, result.id",
             UNSENT,
         )
         for result in waiting:
-            if len(names) < room and not self._has_one(user, result.workunitid):
-                self._send(user, result)
+            if len(names) >= room or self._has_one(user, result.workunitid):
+                continue
+            if (version := self._version(user, result)) is not None:
+                self._send(user, result, version)
                 names.append(result.name)
         return names
+
+    def choose(self, user: int, preferences: str) -> None:
+        """Save a user's project preferences, as the project's page does."""
+        self._call(user)
+        saved = f"<project_specific>\n{preferences}\n</project_specific>".encode()
+        self._database.run(
+            "UPDATE user SET project_prefs = ? WHERE id = ?", saved, user
+        )
 
     def upload(self, copy: str, body: bytes) -> None:
         """Upload a copy's result file."""
@@ -108,7 +120,27 @@ class FakeHosts:
         )
         return found is not None
 
-    def _send(self, user: int, result: FakeRow) -> None:
+    def _version(self, user: int, result: FakeRow) -> int | None:
+        """Return the app version by which a user may have a copy, None without one."""
+        specs = self._project.root / "plan_class_spec.xml"
+        text = specs.read_text("latin-1") if specs.exists() else ""
+        row = self._database.row("SELECT project_prefs FROM user WHERE id = ?", user)
+        chosen = (row.project_prefs if row else None) or b""
+        versions = self._database.rows(
+            "SELECT id, plan_class FROM app_version WHERE appid = ? AND deprecated = 0"
+            " ORDER BY version_num DESC",
+            result.appid,
+        )
+        return next(
+            (
+                int(one.id)
+                for one in versions
+                if fits(text, one.plan_class, chosen.decode(), result.batch)
+            ),
+            None,
+        )
+
+    def _send(self, user: int, result: FakeRow, version: int) -> None:
         now = self._now()
         self._database.run(
             "UPDATE result SET server_state = ?, hostid = ?, userid = ?, sent_time = ?,"
@@ -118,7 +150,7 @@ class FakeHosts:
             user,
             now,
             now + result.delay,
-            result.appid,
+            version,
             result.id,
         )
         self._database.run(
@@ -128,11 +160,11 @@ class FakeHosts:
             result.workunitid,
             now + result.delay,
         )
-        key = (user, result.appid)
+        key = (user, version)
         where = "WHERE host_id = ? AND app_version_id = ?"
         query = f"SELECT id FROM host_app_version {where}"  # noqa: S608 - our own words
         if self._database.row(query, *key) is None:
-            row = {"host_id": user, "app_version_id": result.appid}
+            row = {"host_id": user, "app_version_id": version}
             self._database.insert(
                 "host_app_version", [{**row, "max_jobs_per_day": QUOTA}]
             )

@@ -14,7 +14,7 @@ from stoilo.server.engines.stock.project import StockProject, read_project
 from stoilo.testing.stocktools.database import CLOCK, SETTINGS, FakeDatabase
 from stoilo.testing.stocktools.tables import create_statements
 
-__all__ = ["FakeProject", "make_fake_project"]
+__all__ = ["FakeProject", "make_fake_project", "write_tools"]
 
 APPS: Final = ("pure", "numeric", "tensor")
 PLATFORM: Final = "x86_64-pc-linux-gnu"
@@ -22,6 +22,9 @@ _TOOLS: Final = {
     "create_work": "creatework",
     "cancel_jobs": "canceljobs",
     "stage_file_native": "stagefile",
+    "xadd": "xadd",
+    "update_versions": "updateversions",
+    "status": "status",
 }
 _TOOL: Final = """#!{python} -S
 import sys
@@ -53,6 +56,8 @@ _CONFIG: Final = """<?xml version="1.0"?>
   </daemons>
 </boinc>
 """
+
+_PROJECT: Final = f"<boinc>\n<platform><name>{PLATFORM}</name></platform>\n</boinc>\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +94,33 @@ def make_fake_project(
     Args:
         root: the directory.
         database_url: an empty database; empty: a file in the directory.
-        apps: names.
+        apps: names, each with an app version; none: an installation is to make them.
     """
     root = root.resolve()
     folders = ("bin", "templates", "download", "upload", "keys", "stoilo", "tmp_fake")
     for folder in folders:
         (root / folder).mkdir(parents=True, exist_ok=True)
     url = database_url or f"sqlite:///{root / 'boinc.sqlite'}"
-    (root / SETTINGS).write_text(json.dumps({"url": url}))
     (root / "config.xml").write_text(_CONFIG.format(root=root))
-    _write_tools(root)
+    (root / "project.xml").write_text(_PROJECT)
+    write_tools(root, url)
     _make_tables(url, apps)
     project = read_project(root)
     write_entry_points(project)
     return FakeProject(project, url)
 
 
-def _write_tools(root: Path) -> None:
+def write_tools(root: Path, database_url: str, *names: str) -> None:
+    """Write the tools into a project's ``bin``, all of them or those that are named."""
     import pymysql  # noqa: PLC0415 - its place is what is needed
 
     path = [
         str(Path(stoilo.__file__).parent.parent),
         str(Path(pymysql.__file__).parent.parent),
     ]
-    for tool, module in _TOOLS.items():
+    (root / SETTINGS).write_text(json.dumps({"url": database_url}))
+    for tool in names or _TOOLS:
+        module = _TOOLS[tool]
         text = _TOOL.format(
             python=sys.executable, path=path, module=module, root=str(root)
         )
@@ -126,6 +134,12 @@ def _make_tables(url: str, apps: tuple[str, ...]) -> None:
     for statement in create_statements(sqlite=url.startswith("sqlite")):
         database.run(statement)
     database.insert("platform", [{"name": PLATFORM}])
+    if apps:
+        _insert_apps(database, apps)
+    database.close()
+
+
+def _insert_apps(database: FakeDatabase, apps: tuple[str, ...]) -> None:
     database.insert("app", [{"name": name} for name in apps])
     database.insert(
         "app_version",
@@ -134,4 +148,3 @@ def _make_tables(url: str, apps: tuple[str, ...]) -> None:
             for number, _ in enumerate(apps, 1)
         ],
     )
-    database.close()

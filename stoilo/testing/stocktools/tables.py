@@ -10,6 +10,9 @@ _INTEGERS: Final = "INTEGER NOT NULL DEFAULT 0"
 _NUMBER: Final = "DOUBLE NOT NULL DEFAULT 0"
 _NAME: Final = "VARCHAR(191) NOT NULL DEFAULT ''"
 _BLOB: Final = "BLOB"
+_CHANGED: Final = (
+    "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+)
 
 TABLES: Final[dict[str, dict[str, str]]] = {
     "platform": {"name": _NAME, "user_friendly_name": _NAME},
@@ -69,7 +72,11 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "max_success_results": _INTEGERS,
         "result_template_file": "VARCHAR(63) NOT NULL DEFAULT ''",
         "priority": _INTEGERS,
+        "batch": _INTEGERS,
+        "mod_time": _CHANGED,
     },
+    "user_submit": {"user_id": _INTEGERS},
+    "user_submit_app": {"user_id": _INTEGERS, "app_id": _INTEGERS},
     "result": {
         "workunitid": _INTEGERS,
         "server_state": _INTEGERS,
@@ -97,7 +104,11 @@ def create_statements(*, sqlite: bool) -> list[str]:
     key = "INTEGER PRIMARY KEY" if sqlite else "INTEGER PRIMARY KEY AUTO_INCREMENT"
     made = []
     for table, columns in TABLES.items():
-        lines = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+        kinds = {
+            name: _INTEGERS if sqlite and kind == _CHANGED else kind
+            for name, kind in columns.items()
+        }
+        lines = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
         made.append(f"CREATE TABLE `{table}` (id {key}, {lines})")
     made.append("CREATE INDEX res_wuid ON result (workunitid)")
     made.append("CREATE INDEX ind_res_st ON result (server_state, priority)")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from stoilo.core.errors import InternalError
 from stoilo.server.backup.cut import open_cut
 
+PAUSE_S = 0.001
 COUNT = "SELECT COUNT(*) FROM step"
 
 
@@ -33,19 +35,23 @@ def writer(files: list[Path]) -> Iterator[threading.Event]:
     stop = threading.Event()
 
     def work() -> None:
-        databases = [sqlite3.connect(path, timeout=60) for path in files]
-        while not stop.is_set():
+        with ExitStack() as stack:
+            databases = [
+                stack.enter_context(closing(sqlite3.connect(path, timeout=60)))
+                for path in files
+            ]
             for database in databases:
-                database.execute("INSERT INTO step VALUES (NULL)")
-                database.commit()
-        for database in databases:
-            database.close()
+                database.execute("PRAGMA synchronous = OFF")  # a busy disk is no matter
+            while not stop.wait(PAUSE_S):
+                for database in databases:
+                    database.execute("INSERT INTO step VALUES (NULL)")
+                    database.commit()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield stop
-    stop.set()
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(work)
+        yield stop
+        stop.set()
+        writing.result()  # what ended it early fails the test
 
 
 def counts(files: list[Path]) -> tuple[int, int]:

@@ -13,10 +13,8 @@ from stoilo.core.errors import UsageError
 from stoilo.server.engines.mirrors import (
     Mirror,
     distance,
-    file_urls,
     parse_mirrors,
     rank,
-    render_download_servers,
 )
 
 HOUR = 3600
@@ -98,21 +96,3 @@ def test_time_zones_meet_behind_the_date_line():
 def test_unknown_place_is_between_near_and_far():
     assert (distance(A, 0), distance(Mirror(A.url, 1, 0), None)) == (1, 1)
     assert distance(Mirror(A.url, 1, 8 * HOUR), 0) == 2
-
-
-@given(st.lists(st.sampled_from([A, B, C]), unique=True), st.integers(0, 9))
-def test_project_itself_is_always_the_last_url(mirrors, host):
-    urls = file_urls(rank(mirrors, host), DIGEST, "http://project/f")
-    assert urls[-1] == "http://project/f"
-    assert all(url.endswith(f"/{DIGEST}") for url in urls[:-1])
-    assert len(urls) == min(len(mirrors), 2) + 1
-
-
-def test_stock_list_holds_the_project_far_from_every_mirror():
-    mirrors = [Mirror("https://a.example/f/", 1, 0), Mirror("https://b.example/", 1, 0)]
-    lines = render_download_servers(mirrors, "https://project.example/download/")
-    assert lines.splitlines() == [
-        "0 https://a.example/f",
-        "0 https://b.example",
-        "-43200 https://project.example/download",
-    ]

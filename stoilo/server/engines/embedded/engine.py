@@ -27,7 +27,7 @@ from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
 from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
-from stoilo.server.engines.embedded.scheduling.dispatch import Pace
+from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
@@ -90,6 +90,7 @@ class EngineOptions:
         mirrors: data servers besides this one.
         retention: how long rows are kept that nobody needs.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
+        lots: the same, for which of the copies that wait go out first.
         uploads: how much of the disk result files may take.
     """
 
@@ -101,6 +102,7 @@ class EngineOptions:
     spot_check_rate: float = 0.0
     retention: Retention = field(default_factory=Retention)
     draw: Callable[[], float] = random.SystemRandom().random
+    lots: Callable[[], float] = random.SystemRandom().random
     uploads: UploadLimits = field(default_factory=UploadLimits)
     mirrors: tuple[Mirror, ...] = ()
 
@@ -168,7 +170,7 @@ class EmbeddedEngine:
             self._database,
             pace=self._options.pace,
             on_report=self._wake.set,
-            draw=self._options.draw,
+            chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
@@ -250,6 +252,11 @@ class EmbeddedEngine:
         since = self.now() - self._options.seen_within_s
         with self._database.read() as connection:
             return read_status(connection, name, since)
+
+    def check_database(self) -> None:
+        """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
+        with self._database.read() as connection:
+            connection.exec_driver_sql("SELECT id FROM engine_user LIMIT 1").first()
 
     def settled(self, names: Collection[str]) -> frozenset[str]:
         """Return the names whose outcome will not come; see `interface.Engine`."""
@@ -336,13 +343,13 @@ class EmbeddedEngine:
             self._purge_at = time.monotonic() + pause
 
     def _run(self, validation: Validation, assimilator: Assimilator) -> None:
-        """Move workunits until closed; trouble of the database only slows it down."""
+        """Move workunits until closed; trouble of database or disk only slows it down."""
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 busy = self.step(validation, assimilator)
                 self._purge_in_time()
-            except StoiloError as error:
+            except (StoiloError, OSError) as error:
                 log.warning("engine step failed: %s", error)
                 busy = False
             if not busy:

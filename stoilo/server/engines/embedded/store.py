@@ -59,6 +59,7 @@ OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
 RELEASES_KEPT = 3
+_FAILED = (CopyOutcome.CLIENT_ERROR, CopyOutcome.ABORTED, CopyOutcome.NOT_NEEDED)
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
 
 
@@ -181,7 +182,8 @@ class Store:
             closed = [one for one in moved if isinstance(one, int)]
             _note_over(connection, closed, now)
             unused, uploads = self._forget(connection, closed)
-        self._remove(unused, uploads)
+            failed = _uploads_of_failed(connection, rows)
+        self._remove(unused, [*uploads, *failed])
         return questions
 
     def postpone(self, workunit_id: int, until: int) -> None:
@@ -358,6 +360,17 @@ def _received() -> Select[Any]:
         )
         .order_by(table.c.id)
     )
+
+
+def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str]:
+    """Return the names of what hosts may have sent for copies that came to nothing."""
+    table = schema.copies
+    query = select(table.c.upload_name).where(
+        table.c.workunit_id.in_(workunits),
+        table.c.user_id != 0,
+        table.c.outcome.in_([outcome.value for outcome in _FAILED]),
+    )
+    return list(connection.scalars(query))
 
 
 def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:

@@ -18,9 +18,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, case, select, update
 
-from stoilo.core.errors import InternalError, StoiloError
+from stoilo.core.errors import StoiloError
 from stoilo.server.bulk import insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
@@ -33,7 +33,7 @@ from stoilo.server.engines.stock.jobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -45,6 +45,9 @@ __all__ = ["Creator", "Draft", "insert_drafts"]
 
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4000
+_WAIT_S: Final = 10
+_TRIES: Final = 6
+"""From so many tries on, the wait for the next is no longer than after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,23 @@ def insert_drafts(
         for position, file in enumerate(fresh[name].files)
     ]
     insert_many(connection, schema.needs, needs)
+    insert_many(connection, schema.issuing, _last_issues(rows, fresh, now))
     return list(fresh)
+
+
+def _last_issues(
+    rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
+) -> list[dict[str, object]]:
+    """Return until when the workunits that have time for copies may have them."""
+    last = {
+        row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
+        for name, row in rows
+    }
+    return [
+        {"workunit_id": row, "last_at": moment}
+        for row, moment in last.items()
+        if moment >= now
+    ]
 
 
 def _row(draft: Draft, now: int) -> dict[str, object]:
@@ -131,62 +150,98 @@ def _row(draft: Draft, now: int) -> dict[str, object]:
 class Creator:
     """Makes the workunits that have rows and no BOINC row.
 
+    Args:
+        database: the project's.
+        tools: BOINC's.
+        now: s since 1970.
+        at_once: how many are looked at in one flush.
+
     Attributes:
         turn: held while workunits are being made.
     """
 
-    def __init__(self, database: Database, tools: Tools) -> None:
+    def __init__(
+        self,
+        database: Database,
+        tools: Tools,
+        now: Callable[[], int],
+        at_once: int = _AT_ONCE,
+    ) -> None:
+        self._at_once = at_once
         self._database = database
         self._tools = tools
+        self._now = now
         self.turn = threading.Lock()
 
     def flush(self) -> bool:
         """Make what is to be made; returns whether anything was.
 
+        What cannot be made waits, longer each time, and holds up nothing else.
+
         Raises:
-            InternalError: ``STO-B005``, ``STO-E003``; call again later.
+            InternalError: ``STO-B005`` when the tool fails and nothing was made,
+                ``STO-E003``; call again later.
         """
         with self.turn:
             jobs = self._pending()
-            if not jobs:
-                return False
-            trouble: StoiloError | None = None
             wanted = self._note_made(jobs)
+            made, trouble = len(jobs) - len(wanted), None
             for group, members in batches(wanted):
-                try:
-                    self._make(group, members)
-                except StoiloError as error:
-                    log.warning("workunits wait for another try: %s", error)
-                    trouble = error
-            if trouble is not None:
-                raise trouble
-            return True
+                left, error = self._make(group, members)
+                self._postpone(left)
+                made += len(members) - len(left)
+                trouble = trouble or error
+        if trouble is not None and not made:
+            raise trouble
+        return made > 0
 
-    def _make(self, group: JobClass, members: Sequence[Job]) -> None:
-        """Call the tool and believe the database; again while a failure made some."""
-        left = list(members)
-        while left:
-            before = len(left)
+    def _make(
+        self, group: JobClass, members: Sequence[Job]
+    ) -> tuple[list[Job], StoiloError | None]:
+        """Call the tool and believe the database; again while that makes some.
+
+        Returns what was not made, and why when the tool itself failed.
+        """
+        left, before = list(members), len(members) + 1
+        trouble: StoiloError | None = None
+        while left and len(left) < before:
+            before, trouble = len(left), None
             try:
                 lines = [stdin_line(job) for job in left]
                 self._tools.create_work(class_arguments(group), lines)
-            except StoiloError:
-                left = self._note_made(left)
-                if len(left) == before:
-                    raise
-            else:
-                left = self._note_made(left)
-                if len(left) == before:
-                    raise InternalError("STO-B005", "create_work made nothing")
+            except StoiloError as error:
+                trouble = error
+            left = self._note_made(left)
+        if left:
+            why = trouble or "create_work made nothing"
+            log.warning("%d workunits wait for another try: %s", len(left), why)
+        return left, trouble
+
+    def _postpone(self, jobs: Sequence[Job]) -> None:
+        """Let others go first."""
+        table = schema.workunits
+        tries = case((table.c.attempts < _TRIES, table.c.attempts + 1), else_=_TRIES)
+        query = (
+            update(table)
+            .where(table.c.id == bindparam("row"), table.c.outcome.is_(None))
+            .values(retry_at=self._now() + _WAIT_S * tries, attempts=tries)
+        )
+        if jobs:
+            with self._database.write() as connection:
+                connection.execute(query, [{"row": job.row} for job in jobs])
 
     def _pending(self) -> list[Job]:
-        """Return what has no BOINC row, oldest first."""
+        """Return what has no BOINC row and is due: what was tried less often first."""
         table, needs = schema.workunits, schema.needs
         query = (
             select(table)
-            .where(table.c.boinc_id == 0, table.c.outcome.is_(None))
-            .order_by(table.c.id)
-            .limit(_AT_ONCE)
+            .where(
+                table.c.boinc_id == 0,
+                table.c.outcome.is_(None),
+                table.c.retry_at <= self._now(),
+            )
+            .order_by(table.c.attempts, table.c.id)
+            .limit(self._at_once)
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
@@ -198,7 +253,8 @@ class Creator:
             )
             files: dict[int, list[tuple[int, str]]] = {row.id: [] for row in rows}
             for workunit, position, file in found:
-                files[workunit].append((position, file))
+                if position >= 0:
+                    files[workunit].append((position, file))
         return [_job(row, files[row.id]) for row in rows]
 
     def _note_made(self, jobs: Sequence[Job]) -> list[Job]:

@@ -3,17 +3,14 @@
 BOINC decides who gets which copy and when a copy is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
 (`handover`). Everything that must not be lost is in rows before anybody is answered:
-what was asked for (`creation`), what was decided (`ending`), what is undelivered. One
-thread goes the rounds that BOINC does not (`chores`); it holds no state, so a crash at
-any point loses nothing.
+what was asked for (`creation`), what was decided (`ending`), what is undelivered. Some
+threads go the rounds that BOINC does not (`rounds`); they hold no state that matters, so
+a crash at any point loses nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import secrets
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,37 +18,34 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.interface import OutcomeKind, WorkunitFile
+from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock import boinctables
+from stoilo.server.engines.stock.admissions import Admissions
 from stoilo.server.engines.stock.appversions import check_app_versions
 from stoilo.server.engines.stock.assimilating import Listener
+from stoilo.server.engines.stock.cancelling import Cancellations
 from stoilo.server.engines.stock.chores import Chores
 from stoilo.server.engines.stock.claim import FolderLock, claim_project
-from stoilo.server.engines.stock.creation import Creator, Draft, insert_drafts
+from stoilo.server.engines.stock.closing import Closing
+from stoilo.server.engines.stock.creation import Creator, insert_drafts
 from stoilo.server.engines.stock.database import Database
 from stoilo.server.engines.stock.delivery import Delivery
 from stoilo.server.engines.stock.ending import Endings
-from stoilo.server.engines.stock.figures import read_figures
+from stoilo.server.engines.stock.figures import Figures
 from stoilo.server.engines.stock.handover import Handover
-from stoilo.server.engines.stock.jobs import stdin_line
+from stoilo.server.engines.stock.inputs import Inputs
 from stoilo.server.engines.stock.judging import Judge
 from stoilo.server.engines.stock.nudges import Nudges
 from stoilo.server.engines.stock.renewal import Renewal
 from stoilo.server.engines.stock.resultrows import Uploads, find_own
+from stoilo.server.engines.stock.rounds import Round
 from stoilo.server.engines.stock.settings import Settings
-from stoilo.server.engines.stock.staging import Stage, StagedFile, file_md5
+from stoilo.server.engines.stock.staging import file_md5
 from stoilo.server.engines.stock.statusview import read_settled, read_status
-from stoilo.server.engines.stock.templates import (
-    InputSlot,
-    Template,
-    input_template,
-    result_template,
-)
+from stoilo.server.engines.stock.sweeping import stray_outcomes
 from stoilo.server.engines.stock.tools import Tools
 
 if TYPE_CHECKING:
@@ -71,8 +65,6 @@ if TYPE_CHECKING:
 __all__ = ["StockEngine", "StockOptions"]
 
 log = logging.getLogger(__name__)
-_SECRET: Final = "secret"  # noqa: S105 - a row's name
-_RELEASE: Final = "release"
 _CREATE_AGAIN_S: Final = 10
 
 
@@ -129,31 +121,29 @@ class StockEngine:
         try:
             self._database.upgrade()
             claim_project(self._settings, self._options.owner)
-            secret = self._load_secret()
+            self._inputs = Inputs(project, self._settings)
         except StoiloError:
             self._release_all()
             raise
         self._tools = Tools(project)
-        self._stage = Stage(project.download, project.config.fanout, secret)
         self._endings = Endings(self._database, project.own / "kept")
         self._nudges = Nudges(self._database)
-        self._creator = Creator(self._database, self._tools)
+        self._creator = Creator(self._database, self._tools, self.now)
         self._delivery = Delivery(self._database, self._endings, self.now)
         self._renewal = Renewal(project, self._database, self._nudges)
-        self._chores = Chores(
-            self._database, self._endings, self._nudges, self._tools, self.now
+        self._admissions = Admissions(
+            self._database, self._endings, self._nudges, self.now
         )
-        self._staging = threading.Lock()
-        self._retained: frozenset[str] = frozenset()
-        self._create_at = self._listen_at = 0
-        self._renewed = ""
-        self._release = self._load_release()
+        self._cancellations = Cancellations(self._database, self._tools, self.now)
+        self._chores = Chores(self._database, self._nudges, self.now)
+        self._closing = Closing(self._database, self.now)
+        self._figures = Figures(self._database, self.now)
+        self._swept = False
+        self._create_at = self._listen_at = self._purge_at = 0
         self._assimilator: Assimilator | None = None
         self._listener: Listener | None = None
         self._handover: Handover | None = None
-        self._stop = threading.Event()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._rounds = self._make_rounds()
 
     def now(self) -> int:
         """Return the engine's time, s since 1970."""
@@ -168,15 +158,12 @@ class StockEngine:
         for spec in specs:
             check_spec(spec)
         self._check_apps({spec.app for spec in specs})
-        with (
-            self._staging
-        ):  # no file goes between its staging and the row that needs it
-            drafts = [self._draft(spec) for spec in specs]
-            self._stage.sync()
+        with self._inputs.turn:
+            drafts = self._inputs.draft(specs)
             with self._database.write() as connection:
                 insert_drafts(connection, drafts, self.now())
-        self._create()
-        self._wake.set()
+        self._create_if_due()
+        self._wake()
 
     def cancel(self, name: str) -> None:
         """End a workunit unless it has ended; see `interface.Engine`."""
@@ -185,8 +172,8 @@ class StockEngine:
         if own is None:
             return
         if self._endings.end(own.row, OutcomeKind.CANCELLED, cancel=True):
-            self._cancel()
-            self._wake.set()
+            self._while_nothing_is_made(lambda: self._cancellations.tell_one(own.row))
+            self._wake()
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
@@ -201,8 +188,11 @@ class StockEngine:
 
     def figures(self) -> EngineFigures:
         """Return what the project holds now; see `engines.figures.MeasuredEngine`."""
-        with self._database.read() as connection:
-            return read_figures(connection, self.now())
+        return self._figures.read()
+
+    def check_database(self) -> None:
+        """Ask the database for a row; see `engines.figures.MeasuredEngine`."""
+        self._settings.read("release")  # whatever it says
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on; see `interface.Engine`.
@@ -212,17 +202,8 @@ class StockEngine:
         Raises:
             TrustError: ``STO-K013`` when it is no release.
         """
-        parse_release_pack(bundle)
-        file = WorkunitFile(
-            RELEASE, hashlib.sha256(bundle).hexdigest(), bundle, sticky=True
-        )
-        with self._staging:
-            staged = self._stage.add([file])[file.digest]
-            self._stage.sync()
-            text = f"{staged.name} {staged.size} {staged.md5}"
-            self._settings.write(_RELEASE, text)
-            self._release = staged
-        self._wake.set()
+        self._inputs.set_release(bundle)
+        self._wake()
 
     def set_programs(self, programs: Sequence[AppProgram], key: CodeSignKey) -> None:
         """Check that the project runs the release's programs; see `interface.Engine`.
@@ -243,16 +224,13 @@ class StockEngine:
 
     def retain(self, digests: Collection[str]) -> None:
         """Keep input files of these digests between workunits (flavor archives)."""
-        self._retained = frozenset(map(self._stage.name_of, digests))
+        self._inputs.retain(digests)
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
         self.listen(validation, assimilator)
-        self._stop.clear()
-        self._thread = threading.Thread(
-            target=self._run, name="stoilo-engine", daemon=True
-        )
-        self._thread.start()
+        for each in self._rounds:
+            each.start()
 
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
@@ -271,11 +249,8 @@ class StockEngine:
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        for each in self._rounds:
+            each.stop()
         if self._handover is not None:
             self._handover.close()
             self._handover = None
@@ -288,50 +263,78 @@ class StockEngine:
 
     def step(self) -> bool:
         """Go one round; returns whether there was anything to do. For one thread."""
-        did = self._create_if_due()
-        did |= self._cancel()
-        did |= self._chores.end_admissions()
-        did |= self._chores.pay_debts()
-        did |= self._chores.ask_again()
-        did |= self._renew()
-        if self._assimilator is not None:
-            did |= self._delivery.deliver(self._assimilator)
-        if self.now() >= self._listen_at:
-            self._listen_at = self.now() + self._options.listen_s
-            did |= self._look_around()
-        return did
+        return sum(each.go() for each in self._rounds) > 0
+
+    def _make_rounds(self) -> tuple[Round, ...]:
+        """Return what goes on side by side: what may be slow holds nothing else up."""
+        rounds = (
+            ("tools", (self._create_if_due, self._cancel)),
+            (
+                "rounds",
+                (
+                    self._admissions.end,
+                    self._chores.pay_debts,
+                    self._chores.ask_again,
+                ),
+            ),
+            ("delivery", (self._deliver,)),
+            (
+                "housekeeping",
+                (self._renew, self._look_around, self._purge, self._sweep),
+            ),
+        )
+        return tuple(
+            Round(f"stoilo-{name}", chores, self._options.idle_s)
+            for name, chores in rounds
+        )
+
+    def _wake(self) -> None:
+        for each in self._rounds:
+            each.wake()
+
+    def _deliver(self) -> bool:
+        if self._assimilator is None:
+            return False
+        return self._delivery.deliver(self._assimilator)
 
     def _look_around(self) -> bool:
-        """Do what means looking at every workunit."""
-        did = False
-        if self._listener is not None:
-            did |= self._listener.hear_what_was_missed()
-        with self._staging:
-            return did | self._chores.close_workunits(self._remove)
-
-    def _renew(self) -> bool:
-        """Give some open workunits the newest release until all have it."""
-        release = self._release
-        if release is None or release.name == self._renewed:
+        """Do what means looking at every workunit, from time to time."""
+        if self._listener is None or self.now() < self._listen_at:
             return False
-        did = self._renewal.renew(release)
+        self._listen_at = self.now() + self._options.listen_s
+        did = self._listener.hear_what_was_missed()
+        with self._inputs.turn:
+            return self._closing.close(self._inputs.remove) or did
+
+    def _purge(self) -> bool:
+        """Remove some rows of what BOINC has purged, from time to time."""
+        if self.now() < self._purge_at:
+            return False
+        did = self._closing.purge()
         if not did:
-            self._renewed = release.name
+            self._purge_at = self.now() + self._options.listen_s
         return did
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                busy = self.step()
-            except Exception:  # a database that is away comes back
-                log.exception("a round was cut short")
-                busy = False
-            if not busy:
-                self._wake.wait(self._options.idle_s)
-                self._wake.clear()
+    def _sweep(self) -> bool:
+        """Remove what a crash has left, once."""
+        if self._swept or self._listener is None:
+            return False
+        self._inputs.remove_strays(self._database)
+        kept = stray_outcomes(self._database, self._project.own / "kept")
+        for row in kept:
+            self._endings.forget(row)
+        self._swept = True
+        return bool(kept)
 
-    def _create(self) -> bool:
-        """Make what has no BOINC row; what fails is due again in a while."""
+    def _renew(self) -> bool:
+        """Give some open workunits the newest release."""
+        release = self._inputs.release
+        return release is not None and self._renewal.renew(release)
+
+    def _create_if_due(self) -> bool:
+        """Make what has no BOINC row; after a failure of the tool in a while."""
+        if self.now() < self._create_at:
+            return False
         try:
             return self._creator.flush()
         except StoiloError as error:
@@ -339,38 +342,17 @@ class StockEngine:
             self._create_at = self.now() + _CREATE_AGAIN_S
             return False
 
-    def _create_if_due(self) -> bool:
-        return self._create() if self.now() >= self._create_at else False
-
     def _cancel(self) -> bool:
-        with self._creator.turn:  # what is being made just now cannot be cancelled
-            return self._chores.cancel()
+        return self._while_nothing_is_made(self._cancellations.tell)
 
-    def _draft(self, spec: WorkunitSpec) -> Draft:
-        """Stage a workunit's files; return what its row will say."""
-        staged = self._stage.add(spec.files)
-        names = [staged[file.digest].name for file in spec.files]
-        slots = [InputSlot(file.open_name, file.sticky) for file in spec.files]
-        release = self._release
-        if release is not None:
-            names.append(release.name)
-            slots.append(InputSlot(RELEASE, sticky=True))
-        inputs = input_template(spec, tuple(slots))
-        outputs = result_template(spec.result_max_bytes)
-        for template in (inputs, outputs):
-            self._write_template(template)
-        draft = Draft(
-            spec,
-            tuple(names),
-            inputs.name,
-            outputs.name,
-            release.name if release is not None else "",
-        )
-        stdin_line(draft.job())  # refuses what BOINC could not be told
-        return draft
-
-    def _write_template(self, template: Template) -> None:
-        self._stage.write(self._project.templates / template.name, template.text)
+    def _while_nothing_is_made(self, tell: Callable[[], bool]) -> bool:
+        """What is being made just now cannot be cancelled, and is in the next round."""
+        if not self._creator.turn.acquire(blocking=False):
+            return False
+        try:
+            return tell()
+        finally:
+            self._creator.turn.release()
 
     def _check_apps(self, names: set[str]) -> None:
         """Raise ``STO-B009`` for an app that the project has not."""
@@ -383,19 +365,3 @@ class StockEngine:
             raise UsageError(
                 "STO-B009", f"the project has no app {min(missing)[:32]!r}"
             )
-
-    def _remove(self, names: Collection[str]) -> None:
-        current = {self._release.name} if self._release is not None else set()
-        self._stage.remove(sorted(set(names) - self._retained - current))
-
-    def _load_secret(self) -> bytes:
-        """Return the project's secret for files' names, drawn at the first start."""
-        self._settings.write(_SECRET, secrets.token_hex(32), replace=False)
-        return bytes.fromhex(self._settings.read(_SECRET))
-
-    def _load_release(self) -> StagedFile | None:
-        text = self._settings.read(_RELEASE)
-        if not text:
-            return None
-        name, size, md5 = text.split()
-        return StagedFile(name, int(size), md5)

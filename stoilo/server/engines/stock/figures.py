@@ -1,9 +1,14 @@
-"""Counts of a stock project's tables, for `stoilo.server.watching`."""
+"""Counts of a stock project's tables, for `stoilo.server.watching`.
+
+BOINC's table of results holds those of months, so only results of open workunits of ours
+are counted, and not for everybody who asks.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select
 
@@ -18,23 +23,48 @@ from stoilo.server.engines.stock.boinctables import (
 from stoilo.server.engines.stock.outcomes import copy_outcome, copy_state
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select
+    from collections.abc import Callable
 
-__all__ = ["read_figures"]
+    from sqlalchemy import ColumnElement, Connection, Select
+
+    from stoilo.server.engines.stock.database import Database
+
+__all__ = ["Figures", "read_figures"]
 
 WITHIN_S: Final = {"10m": 600, "1d": 86_400}
+COUNTED_S: Final = 60
+"""How long a count is told, s."""
+
 _WAITING: Final = (ServerState.INACTIVE, ServerState.UNSENT)
+
+
+class Figures:
+    """The figures of one project, at most `COUNTED_S` old; thread-safe."""
+
+    def __init__(self, database: Database, now: Callable[[], int]) -> None:
+        self._database = database
+        self._now = now
+        self._counting = threading.Lock()
+        self._counted: EngineFigures | None = None
+        self._at = 0
+
+    def read(self) -> EngineFigures:
+        """Return them; who comes while they are counted waits for that count."""
+        with self._counting:
+            now = self._now()
+            if self._counted is None or now >= self._at + COUNTED_S:
+                with self._database.read() as connection:
+                    self._counted, self._at = read_figures(connection, now), now
+            return self._counted
 
 
 def read_figures(connection: Connection, now: int) -> EngineFigures:
     """Return the project's figures at `now`, s; BOINC bans no hosts for us."""
     own, results, hosts = schema.workunits, boinctables.results, boinctables.hosts
-    unsent = (
-        select(func.min(own.c.created_at))
-        .join(results, results.c.workunitid == own.c.boinc_id)
-        .where(own.c.outcome.is_(None), results.c.server_state.in_(_WAITING))
+    unsent = _of_open(func.min(own.c.created_at)).where(
+        results.c.server_state.in_(_WAITING)
     )
-    fresh = select(func.count(), func.min(results.c.received_time)).where(
+    fresh = _of_open(func.count(), func.min(results.c.received_time)).where(
         results.c.server_state == ServerState.OVER,
         results.c.outcome == BoincOutcome.SUCCESS,
         results.c.validate_state == Validate.INIT,
@@ -64,13 +94,25 @@ def _copies(connection: Connection) -> dict[tuple[str, str], int]:
     state, outcome = table.c.server_state, table.c.outcome
     key = (state, outcome, table.c.validate_state)
     counts: Counter[tuple[str, str]] = Counter()
-    for row in connection.execute(select(*key, func.count().label("n")).group_by(*key)):
+    query = _of_open(*key, func.count().label("n")).group_by(*key)
+    for row in connection.execute(query):
         where = copy_state(row.server_state)
         ended = CopyOutcome.NONE
         if where is CopyState.OVER:
             ended = copy_outcome(row.outcome, row.validate_state, 0)
         counts[where.value, ended.value] += row.n
     return dict(counts)
+
+
+def _of_open(*columns: ColumnElement[Any]) -> Select[Any]:
+    """Return a query over the results of open workunits of ours."""
+    own, results = schema.workunits, boinctables.results
+    return (
+        select(*columns)
+        .select_from(own)
+        .join(results, results.c.workunitid == own.c.boinc_id)
+        .where(own.c.outcome.is_(None), own.c.boinc_id != 0)
+    )
 
 
 def _rows(condition: object) -> Select[int]:

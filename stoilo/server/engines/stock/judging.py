@@ -42,7 +42,6 @@ from stoilo.server.engines.interface import (
     Comparison,
     OutcomeKind,
     PairVerdict,
-    ReceivedResult,
     ResultCheck,
     ResultVerdict,
 )
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import Validation
+    from stoilo.server.engines.interface import ReceivedResult, Validation
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.ending import Endings
     from stoilo.server.engines.stock.filestore import OutputName
@@ -74,7 +73,13 @@ _REFUSALS_AT_LEAST: Final = 10
 _ALL_FROM: Final = 3
 """Below, BOINC's majority of the quorum is all of it."""
 
+_LIVE: Final = {None, OutcomeKind.CANONICAL}
+"""Outcomes of workunits whose results are judged."""
+
 _LOST: Final = ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
+_TOO_LONG: Final = ResultCheck(
+    ResultVerdict.INVALID, "STO-R081", "the file is longer than a result may be"
+)
 _CHANGED: Final = ResultCheck(
     ResultVerdict.INVALID, "STO-R081", "the file changed after it was judged"
 )
@@ -112,7 +117,16 @@ def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class _Case:
+    """A result that is asked about, and what was said of it before."""
+
+    own: OwnWorkunit
+    row: ResultRow
+    said: Said | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
     """One look at a result: what it is worth, and the bytes if there are any."""
 
     check: ResultCheck
@@ -156,31 +170,30 @@ class Judge:
 
     def check(self, output: OutputName) -> Answer:
         """Answer for one result; raises ``STO-E003`` when the database refuses."""
-        found = self._find(output)
-        if found is None:
+        cases = self._find(output)
+        if not cases:
             return Answer.LATER
-        own, row = found
-        said = self._said(row)
-        if own.outcome not in {None, OutcomeKind.CANONICAL}:  # it is being cancelled
-            no = said is not None and said.verdict is not ResultVerdict.VALID
+        (case,) = cases
+        if case.own.outcome not in _LIVE:  # it is being cancelled
+            no = case.said is not None and case.said.verdict is not ResultVerdict.VALID
             return Answer.NO if no else Answer.LATER
-        if row.id == self._canonical(own):
+        if case.row.id == self._canonical(case.own):
             return Answer.YES  # judged before; BOINC asks because of another one
-        return _ANSWERS[self._judge(own, row, said).verdict]
+        look = self._look(case)
+        self._settle(case, look)
+        return _ANSWERS[look.verdict]
 
     def compare(self, left: OutputName, right: OutputName) -> Answer:
         """Answer for a pair of results that passed `check`; raises ``STO-E003``."""
-        ours, theirs = self._find(left), self._find(right)
-        if ours is None or theirs is None or ours[0] != theirs[0]:
+        cases = self._find(left, right)
+        if not cases or cases[0].own.outcome not in _LIVE:
             return Answer.LATER
-        own = ours[0]
-        if own.outcome not in {None, OutcomeKind.CANONICAL}:
-            return Answer.LATER
-        verdict = self._pair(own, ours[1], theirs[1])
+        one, other = cases
+        verdict = self._pair(one, other)
         if verdict is PairVerdict.SAME:
-            verdict = self._enough(own, ours[1])
+            verdict = self._enough(one)
         if verdict is PairVerdict.INCONCLUSIVE:
-            self._ask_later(own)
+            self._ask_later(one.own)
         if verdict is PairVerdict.SAME:
             return Answer.YES
         return Answer.NO if verdict is PairVerdict.DIFFERENT else Answer.LATER
@@ -201,7 +214,7 @@ class Judge:
 
     def passed(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> Passed:
         """Return those of a workunit's results that pass the check."""
-        looks = [self._look(own, row, self._said(row)) for row in rows]
+        looks = [self._look(case) for case in self._cases(own, rows)]
         valid = [
             look.result
             for look in looks
@@ -210,19 +223,27 @@ class Judge:
         undecided = sum(look.verdict is ResultVerdict.INCONCLUSIVE for look in looks)
         return Passed(tuple(valid), undecided)
 
-    def _find(self, output: OutputName) -> tuple[OwnWorkunit, ResultRow] | None:
-        """Return what a file belongs to; None for files of nobody's that we know."""
+    def _find(self, *outputs: OutputName) -> list[_Case]:
+        """Return what files of one workunit belong to; empty for any that is not ours."""
+        wanted = [one.result for one in outputs]
         with self._database.read() as connection:
-            rows = results_of(connection, name=output.result)
-            own = find_own(connection, boinc_id=rows[0].workunit) if rows else None
-        if own is None or rows[0].output != output.name:
-            log.warning("BOINC asks about %s, which is not ours", output.name)
-            return None
-        return note_boinc_row(self._database, own, rows[0].workunit), rows[0]
+            rows = {one.name: one for one in results_of(connection, names=wanted)}
+            found = [rows[one.result] for one in outputs if one.result in rows]
+            numbers = {row.workunit for row in found}
+            number = min(numbers, default=0)
+            own = find_own(connection, boinc_id=number) if number else None
+            said = verdictrows.find_said(connection, wanted)
+        ours = [row.output for row in found] == [one.name for one in outputs]
+        if own is None or len(numbers) > 1 or not ours:
+            log.warning("BOINC asks about %s, not ours", ", ".join(wanted))
+            return []
+        own = note_boinc_row(self._database, own, number)
+        return [_Case(own, row, said.get(row.name)) for row in found]
 
-    def _said(self, row: ResultRow) -> Said | None:
+    def _cases(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> list[_Case]:
         with self._database.read() as connection:
-            return verdictrows.find_said(connection, row.name)
+            said = verdictrows.find_said(connection, [row.name for row in rows])
+        return [_Case(own, row, said.get(row.name)) for row in rows]
 
     def _canonical(self, own: OwnWorkunit) -> int:
         """Return BOINC's row of a workunit's canonical result, 0 before there is one."""
@@ -231,60 +252,58 @@ class Judge:
         with self._database.read() as connection:
             return int(connection.scalar(query) or 0)
 
-    def _look(self, own: OwnWorkunit, row: ResultRow, said: Said | None) -> Look:
+    def _look(self, case: _Case) -> _Look:
         """Look at a result; changes nothing but that it is kept."""
+        row, said = case.row, case.said
         if said is not None and said.verdict is not ResultVerdict.VALID:
-            return Look(ResultCheck(said.verdict, said.code, said.message))
+            return _Look(ResultCheck(said.verdict, said.code, said.message))
         try:
-            result = self._evidence.result_of(own, row)
+            result = self._evidence.result_of(case.own, row)
         except OSError as error:
             log.warning("%s cannot be read or kept (errno %s)", row.name, error.errno)
-            return Look(ResultCheck(ResultVerdict.INCONCLUSIVE))
+            return _Look(ResultCheck(ResultVerdict.INCONCLUSIVE))
         if result is None:
-            return Look(_LOST)
+            return _Look(_LOST)
+        if result.size > row.max_bytes:
+            return _Look(_TOO_LONG)
         if said is None:
-            return Look(ask_check(self._validation, result), result)
+            return _Look(ask_check(self._validation, result), result)
         same = said.digest == result.digest
-        return Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
+        return _Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
 
-    def _judge(self, own: OwnWorkunit, row: ResultRow, said: Said | None) -> Look:
-        """Look at a result, and write down what follows before anybody hears of it."""
-        look = self._look(own, row, said)
+    def _settle(self, case: _Case, look: _Look) -> None:
+        """Write down what follows from a look, before anybody hears of it."""
         match look.verdict:
             case ResultVerdict.VALID:
-                self._note_passed(own, row, look, said)
+                self._note_passed(case, look)
             case ResultVerdict.INVALID:
                 with self._database.write() as connection:
-                    self._note(connection, own, row, look)
+                    self._note(connection, case, look)
             case ResultVerdict.NOT_FOR_THIS_HOST:
-                self._take_refusal(own, row, look)
+                self._take_refusal(case, look)
             case ResultVerdict.FATAL:
-                self._end_fatal(own, look.check.code, look.check.message)
+                self._end_fatal(case.own, look.check.code, look.check.message)
             case ResultVerdict.INCONCLUSIVE:
-                self._ask_later(own)
-        return look
+                self._ask_later(case.own)
 
-    def _note_passed(
-        self, own: OwnWorkunit, row: ResultRow, look: Look, said: Said | None
-    ) -> None:
-        if said is None and look.result is not None:
+    def _note_passed(self, case: _Case, look: _Look) -> None:
+        if case.said is None and look.result is not None:
+            digest, name = look.result.digest, case.row.name
             with self._database.write() as connection:
-                verdictrows.note_passed(
-                    connection, own, row.name, look.result.digest, self._now()
-                )
+                verdictrows.note_passed(connection, case.own, name, digest, self._now())
 
-    def _note(
-        self, connection: Connection, own: OwnWorkunit, row: ResultRow, look: Look
-    ) -> None:
+    def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
         """Write a "no" down; its bytes are of no more use."""
+        own, row = case.own, case.row
         verdictrows.note_verdict(connection, own, row, look.check, self._now())
         self._endings.kept.drop(own.row, row.name)
 
-    def _take_refusal(self, own: OwnWorkunit, row: ResultRow, look: Look) -> None:
+    def _take_refusal(self, case: _Case, look: _Look) -> None:
         """Write a refusal down, and let it cost nobody anything; may be repeated."""
+        own = case.own
         cap = refusal_cap(own.max_total)
         with self._database.write() as connection:
-            self._note(connection, own, row, look)
+            self._note(connection, case, look)
             refusals = verdictrows.count_refusals(connection, own)
             if refusals <= cap:
                 raise_bounds(connection, own, refusals)
@@ -293,28 +312,26 @@ class Judge:
             code, message = look.check.code, look.check.message
             self._endings.end(own.row, kind, code=code, message=message, cancel=True)
 
-    def _pair(self, own: OwnWorkunit, left: ResultRow, right: ResultRow) -> PairVerdict:
+    def _pair(self, left: _Case, right: _Case) -> PairVerdict:
         """Ask about a pair; one that cannot be compared is our own trouble."""
-        canonical = self._canonical(own)
-        looks = [self._look_again(own, row, canonical) for row in (left, right)]
-        good = [look.result for look in looks if look.verdict is ResultVerdict.VALID]
-        match good:
-            case [ReceivedResult() as one, ReceivedResult() as other]:
-                return self._compare(own, one, other)
-            case [_] if own.outcome is OutcomeKind.CANONICAL and any(
-                row.id == canonical and look.verdict is ResultVerdict.INVALID
-                for row, look in zip((left, right), looks, strict=True)
-            ):
-                log.warning("nothing is left to compare %s with", left.name)
-                return PairVerdict.SAME
-            case _:
-                return PairVerdict.INCONCLUSIVE
-
-    def _look_again(self, own: OwnWorkunit, row: ResultRow, canonical: int) -> Look:
-        """Look at one of a pair; the canonical one is not judged any more."""
-        said = self._said(row)
-        look = self._look if row.id == canonical else self._judge
-        return look(own, row, said)
+        looks = {case.row.id: self._look(case) for case in (left, right)}
+        good = [
+            one.result
+            for one in looks.values()
+            if one.verdict is ResultVerdict.VALID and one.result is not None
+        ]
+        both = len(looks) == len(good)
+        canonical = 0 if both else self._canonical(left.own)
+        for case in (left, right):
+            if case.row.id != canonical:  # that one is not judged any more
+                self._settle(case, looks[case.row.id])
+        if both:
+            return self._compare(left.own, good[0], good[-1])
+        gone = canonical in looks and looks[canonical].verdict is ResultVerdict.INVALID
+        if gone and good and left.own.outcome is OutcomeKind.CANONICAL:
+            log.warning("nothing is left to compare %s with", good[0].name)
+            return PairVerdict.SAME
+        return PairVerdict.INCONCLUSIVE
 
     def _compare(
         self, own: OwnWorkunit, one: ReceivedResult, other: ReceivedResult
@@ -328,19 +345,17 @@ class Judge:
             self._end_fatal(own, said.code, said.message)
         return said.verdict
 
-    def _enough(self, own: OwnWorkunit, row: ResultRow) -> PairVerdict:
+    def _enough(self, one: _Case) -> PairVerdict:
         """Say whether the whole quorum agrees with a result, itself included."""
+        own = one.own
         if own.min_quorum < _ALL_FROM or own.outcome is not None:
             return PairVerdict.SAME
         if self._canonical(own):
             return PairVerdict.SAME
         with self._database.read() as connection:
-            others = results_of(connection, workunit=own.boinc_id)
-        said = [
-            self._agrees(own, row, other)
-            for other in others
-            if other.in_doubt and other.name != row.name
-        ]
+            rows = results_of(connection, workunit=own.boinc_id)
+        others = [row for row in rows if row.in_doubt and row.name != one.row.name]
+        said = [self._agrees(one, other) for other in self._cases(own, others)]
         agree = 1 + said.count(PairVerdict.SAME)
         if agree >= own.min_quorum:
             return PairVerdict.SAME
@@ -348,16 +363,16 @@ class Judge:
             return PairVerdict.INCONCLUSIVE
         return PairVerdict.DIFFERENT
 
-    def _agrees(
-        self, own: OwnWorkunit, row: ResultRow, other: ResultRow
-    ) -> PairVerdict:
+    def _agrees(self, one: _Case, other: _Case) -> PairVerdict:
         """Compare a result with another that may not have passed."""
-        match self._judge(own, other, self._said(other)).verdict:
+        look = self._look(other)
+        match look.verdict:
             case ResultVerdict.VALID:
-                return self._pair(own, row, other)
+                return self._pair(one, other)
             case ResultVerdict.INCONCLUSIVE:
                 return PairVerdict.INCONCLUSIVE
             case _:
+                self._settle(other, look)
                 return PairVerdict.DIFFERENT
 
     def _end_fatal(self, own: OwnWorkunit, code: str, message: str) -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Evidence", "Kept"]
 
 _MODE: Final = 0o700
+_CHUNK: Final = 1024 * 1024
 
 
 class Kept:
@@ -41,8 +42,14 @@ class Kept:
         """
         return self._folder / str(row) / result
 
-    def take(self, row: int, result: str, source: Path) -> Path:
+    def take(self, row: int, result: str, source: Path, most: int) -> Path:
         """Copy a result durably unless there is a copy; returns where it is.
+
+        Args:
+            row: ours, of the workunit.
+            result: name of it.
+            source: what its host has uploaded; it may be writing just now.
+            most: bytes copied; what is longer is cut off, and so not a result.
 
         Raises:
             FileNotFoundError: there is neither.
@@ -56,7 +63,7 @@ class Kept:
             draft = target.with_name(f".{result}.{threading.get_ident()}")
             try:
                 with draft.open("wb") as copy:
-                    shutil.copyfileobj(stream, copy)
+                    _copy(stream, copy, most)
                     copy.flush()
                     os.fsync(copy.fileno())
                 with suppress(FileExistsError):  # the first one stays
@@ -97,13 +104,19 @@ class Evidence:
         copy = self._kept.path_of(own.row, row.name)
         try:
             if own.outcome is None:
-                copy = self._kept.take(own.row, row.name, source)
+                copy = self._kept.take(own.row, row.name, source, row.max_bytes + 1)
             path = copy if copy.exists() else source
             return self._uploads.received(row, own.name, path)
         except FileNotFoundError:
             if self._uploads.there and not source.exists():
                 return None
             raise
+
+
+def _copy(source: BinaryIO, target: BinaryIO, most: int) -> None:
+    while most > 0 and (data := source.read(min(_CHUNK, most))):
+        target.write(data)
+        most -= len(data)
 
 
 def _sync(path: Path) -> None:

@@ -3,8 +3,9 @@
 A workunit's files are fixed when it is made, and BOINC's names are immutable: a host that
 has a file keeps it. But signed metadata expires, and a workunit may wait for days. So the
 workunits that may still issue copies get their description rewritten: the same file_ref,
-another file. Hosts that have their copy keep what they were sent; the executor takes the
-newest of what it is given and what it knows.
+another file. Hosts that have their copy keep what they were sent, and fetch it: the file
+stays as long as the workunit. The executor takes the newest of what it is given and what
+it knows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import func, insert, select, update
 
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.filestore import fan_out
@@ -84,8 +85,9 @@ class Renewal:
             select(table.c.id, table.c.boinc_id, table.c.release_file)
             .where(
                 table.c.outcome.is_(None),
+                table.c.release_file > "",
+                (table.c.release_file < new.name) | (table.c.release_file > new.name),
                 table.c.boinc_id != 0,
-                table.c.release_file.not_in(("", new.name)),
             )
             .limit(_AT_ONCE)
         )
@@ -111,10 +113,19 @@ class Renewal:
             connection.execute(
                 update(table).where(table.c.id == row.id).values(release_file=new.name)
             )
+            mine = needs.c.workunit_id == row.id
+            lowest = connection.scalar(select(func.min(needs.c.position)).where(mine))
             connection.execute(
                 update(needs)
-                .where(needs.c.workunit_id == row.id, needs.c.file == row.release_file)
+                .where(mine, needs.c.file == row.release_file, needs.c.position >= 0)
                 .values(file=new.name)
+            )
+            connection.execute(
+                insert(needs).values(
+                    workunit_id=row.id,
+                    position=min(lowest or 0, 0) - 1,
+                    file=row.release_file,
+                )
             )
 
 

@@ -16,6 +16,7 @@ from stoilo.server.engines.stock.boinctables import BoincOutcome, Validate
 from stoilo.server.engines.stock.filestore import place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, Row
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _CHUNK: Final = 1024 * 1024
+_MAX_BYTES: Final = re.compile(r"<max_nbytes>\s*([0-9]{1,15})(?:\.0*)?\s*</max_nbytes>")
 _NAME: Final = re.compile(r"<name>\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,190})\s*</name>")
 
 
@@ -69,6 +71,7 @@ class ResultRow:
 
     Attributes:
         output: name of the file that its host is to upload.
+        max_bytes: of that file; BOINC's own handler only asks where uploads are certified.
     """
 
     id: int
@@ -86,6 +89,7 @@ class ResultRow:
     cpu_s: float
     flops: float
     output: str
+    max_bytes: int
 
     @property
     def in_doubt(self) -> bool:
@@ -142,11 +146,11 @@ def _query() -> Select:  # type: ignore[type-arg]  # columns of two tables
 
 
 def results_of(
-    connection: Connection, *, workunit: int = 0, name: str = ""
+    connection: Connection, *, workunit: int = 0, names: Sequence[str] = ()
 ) -> tuple[ResultRow, ...]:
-    """Return a workunit's results, oldest first, or the one of a name."""
+    """Return a workunit's results, oldest first, or those of some names."""
     table = boinctables.results
-    which = table.c.name == name if name else table.c.workunitid == workunit
+    which = table.c.name.in_(names) if names else table.c.workunitid == workunit
     rows = connection.execute(_query().where(which).order_by(table.c.id)).all()
     return tuple(map(_result, rows))
 
@@ -167,16 +171,17 @@ def _result(row: Row) -> ResultRow:  # type: ignore[type-arg]  # columns of two 
         received_at=row.received_time,
         cpu_s=row.cpu_time,
         flops=row.p_fpops or 0.0,
-        output=_output(row.xml_doc_in or b""),
+        output=_described(row.xml_doc_in or b"", _NAME),
+        max_bytes=int(_described(row.xml_doc_in or b"", _MAX_BYTES)),
     )
 
 
-def _output(description: bytes | str) -> str:
-    """Return the name of the one file in a result's description (BOINC's own text)."""
+def _described(description: bytes | str, what: re.Pattern[str]) -> str:
+    """Return what a result's description says of its one file (BOINC's own text)."""
     text = description if isinstance(description, str) else description.decode("ascii")
-    match = _NAME.search(text)
+    match = what.search(text)
     if match is None:
-        raise InternalError("STO-B006", "a result's row names no file")
+        raise InternalError("STO-B006", "a result's row describes no file")
     return match[1]
 
 
@@ -196,10 +201,13 @@ class Uploads:
         return place(self._project.upload, row.output, self._project.config.fanout)
 
     def received(self, row: ResultRow, workunit: str, path: Path) -> ReceivedResult:
-        """Return a result and the size and digest of its file; raises ``OSError``."""
+        """Return a result and the size and digest of its file; raises ``OSError``.
+
+        One longer than it may be is read no further: its size says so.
+        """
         digest, size = hashlib.sha256(), 0
         with path.open("rb") as stream:
-            while data := stream.read(_CHUNK):
+            while size <= row.max_bytes and (data := stream.read(_CHUNK)):
                 digest.update(data)
                 size += len(data)
         return ReceivedResult(

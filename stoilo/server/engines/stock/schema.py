@@ -23,10 +23,12 @@ from sqlalchemy.dialects import mysql
 __all__ = [
     "asked",
     "asks",
+    "issuing",
     "judged",
     "kept_results",
     "metadata",
     "needs",
+    "parts",
     "settings",
     "verdicts",
     "workunits",
@@ -85,6 +87,7 @@ workunits = Table(
     Column("message", String(500), nullable=False, default=""),
     # 1 while the outcome waits to be delivered
     Column("undelivered", Integer, nullable=False, default=0),
+    # when the outcome is to be delivered again; before: when BOINC is to make it again
     Column("retry_at", BigInteger, nullable=False, default=0),
     Column("attempts", Integer, nullable=False, default=0),
     # 1 while BOINC has yet to be told that it is cancelled
@@ -92,12 +95,25 @@ workunits = Table(
     # 1 when nothing of it needs files any more
     Column("closed", Integer, nullable=False, default=0),
     Index("stoilo_workunit_boinc", "boinc_id", "id"),
-    Index("stoilo_workunit_open", "outcome", "not_after"),
+    Index("stoilo_workunit_release", "outcome", "release_file"),
+    Index("stoilo_workunit_state", "outcome", "frozen"),
     Index("stoilo_workunit_undelivered", "undelivered", "retry_at"),
     Index("stoilo_workunit_cancelling", "cancelling"),
     Index("stoilo_workunit_closed", "closed", "id"),
 )
 
+# Workunits that may still have further copies.
+issuing = Table(
+    "stoilo_issuing",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    # the last moment at which a copy could come back in time
+    Column("last_at", BigInteger, nullable=False),
+    Index("stoilo_issuing_last", "last_at"),
+)
+
+# Positions count from 0 in the template's order. Below 0: files that copies issued
+# earlier were told of, and that were replaced since.
 needs = Table(
     "stoilo_need",
     metadata,
@@ -168,3 +184,6 @@ kept_results = Table(
     Column("cpu_s", Real, nullable=False),
     Column("flops", Real, nullable=False),
 )
+
+parts = tuple(table for table in metadata.sorted_tables if "workunit_id" in table.c)
+"""The tables whose rows belong to a workunit."""

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import shutil
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import InternalError, TrustError
@@ -29,7 +32,6 @@ from stoilo.server.engines.stock.filestore import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from stoilo.server.engines.interface import WorkunitFile
 
@@ -37,8 +39,10 @@ __all__ = ["Stage", "StagedFile", "file_md5"]
 
 _CHUNK: Final = 1024 * 1024
 _NAME_DIGITS: Final = 40
+_NAME: Final = re.compile(f"stoilo_[0-9a-f]{{{_NAME_DIGITS}}}")
 _FILE_MODE: Final = 0o644  # a web server hands them out
 _FOLDER_MODE: Final = 0o2775  # BOINC's tools may run as another user of the group
+_FOR_ALL: Final = stat.S_IROTH | stat.S_IXOTH
 _REMEMBERED: Final = 65_536
 
 
@@ -64,13 +68,22 @@ class Stage:
         download: the folder.
         fanout: of the project.
         secret: of the project; names follow from it.
+        beside: other folders that `write` writes to.
     """
 
-    def __init__(self, download: Path, fanout: int, secret: bytes) -> None:
+    def __init__(
+        self,
+        download: Path,
+        fanout: int,
+        secret: bytes,
+        beside: tuple[Path, ...] = (),
+    ) -> None:
         self._download = download
         self._fanout = fanout
         self._secret = secret
+        self._beside = beside
         self._known: dict[str, StagedFile] = {}
+        self._written: set[Path] = set()
 
     def name_of(self, digest: str) -> str:
         """Return the name of the file of a digest."""
@@ -100,27 +113,43 @@ class Stage:
         return found
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file that is not there yet, whole; raises ``STO-E003``."""
-        if path.exists():
+        """Write a file unless it is there as it should be; raises ``STO-E003``."""
+        if path in self._written:
             return
         try:
-            _write_whole(path, text.encode())
+            if not _holds(path, text.encode()):
+                _write_whole(path, text.encode())
         except OSError as error:
             raise InternalError(
                 "STO-E003", f"a template could not be written (errno {error.errno})"
             ) from error
+        if len(self._written) >= _REMEMBERED:
+            self._written.clear()
+        self._written.add(path)
 
     def sync(self) -> None:
-        """Return when everything that was added is on the disk; raises ``STO-E003``."""
-        folder = os.open(self._download, os.O_RDONLY | os.O_DIRECTORY)
+        """Return when everything that was added is on the disk; raises ``STO-E003``.
+
+        After a failure nothing is believed to be there that is not looked at.
+        """
         try:
-            if ctypes.CDLL(None, use_errno=True).syncfs(folder):
-                number = ctypes.get_errno()
-                raise InternalError(
-                    "STO-E003", f"the disk of the downloads refuses (errno {number})"
-                )
-        finally:
-            os.close(folder)
+            disks = {one.stat().st_dev: one for one in (self._download, *self._beside)}
+            for folder in disks.values():
+                _sync_disk(folder)
+        except OSError as error:
+            self._known.clear()
+            self._written.clear()
+            raise InternalError(
+                "STO-E003", f"the disk of the downloads refuses (errno {error.errno})"
+            ) from error
+
+    def names(self) -> set[str]:
+        """Return the names of all staged files, of checksums without a file too."""
+        folders = [self._download, *filter(Path.is_dir, self._download.iterdir())]
+        found = (
+            one.name.removesuffix(".md5") for each in folders for one in each.iterdir()
+        )
+        return {name for name in found if _NAME.fullmatch(name)}
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files that no workunit needs any more; those that are gone are gone."""
@@ -155,7 +184,7 @@ class Stage:
             digest = hashlib.sha256(file.source).hexdigest()
             _check(digest, file.digest)
             md5 = hashlib.md5(file.source, usedforsecurity=False).hexdigest()
-            if not _has_size(path, len(file.source)):
+            if not _has_digest(path, len(file.source), digest):
                 _write_whole(path, file.source)
             return StagedFile(path.name, len(file.source), md5)
         draft = _draft(path)
@@ -205,13 +234,53 @@ def _has_size(path: Path, size: int) -> bool:
     return False
 
 
+def _has_digest(path: Path, size: int, digest: str) -> bool:
+    """Say whether a file is there whole: before a power cut it may have had no bytes."""
+    if not _has_size(path, size):
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return _has_size(path, len(data)) and path.read_bytes() == data
+
+
+def _sync_disk(folder: Path) -> None:
+    """Return when all that was written to a folder's disk is there; raises ``OSError``."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(number):
+            raise OSError(ctypes.get_errno(), "syncfs")
+    finally:
+        os.close(number)
+
+
 def _draft(path: Path) -> Path:
     """Return a name beside a file that no tool of BOINC looks at."""
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # another user's folder is good enough
-            path.parent.chmod(_FOLDER_MODE)
+        _open_up(path.parent)
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def _open_up(folder: Path) -> None:
+    """Let the web server read a new directory, whatever this process's umask.
+
+    The bit by which files take over the group is forbidden to a hardened service
+    (``RestrictSUIDSGID=``) and can be done without; that hosts can read it cannot.
+
+    Raises:
+        OSError: it is another's and closed; it is taken away again if it is empty.
+    """
+    for mode in (_FOLDER_MODE, stat.S_IRWXU | stat.S_IRWXG | _FOR_ALL):
+        with contextlib.suppress(OSError):  # another user's may be open already
+            folder.chmod(mode)
+            return
+    if folder.stat().st_mode & _FOR_ALL != _FOR_ALL:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise PermissionError(errno.EACCES, "hosts could not read a new directory")
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -1,9 +1,9 @@
 """BOINC's input and result templates, as text; pure.
 
-A template says what every workunit of its kind has in common: the open names of its files
-and what a copy may cost. It never says how many copies there are or must agree: what a
-template says wins over ``create_work``'s command line without a word, so a quorum in one
-would silently replace the researcher's.
+A template says what every workunit of its kind has in common: the open names of its files,
+what a copy may cost, and to whom it may go (`marks`). It never says how many copies there
+are or must agree: what a template says wins over ``create_work``'s command line without a
+word, so a quorum in one would silently replace the researcher's.
 
 Equal templates have equal names, so a few files serve for all tasks.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from stoilo.executor.workdir import RESULT
 from stoilo.executor.xmltext import escape
+from stoilo.server.engines.stock.marks import NO_BATCH, batch_of
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import WorkunitSpec
@@ -61,6 +62,9 @@ def input_template(spec: WorkunitSpec, slots: tuple[InputSlot, ...]) -> Template
     lines = "".join(
         f"    <{tag}>{_round_up(value):.6e}</{tag}>\n" for tag, value in costs
     )
+    batch = batch_of(reviewed=spec.reviewed, public=spec.public_source)
+    if batch != NO_BATCH:
+        lines += f"    <batch>{batch}</batch>\n"
     text = (
         f"<input_template>\n{infos}<workunit>\n{refs}{lines}</workunit>\n"
         "</input_template>\n"

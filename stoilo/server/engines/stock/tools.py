@@ -21,6 +21,8 @@ __all__ = ["Tools"]
 
 _TIME_S: Final = 120
 _KEPT_CHARS: Final = 300
+_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+"""Of our environment; the rest may hold passwords, and is none of BOINC's business."""
 
 
 class Tools:
@@ -47,7 +49,7 @@ class Tools:
                 text=True,
                 errors="replace",
                 cwd=self._project.root,
-                env={**os.environ, "BOINC_PROJECT_DIR": str(self._project.root)},
+                env=_environment(self._project),
                 timeout=self._time_s,
                 check=False,
             )
@@ -58,3 +60,9 @@ class Tools:
         if done.returncode:
             said = " | ".join(done.stderr.split("\n")).strip(" |")[-_KEPT_CHARS:]
             raise InternalError("STO-B005", f"{tool} exited {done.returncode}: {said}")
+
+
+def _environment(project: StockProject) -> dict[str, str]:
+    """Return what one of BOINC's programs is started with."""
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {**passed, "BOINC_PROJECT_DIR": str(project.root)}

@@ -52,19 +52,24 @@ class Said:
     digest: str = ""
 
 
-def find_said(connection: Connection, result: str) -> Said | None:
-    """Return what was said about a result; "no" counts more than a "yes" before it."""
-    table, passed = schema.verdicts, schema.judged
-    no = connection.execute(select(table).where(table.c.result == result)).first()
-    if no is not None:
-        return Said(ResultVerdict(no.verdict), no.code, no.message)
-    yes = connection.scalar(select(passed.c.digest).where(passed.c.result == result))
-    return None if yes is None else Said(ResultVerdict.VALID, digest=yes)
+def find_said(connection: Connection, results: Sequence[str]) -> dict[str, Said]:
+    """Return what was said about results; a "no" counts more than a "yes" before it."""
+    refused, passed = schema.verdicts, schema.judged
+    yes = connection.execute(
+        select(passed.c.result, passed.c.digest).where(passed.c.result.in_(results))
+    )
+    said = {one.result: Said(ResultVerdict.VALID, digest=one.digest) for one in yes}
+    no = connection.execute(select(refused).where(refused.c.result.in_(results)))
+    said |= {
+        one.result: Said(ResultVerdict(one.verdict), one.code, one.message)
+        for one in no
+    }
+    return said
 
 
 def message_of(connection: Connection, result: str) -> tuple[str, str] | None:
     """Return code and message of a result that did not pass, None for others."""
-    said = find_said(connection, result)
+    said = find_said(connection, [result]).get(result)
     if said is None or said.verdict is ResultVerdict.VALID:
         return None
     return said.code, said.message
@@ -74,7 +79,7 @@ def note_passed(
     connection: Connection, own: OwnWorkunit, result: str, digest: str, now: int
 ) -> None:
     """Write down which bytes of a result have passed, unless some have before."""
-    if find_said(connection, result) is None:
+    if not find_said(connection, [result]):
         values = {"result": result, "workunit_id": own.row, "digest": digest}
         connection.execute(insert(schema.judged).values(**values, judged_at=now))
 

@@ -256,10 +256,10 @@ def test_hosts_that_never_did_anything_go_when_they_stay_away(bench):
 
 def test_host_with_credit_or_a_ban_stays(bench, clock):
     make(bench, "a_1", "newest_1")
-    bench.fetch(1, room=1)
+    (copy,) = bench.fetch(1, room=1)
     bench.request(2)
     bench.request(3)
-    bench.finish(1, "a_1_0", b"same")
+    bench.finish(1, copy, b"same")
     bench.settle()
     with bench.engine._database.write() as connection:
         banned = bench.host_id(connection, 2)

@@ -10,9 +10,9 @@ from stoilo.testing.stocktools.project import make_fake_project
 
 
 class StockBench:
-    def __init__(self, directory, clock, database_url=""):
+    def __init__(self, directory, clock, database_url="", **project):
         self.clock = clock
-        self.fake = make_fake_project(directory, database_url)
+        self.fake = make_fake_project(directory, database_url, **project)
         self.fake.set_clock(clock())
         self.outcomes = OutcomeRecorder()
         self.validation = BodyValidation()
@@ -20,10 +20,13 @@ class StockBench:
         self.hosts = FakeHosts(self.fake, lambda: int(clock()))
         self.engine = self.open()
 
-    def open(self):
-        made = StockEngine(
+    def make(self):
+        return StockEngine(
             self.fake.project, database_url=self.fake.database_url, clock=self.clock
         )
+
+    def open(self):
+        made = self.make()
         made.listen(self.validation, self.outcomes)
         return made
 

@@ -150,6 +150,19 @@ def test_late_host_pays_for_no_canonical_result_that_was_swapped(bench):
     assert bench.hosts.record(3) == (501, 1)
 
 
+def test_late_file_longer_than_a_result_may_be_is_never_read_whole(bench):
+    create(bench, "w_1", redundancy=Redundancy(target_results=3), result_max_bytes=1000)
+    copies = [bench.fetch(user)[0] for user in (1, 2, 3)]
+    for user in (1, 2):
+        bench.finish(user, copies[user - 1], b"true")
+    bench.settle()
+    bench.finish(3, copies[2], b"true")
+    with upload_of(bench, copies[2]).open("r+b") as stream:
+        stream.truncate(10**12)
+    bench.settle()
+    assert bench.engine.status("w_1").copies[2].outcome is CopyOutcome.INVALID
+
+
 def test_late_host_that_lies_is_found_out(bench):
     """The control: what was spared above is judged where it can be."""
     create(bench, "w_1", redundancy=Redundancy(target_results=3))
@@ -183,6 +196,19 @@ def test_file_that_was_never_there_is_its_hosts_error(bench):
     bench.settle()
     assert bench.engine.status("w_1").copies[0].code == "STO-E023"
     assert len(bench.fetch(2)) == 1
+
+
+def test_file_longer_than_a_result_may_be_is_never_read_whole(bench):
+    create(bench, "w_1", redundancy=SINGLE, result_max_bytes=1000)
+    (copy,) = finish(bench, b"x" * 1001)
+    with upload_of(bench, copy).open("r+b") as stream:
+        stream.truncate(10**12)  # takes no room, and could not be copied
+    bench.settle()
+    assert bench.engine.status("w_1").copies[0].code == "STO-R081"
+    assert bench.validation.asked == []
+    finish(bench, b"x" * 1000, first=2)
+    bench.settle()
+    assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
 
 
 def test_end_waits_while_a_result_that_it_rests_on_cannot_be_read(bench):

@@ -106,6 +106,37 @@ def test_removed_files_are_gone_and_may_come_again(stage):
     assert len(stored(stage)) == 2
 
 
+def test_file_of_the_right_size_is_not_believed_after_a_power_cut(stage):
+    (staged,) = stage.add([file_of(BODY)]).values()
+    stage.path_of(staged.name).write_bytes(bytes(len(BODY)))
+    again = Stage(stage._download, 1024, b"secret")
+    again.add([file_of(BODY)])
+    assert again.path_of(staged.name).read_bytes() == BODY
+
+
+def test_template_that_is_there_empty_is_written(stage, tmp_path):
+    template = tmp_path / "templates" / "stoilo_in_1"
+    template.parent.mkdir()
+    template.touch()
+    stage.write(template, "<input_template/>")
+    stage.write(template, "<input_template/>")
+    assert template.read_text() == "<input_template/>"
+
+
+def test_disk_that_refuses_is_said_and_nothing_is_believed(tmp_path):
+    (tmp_path / "download").mkdir()
+    beside = tmp_path / "templates"
+    stage = Stage(tmp_path / "download", 1024, b"secret", beside=(beside,))
+    (staged,) = stage.add([file_of(BODY)]).values()
+    with pytest.raises(InternalError, match="STO-E003"):
+        stage.sync()  # a folder is away
+    stage.path_of(staged.name).write_bytes(bytes(len(BODY)))
+    beside.mkdir()
+    stage.add([file_of(BODY)])
+    stage.sync()
+    assert stage.path_of(staged.name).read_bytes() == BODY
+
+
 @given(st.text(max_size=300))
 def test_any_path_is_a_results_file_or_our_error(tmp_path_factory, path):
     try:

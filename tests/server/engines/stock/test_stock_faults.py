@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 import subprocess
+import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from stock_bench import StockBench
@@ -115,6 +116,7 @@ def test_names_that_boinc_has_already_do_not_stop_the_others(bench):
     create(bench, "w_3")
     with bench.engine._database.write() as connection:
         connection.exec_driver_sql("DELETE FROM stoilo_need")
+        connection.exec_driver_sql("DELETE FROM stoilo_issuing")
         connection.exec_driver_sql("DELETE FROM stoilo_workunit")
     create(bench, *NAMES)
     assert sorted(in_boinc(bench)) == NAMES
@@ -211,17 +213,37 @@ def test_full_disk_when_results_are_to_be_kept_blames_nobody_and_ends_nothing(be
     assert bench.outcomes.kind("w_1") is OutcomeKind.CANONICAL
 
 
-def test_full_disk_at_creation_stores_nothing(bench):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
-        with pytest.raises(InternalError, match="STO-E003"):
-            create(bench, "w_1", data=b"x" * 100_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert bench.engine.status("w_1") is None
+FULL_DISK = """
+import resource, sys
+sys.path[:0] = {folders!r}
+from pathlib import Path
+from stock_bench import StockBench
+from test_stock_faults import create, in_boinc
+from stoilo.core.errors import InternalError
+bench = StockBench(Path({place!r}), lambda: 1_700_000_000)
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+try:
     create(bench, "w_1", data=b"x" * 100_000)
-    assert in_boinc(bench) == ["w_1"]
+except InternalError as error:
+    print(error.code)
+resource.setrlimit(resource.RLIMIT_FSIZE, before)
+print(bench.engine.status("w_1"))
+create(bench, "w_1", data=b"x" * 100_000)
+print(in_boinc(bench))
+bench.close()
+"""
+
+
+def test_full_disk_at_creation_stores_nothing(tmp_path):
+    """In a process of its own: the limit holds for everything that a process writes."""
+    folder = Path(__file__).parent
+    folders = [str(folder), str(folder.parent)]
+    source = FULL_DISK.format(folders=folders, place=str(tmp_path / "full"))
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, check=False, text=True
+    )
+    assert done.stdout.split("\n") == ["STO-E003", "None", "['w_1']", ""], done.stderr
 
 
 def test_project_that_is_stopped_takes_no_end(bench):
@@ -334,8 +356,12 @@ def test_app_that_the_project_has_not_is_refused(bench):
 
 
 def test_database_that_is_started_anew_is_found_again(tmp_path, clock):
-    with MariaServer() as server:
-        bench = StockBench(tmp_path / "project", clock, server.create_database())
+    with (
+        MariaServer() as server,
+        closing(
+            StockBench(tmp_path / "project", clock, server.create_database())
+        ) as bench,
+    ):
         create(bench, "w_1", redundancy=SINGLE)
         (copy,) = bench.fetch(1)
         bench.finish(1, copy, b"x")
@@ -350,7 +376,6 @@ def test_database_that_is_started_anew_is_found_again(tmp_path, clock):
         bench.hosts = FakeHosts(bench.fake, bench.daemons._now)
         bench.settle()
         assert bench.outcomes.bodies["w_1"] == b"x"
-        bench.close()
 
 
 @contextmanager

@@ -316,6 +316,18 @@ class Accounts:
         with self._database.read() as connection:
             return bool(digest) and connection.scalar(query) is not None
 
+    def is_newcomer(self, key: str) -> bool:
+        """Say whether an (untrusted) key is a newcomer's, or nobody's."""
+        digest, table, people = key_digest(key), schema.users, schema.people
+        query = (
+            select(table.c.password_hash, people.c.total_credit)
+            .outerjoin(people, people.c.user_id == table.c.id)
+            .where((table.c.key_hash == digest) | (table.c.weak_key_hash == digest))
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return row is None or is_newcomer(row.password_hash, row.total_credit)
+
     def _insert(
         self,
         connection: Connection,

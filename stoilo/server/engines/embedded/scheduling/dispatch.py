@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +39,7 @@ from stoilo.server.engines.embedded.views import copies_of, view_columns, view_o
 from stoilo.server.engines.interface import CopyState, Homogeneity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
@@ -47,9 +49,16 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.embedded.scheduling.reception import Guest
 
-__all__ = ["Pace", "fresh_copies", "lost_copies", "notices"]
+__all__ = ["Chance", "Pace", "fresh_copies", "lost_copies", "notices"]
 
 CANDIDATES_PER_COPY = 8
+"""Looked at by the rules for each copy that may be given."""
+
+WINDOW_PER_COPY: Final = 16
+"""Copies that have waited longest, for each one that may be given: the lot decides which of
+them go. Who calls right after another account then rarely gets the same workunits."""
+
+WINDOW_LEAST: Final = 64
 BANNED_NOTICE = (
     "This computer gets no work: a result of it was checked again and was wrong. "
     "Ask the project's operator [STO-E041]."
@@ -83,6 +92,19 @@ class Pace:
     copies_per_cpu: int = 4
     busy_rpc_delay_s: float = 15.0
     quiet_rpc_delay_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """What no host may foresee; each uniform in [0, 1).
+
+    Attributes:
+        draw: whom to check.
+        lots: which of the copies that wait go first.
+    """
+
+    draw: Callable[[], float] = random.SystemRandom().random
+    lots: Callable[[], float] = random.SystemRandom().random
 
 
 def lost_copies(
@@ -130,7 +152,7 @@ def fresh_copies(
     guest: Guest,
     busy: int,
     pace: Pace,
-    draw: Callable[[], float],
+    chance: Chance,
 ) -> list[HeldCopy]:
     """Give new copies to the host, as many as it asks for and may have.
 
@@ -141,7 +163,7 @@ def fresh_copies(
         guest: who asks.
         busy: copies in progress on the host.
         pace: how much at most.
-        draw: uniform in [0, 1).
+        chance: what no host may foresee.
     """
     room = _room(guest.request, busy, pace)
     if room <= 0 or guest.host.ban is not None:
@@ -149,7 +171,7 @@ def fresh_copies(
     caller = _caller(guest)
     given: dict[int, Row] = {}  # type: ignore[type-arg]  # by workunit
     for recheck in [True, False] if caller.trusted_account else [False]:
-        rows = _fitting(connection, guest, caller, room, recheck=recheck)
+        rows = _fitting(connection, guest, caller, room, chance.lots, recheck=recheck)
         fresh = [row for row in rows if row.workunit_id not in given]
         if not fresh:
             continue
@@ -162,7 +184,7 @@ def fresh_copies(
             )
             if fits and row.workunit_id not in given and len(given) < room:
                 given[row.workunit_id] = row
-                _settle_spread(connection, row, view, caller, guest, draw)
+                _settle_spread(connection, row, view, caller, guest, chance.draw)
     return _issue(connection, list(given.values()), guest)
 
 
@@ -171,6 +193,7 @@ def _fitting(
     guest: Guest,
     caller: Caller,
     room: int,
+    lots: Callable[[], float],
     *,
     recheck: bool,
 ) -> list[Row]:  # type: ignore[type-arg]  # of `_candidates`
@@ -192,9 +215,10 @@ def _fitting(
         "now": guest.now,
         "memory": memory,
         "disk": disk,
-        "most": room * CANDIDATES_PER_COPY,
+        "most": max(room * WINDOW_PER_COPY, WINDOW_LEAST),
     }
-    return local_first(connection, request, query, values, guest.now)
+    rows = local_first(connection, request, query, values, guest.now, lots)
+    return rows[: room * CANDIDATES_PER_COPY]
 
 
 def _caller(guest: Guest) -> Caller:

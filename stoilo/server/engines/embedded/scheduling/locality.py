@@ -3,6 +3,10 @@
 BOINC calls it locality scheduling. It changes the order among equals only: a higher
 priority goes first whatever a host holds, and so does what has waited long, so that no
 workunit starves because others' files are better spread.
+
+Among those that are equal then the lot decides, of those that have waited longest: were
+they handed out in order, two accounts of one person that call one right after the other
+would get both copies of a workunit, and could agree on a lie.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.lending import held_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
@@ -44,6 +48,7 @@ class Candidate:
         priority: larger goes out first.
         created_at: of the workunit, s.
         held_bytes: of its large files, what the host has.
+        lot: of its workunit, uniform in [0, 1): the smallest goes first.
     """
 
     id: int
@@ -51,17 +56,20 @@ class Candidate:
     priority: int
     created_at: int
     held_bytes: int = 0
+    lot: float = 0.0
 
 
 def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
     """Return candidates, the best first. Pure; their order does not matter."""
+    every = list(candidates)
+    somewhere = any(one.held_bytes for one in every)
 
-    def rank(one: Candidate) -> tuple[int, bool, int, int]:
-        waited = now - one.created_at >= PATIENCE_S
+    def rank(one: Candidate) -> tuple[int, bool, int, float, int]:
+        waited = somewhere and now - one.created_at >= PATIENCE_S
         local = 0 if waited else one.held_bytes
-        return (-one.priority, not waited, -local, one.id)
+        return (-one.priority, not waited, -local, one.lot, one.id)
 
-    return sorted(candidates, key=rank)
+    return sorted(every, key=rank)
 
 
 def local_first(
@@ -70,6 +78,7 @@ def local_first(
     candidates: Select[Any],
     values: Mapping[str, object],
     now: int,
+    lots: Callable[[], float],
 ) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
     """Return candidates in the order in which they shall go, the best first.
 
@@ -81,14 +90,15 @@ def local_first(
             for among all and among those whose files the host has.
         values: of its parameters.
         now: s since 1970.
+        lots: uniform in [0, 1); whoever foresees them can choose what he gets.
     """
     held = _large_held(connection, request)
-    found = connection.execute(candidates, values).all()
-    if not held:
-        return list(found)
-    near = connection.execute(candidates.where(_needs_any(held)), values).all()
-    rows = {row.copy_id: row for row in (*found, *near)}
-    sizes = _held_bytes(connection, {row.workunit_id for row in rows.values()}, held)
+    rows = {row.copy_id: row for row in connection.execute(candidates, values)}
+    if held:
+        near = connection.execute(candidates.where(_needs_any(held)), values)
+        rows |= {row.copy_id: row for row in near}
+    drawn = {row.workunit_id: lots() for row in rows.values()}
+    sizes = _held_bytes(connection, set(drawn), held) if held else {}
     scored = [
         Candidate(
             row.copy_id,
@@ -96,6 +106,7 @@ def local_first(
             row.priority,
             row.created_at,
             sizes.get(row.workunit_id, 0),
+            drawn[row.workunit_id],
         )
         for row in rows.values()
     ]

@@ -15,6 +15,7 @@ from stoilo.server.engines.embedded.rules.conduct import note_turned_away
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed
 from stoilo.server.engines.embedded.rules.quotas import note_errors
 from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.mirrorboard import MirrorBoard
 
-__all__ = ["REPORTS_TAKEN", "needless_copies", "optional_copies", "take_reports"]
+__all__ = [
+    "REPORTS_TAKEN",
+    "needless_copies",
+    "optional_copies",
+    "some_download_failed",
+    "take_reports",
+]
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +176,15 @@ def _tell(host: Host, report: ReportedResult) -> None:
         report.exit_status,
         ascii(report.stderr[-STDERR_SHOWN:]),
     )
+
+
+def some_download_failed(reports: Iterable[ReportedResult]) -> bool:
+    """Say whether a host could not have a task's files: it gets no new copies just now.
+
+    BOINC's client keeps a file that failed while any task needs it: what needs the same
+    file and came with the reply to that report would fail without being tried.
+    """
+    return any(report.exit_status == DOWNLOAD_FAILED for report in reports)
 
 
 def needless_copies(

@@ -38,6 +38,7 @@ from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
     needless_copies,
     optional_copies,
+    some_download_failed,
     take_reports,
 )
 from stoilo.server.engines.embedded.scheduling.usages import note_usages
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
     from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.database import Database
-    from stoilo.server.engines.embedded.scheduling.dispatch import Pace
+    from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.embedded.scheduling.reception import Guest
@@ -78,14 +79,14 @@ class Scheduler:
         *,
         pace: Pace,
         on_report: Callable[[], None],
-        draw: Callable[[], float],
+        chance: Chance,
         mirrors: MirrorBoard,
     ) -> None:
         self._mirrors = mirrors
         self._database = database
         self._pace = pace
         self._on_report = on_report
-        self._draw = draw
+        self._chance = chance
         self._presence = Presence()
         self._catalogue: Catalogue | None = None
 
@@ -174,7 +175,8 @@ class Scheduler:
                 connection, guest.account, request, left.values(), self._pace
             )
             busy = sum(copy.state is CopyState.IN_PROGRESS for copy in left.values())
-            fresh = fresh_copies(connection, guest, busy, self._pace, self._draw)
+            if not some_download_failed(reports):
+                fresh = fresh_copies(connection, guest, busy, self._pace, self._chance)
         if fresh:
             self._presence.note_work(host.id, now)
         files = file_refs(

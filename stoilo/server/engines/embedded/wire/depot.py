@@ -22,6 +22,7 @@ from sqlalchemy import delete, exists, select
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.server.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.wire.ondisk import remove, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,12 +165,15 @@ class Depot:
         return tuple(gone)
 
     def unlink(self, digests: Iterable[str]) -> None:
-        """Remove files whose rows are gone; pinned ones stay."""
+        """Remove files whose rows are gone; pinned ones stay.
+
+        What the disk does not let go is removed at the next start.
+        """
         with self._lock:
             for digest in digests:
                 if not self._pins[digest]:
                     self._measured.pop(digest, None)
-                    (self._directory / digest).unlink(missing_ok=True)
+                    remove(self._directory / digest)
 
     def sweep(self, connection: Connection) -> None:
         """Remove files that no row names (left by a crash between two steps)."""
@@ -214,7 +218,7 @@ class Depot:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
 
 def _copy(source: Path | bytes, target: Path) -> None:
@@ -245,12 +249,3 @@ def _measure(path: Path) -> tuple[int, str, str]:
             md5.update(chunk)
             size += len(chunk)
     return size, sha256.hexdigest(), md5.hexdigest()
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,10 +2,12 @@
 
 In this order, each step cheaper than what it keeps out: the address has calls left (nothing
 is read), the key in the first bytes is an account's and has calls left (some KiB), the body
-is as large as such a caller may send, and only then it is parsed, some at a time. A caller
-whose key is unknown is told so without its body being parsed. Parsing has threads of its
-own, the large bodies one for all of them, so that whoever sends much waits for others who
-do, and nobody else waits for those.
+is as large as such a caller may send and neither the caller nor all together have too much
+in hand (`inhand`), and only then it is parsed, some at a time. A caller whose key is unknown
+is told so without its body being parsed. Parsing has threads of its own, the large bodies
+one for all of them, so that whoever sends much waits for others who do, and nobody else
+waits for those. Who has a large body in hand, or too many of any size, is asked to call
+again: what was sent is thrown away as it comes.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ from stoilo.server.engines.embedded.wire.bodies import (
     read_bounded,
     read_pieces,
 )
+from stoilo.server.engines.embedded.wire.inhand import LARGE_BYTES, BodiesInHand
 from stoilo.server.engines.embedded.wire.requests import parse_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
 
@@ -47,7 +50,6 @@ STRANGER_BYTES: Final = 64 * 1024
 """Body of a caller whose key does not stand at its beginning."""
 
 HEAD_BYTES: Final = 4096
-LARGE_BYTES: Final = 128 * 1024
 PARSED_AT_ONCE: Final = 4
 KNOWN_FOR_S: Final = 300.0
 MOST_KNOWN: Final = 65_536
@@ -106,14 +108,21 @@ class SchedulerDoor:
 
     Args:
         knows: says whether a key is an account's; asks the database.
+        is_newcomer: says whether that account is a newcomer's; asks the database.
         rates: how often who may call.
         pace: how slowly a body may come.
     """
 
     def __init__(
-        self, knows: Callable[[str], bool], rates: CallRates, pace: BodyPace
+        self,
+        knows: Callable[[str], bool],
+        is_newcomer: Callable[[str], bool],
+        rates: CallRates,
+        pace: BodyPace,
     ) -> None:
         self._keys = KnownKeys(knows)
+        self._is_newcomer = is_newcomer
+        self._in_hand = BodiesInHand()
         self._rates = rates
         self._pace = pace
         self._small = anyio.CapacityLimiter(PARSED_AT_ONCE)
@@ -144,13 +153,32 @@ class SchedulerDoor:
         else:
             most = STRANGER_BYTES
             await check_announced(request, pieces, most)
-        rest = await read_bounded(pieces, most - len(head), self._pace)
-        parsed = await self._parse(head + rest)
+        who = key or address
+        with self._in_hand.body(who) as allowed:
+            parsed = await self._take(pieces, head, most, who) if allowed else None
+        if parsed is None:
+            await drain(pieces)
+            return too_many_calls()
         if key and key != parsed.authenticator:
             raise TrustError("STO-X030", "the request names two keys")
         if key:
             return parsed
         return await self._check(address, parsed.authenticator) or parsed
+
+    async def _take(
+        self, pieces: AsyncIterator[bytes], head: bytes, most: int, who: str
+    ) -> SchedulerRequest | None:
+        """Return the rest of a request; None when it is large and there is no place."""
+        rest = await read_bounded(pieces, most - len(head), self._pace, LARGE_BYTES)
+        body = head + rest
+        if len(body) <= LARGE_BYTES:
+            return await self._parse(body, self._small)
+        newcomer = await anyio.to_thread.run_sync(self._is_newcomer, who)
+        with self._in_hand.large(who, newcomer=newcomer) as place:
+            if not place:
+                return None
+            body += await read_bounded(pieces, most - len(body), self._pace)
+            return await self._parse(body, self._large)
 
     async def _check(self, address: str, key: str) -> SchedulerReply | None:
         """Return the answer to a key that may not call now, None to one that may."""
@@ -161,7 +189,8 @@ class SchedulerDoor:
             return too_many_calls()
         return None if known else unknown_key()
 
-    async def _parse(self, body: bytes) -> SchedulerRequest:
+    async def _parse(
+        self, body: bytes, turns: anyio.CapacityLimiter
+    ) -> SchedulerRequest:
         """Parse in a thread of the few that do nothing else."""
-        turns = self._large if len(body) > LARGE_BYTES else self._small
         return await anyio.to_thread.run_sync(parse_request, body, limiter=turns)

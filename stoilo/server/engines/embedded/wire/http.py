@@ -146,7 +146,9 @@ class _Face:
         self._engine = engine
         self._base_url = base_url if base_url.endswith("/") else f"{base_url}/"
         self._options = options
-        self._door = SchedulerDoor(engine.accounts.knows, rates, options.bodies)
+        self._door = SchedulerDoor(
+            engine.accounts.knows, engine.accounts.is_newcomer, rates, options.bodies
+        )
         self._answering = anyio.CapacityLimiter(ANSWERED_AT_ONCE)
         self.refusals = RefusalLog()
 

@@ -2,8 +2,9 @@
 
 What is announced is counted before a byte of it is taken, so that uploads that come at
 the same time cannot fill the disk together. No account and no host gets more than its
-share of what there is; what a stranger holds leaves room for the others. Nothing here
-opens a file: free space, sizes and times come in as arguments.
+share of what there is; what strangers hold, who made accounts over the web and have helped
+with nothing yet, leaves room for the others however many they are. Nothing here opens a
+file: free space, sizes and times come in as arguments.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class UploadLimits:
         most_bytes: all result files together; 0: what the disk has.
         account_share: of an account, part of what all may take.
         host_share: of a host.
+        newcomers_share: of all newcomers together; each has `always_bytes` at most.
         always_bytes: an account or host may have that much whatever its share is, as
             long as there is room at all.
         stale_s: a part to which nothing came for so long is removed, s.
@@ -36,8 +38,9 @@ class UploadLimits:
 
     free_bytes: int = 64 * MIB
     most_bytes: int = 0
-    account_share: float = 0.5
-    host_share: float = 0.25
+    account_share: float = 0.2
+    host_share: float = 0.1
+    newcomers_share: float = 0.25
     always_bytes: int = 64 * MIB
     stale_s: int = 6 * 3600
 
@@ -49,10 +52,12 @@ class Owner:
     Attributes:
         user_id: row of the account.
         host_id: row of the host.
+        newcomer: none of the account's results was ever valid, and it is a stranger's.
     """
 
     user_id: int
     host_id: int
+    newcomer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class UploadRoom:
         self._coming = 0
         self._of_account: Counter[int] = Counter()
         self._of_host: Counter[int] = Counter()
+        self._of_newcomers = 0
         self._lock = threading.Lock()
 
     def reserve(
@@ -133,6 +139,11 @@ class UploadRoom:
         with self._lock:
             self._put(name, _Holding(owner, here, 0, now, whole))
 
+    def holds(self, name: str) -> bool:
+        """Say whether something is held for a file."""
+        with self._lock:
+            return name in self._held
+
     def release(self, name: str) -> None:
         """Forget a file that is not there any more."""
         with self._lock:
@@ -163,6 +174,7 @@ class UploadRoom:
                 self._coming += sign * held.coming
                 self._of_account[held.owner.user_id] += sign * held.size
                 self._of_host[held.owner.host_id] += sign * held.size
+                self._of_newcomers += sign * held.size * held.owner.newcomer
         if holding is not None:
             self._held[name] = holding
 
@@ -178,8 +190,12 @@ class UploadRoom:
             ("this account has", self._of_account[owner.user_id], limits.account_share),
             ("this computer has", self._of_host[owner.host_id], limits.host_share),
         ):
-            if held > max(limits.always_bytes, int(share * most)):
+            part = 0 if owner.newcomer else int(share * most)
+            if held > max(limits.always_bytes, part):
                 raise _no_room(who)
+        strangers = max(limits.always_bytes, int(limits.newcomers_share * most))
+        if owner.newcomer and self._of_newcomers > strangers:
+            raise _no_room("new accounts together have")
 
 
 def _no_room(who: str) -> InternalError:

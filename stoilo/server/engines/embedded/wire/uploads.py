@@ -12,9 +12,7 @@ stops coming is removed after some hours, and its client begins again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import hmac
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -25,8 +23,20 @@ from sqlalchemy import select, update
 
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.rules.conduct import is_newcomer
 from stoilo.server.engines.embedded.rules.transitioner import can_receive
 from stoilo.server.engines.embedded.views import copy_of, load_view
+from stoilo.server.engines.embedded.wire.ondisk import (
+    KnownDigests,
+    disk_error,
+    free_bytes,
+    md5_of,
+    remove,
+    sha256_of,
+    size_of,
+    sync,
+    sync_directory,
+)
 from stoilo.server.engines.embedded.wire.uploadroom import (
     Owner,
     UploadLimits,
@@ -47,6 +57,9 @@ __all__ = ["Incoming", "UploadDesk", "free_bytes"]
 CHUNK = 1024 * 1024
 NOTED_BYTES = 4 * CHUNK
 """So much of an upload comes before its part of the reserved room is noted again."""
+
+_STANDING = (schema.users.c.password_hash, schema.people.c.total_credit)
+"""What says whether an account is a newcomer's."""
 
 LOOK_EVERY_S = 600
 """How often parts that stopped coming are looked for, s."""
@@ -84,7 +97,7 @@ class Incoming:
         try:
             self.stream.write(chunk)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_error(error) from error
         self.missing -= len(chunk)
         if self.noted - self.missing >= NOTED_BYTES:
             self.noted = self.missing
@@ -117,6 +130,7 @@ class UploadDesk:
         self._free = free or free_bytes
         self._room = UploadRoom(limits or UploadLimits())
         self._looked_at = 0
+        self._digests = KnownDigests()
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -131,7 +145,7 @@ class UploadDesk:
             row = self._expected(connection, token, name)
         if row.upload_size is not None:
             return int(row.upload_size)
-        return _size(self._part(name))
+        return size_of(self._part(name))
 
     @contextlib.contextmanager
     def receive(self, token: str, head: UploadHead) -> Iterator[Incoming | None]:
@@ -147,43 +161,58 @@ class UploadDesk:
                 try again later.
             TrustError: ``STO-E033`` for a wrong checksum: try again from the start.
         """
-        with self._database.read() as connection:
-            row = self._expected(connection, token, head.name)
+        row = self._outstanding(token, head.name)
         if head.nbytes > row.result_max_bytes or head.offset > head.nbytes:
             raise UsageError("STO-E032", "the upload is larger than the task allows")
-        if row.upload_size is not None:
-            self._check_same(row, head)
-            yield None
-            return
-        with (
-            self._alone(head.name),
-            self._reserved(Owner(row.user_id, row.host_id), head),
-        ):
-            stream = self._open(head)
-            missing = head.nbytes - head.offset
+        with self._alone(head.name):
+            row = self._outstanding(
+                token, head.name
+            )  # another may have ended meanwhile
+            if row.upload_size is not None:
+                self._check_same(row, head)
+                yield None
+                return
+            with self._reserved(_owner_of(row), head):
+                incoming = self._begin(head)
+                try:
+                    with incoming.stream as stream:
+                        yield incoming
+                        sync(stream)
+                except UsageError:
+                    self._part(head.name).unlink(missing_ok=True)
+                    raise
+                except OSError as error:  # closing writes what was buffered
+                    raise disk_error(error) from error
+                if incoming.missing:
+                    raise InternalError("STO-E034", "the upload ended in the middle")
+                self._complete(head)
 
-            def note(left: int) -> None:
-                self._room.note(head.name, head.nbytes - left, left, self._now())
+    def _begin(self, head: UploadHead) -> Incoming:
+        """Open an upload for what is missing of it."""
+        stream = self._open(head)
+        missing = head.nbytes - head.offset
 
-            incoming = Incoming(head.name, head, stream, missing, note, missing)
-            try:
-                with stream:
-                    yield incoming
-                    _sync(stream)
-            except UsageError:
-                self._part(head.name).unlink(missing_ok=True)
-                raise
-            except OSError as error:  # closing writes what was buffered
-                raise _disk(error) from error
-            if incoming.missing:
-                raise InternalError("STO-E034", "the upload ended in the middle")
-            self._complete(head)
+        def note(left: int) -> None:
+            self._room.note(head.name, head.nbytes - left, left, self._now())
+
+        return Incoming(head.name, head, stream, missing, note, missing)
+
+    def _outstanding(self, token: str, name: str) -> Row:  # type: ignore[type-arg]  # see `_expected`
+        """Return the outstanding copy behind token and name, or ``STO-E031``."""
+        with self._database.read() as connection:
+            return self._expected(connection, token, name)
 
     def forget(self, name: str) -> None:
-        """Remove an upload, whole or in part, that no copy needs any more."""
-        (self._directory / name).unlink(missing_ok=True)
-        self._part(name).unlink(missing_ok=True)
-        self._room.release(name)
+        """Remove an upload, whole or in part, that no copy needs any more.
+
+        What the disk does not let go is counted on, and removed at the next start.
+        """
+        if not self._room.holds(name):
+            return
+        self._digests.forget(name)
+        every = [remove(path) for path in (self._directory / name, self._part(name))]
+        if all(every):
+            self._room.release(name)
 
     def expire(self) -> None:
         """Remove the parts that stopped coming hours ago; looks now and then only."""
@@ -193,8 +222,8 @@ class UploadDesk:
         self._looked_at = now
         for name in self._room.stale(now):
             with contextlib.suppress(InternalError), self._alone(name):
-                self._part(name).unlink(missing_ok=True)
-                self._room.release(name)
+                if remove(self._part(name)):
+                    self._room.release(name)
 
     def sweep(self) -> None:
         """Remove files that belong to no outstanding copy (left by a crash).
@@ -204,11 +233,18 @@ class UploadDesk:
         table = schema.copies
         with self._database.read() as connection:
             query = (
-                select(table.c.upload_name, table.c.user_id, table.c.host_id)
+                select(
+                    table.c.upload_name,
+                    table.c.user_id,
+                    table.c.host_id,
+                    *_STANDING,
+                )
                 .join(
                     schema.workunits,
                     schema.workunits.c.id == schema.copies.c.workunit_id,
                 )
+                .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
+                .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
                 .outerjoin(
                     schema.outbox,
                     schema.outbox.c.workunit_id == schema.workunits.c.id,
@@ -224,23 +260,24 @@ class UploadDesk:
                 )
             )
             wanted = {
-                row.upload_name: Owner(row.user_id, row.host_id)
-                for row in connection.execute(query)
+                row.upload_name: _owner_of(row) for row in connection.execute(query)
             }
         for path in self._directory.iterdir():
             name = path.name.removesuffix(".part")
             if name not in wanted:
-                path.unlink(missing_ok=True)
+                remove(path)
                 continue
-            size, whole = _size(path), path.name == name
+            size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
     def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # copy and workunit columns
         """Return the outstanding copy behind token and name, or ``STO-E031``."""
         table = schema.copies
         row = connection.execute(
-            select(table, schema.workunits.c.result_max_bytes)
+            select(table, schema.workunits.c.result_max_bytes, *_STANDING)
             .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
+            .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
+            .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
             .where(table.c.upload_name == name)
         ).first()
         if row is None or not hmac.compare_digest(
@@ -252,9 +289,16 @@ class UploadDesk:
         return row
 
     def _check_same(self, row: Row, head: UploadHead) -> None:  # type: ignore[type-arg]  # copy and workunit columns
-        """Raise unless a repeated upload is the file that is here already."""
-        path = self._directory / row.upload_name
-        if head.nbytes != row.upload_size or _md5(path) != head.md5:
+        """Raise unless a repeated upload is the file that is here already.
+
+        The file is read once at most: to ask costs its host next to nothing.
+        """
+        name, same = row.upload_name, head.nbytes == row.upload_size
+        if same:
+            known = self._digests.of(name) or md5_of(self._directory / name)
+            self._digests.note(name, known)
+            same = known == head.md5
+        if not same:
             raise UsageError("STO-E030", "a complete upload cannot be replaced")
 
     @contextlib.contextmanager
@@ -280,16 +324,16 @@ class UploadDesk:
         name = head.name
         part = self._part(name)
         try:
-            free = self._free(self._directory) + max(0, _size(part) - head.offset)
+            free = self._free(self._directory) + max(0, size_of(part) - head.offset)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_error(error) from error
         size, now = head.nbytes, self._now()
         self._room.reserve(name, owner, size, head.offset, free, now)
         try:
             yield
         finally:
             whole = (self._directory / name).exists()
-            here = size if whole else _size(part)
+            here = size if whole else size_of(part)
             if here:
                 self._room.load(name, owner, here, self._now(), whole=whole)
             else:
@@ -300,30 +344,35 @@ class UploadDesk:
         return int(self._clock())
 
     def _open(self, head: UploadHead) -> BinaryIO:
-        """Open the part for writing at the announced offset."""
+        """Open the part for writing at the announced offset.
+
+        A whole file that the database does not know, left by a crash before the commit,
+        goes: it would count as this upload's end.
+        """
         part = self._part(head.name)
-        if head.offset > _size(part):
+        if head.offset > size_of(part):
             raise InternalError("STO-E034", "the upload starts behind what is here")
         try:
+            (self._directory / head.name).unlink(missing_ok=True)
             stream = part.open("r+b" if part.exists() else "w+b")
             stream.seek(head.offset)
             stream.truncate()
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_error(error) from error
         return stream
 
     def _complete(self, head: UploadHead) -> None:
         """Check the finished part, give it its name, then tell the database."""
         part, path = self._part(head.name), self._directory / head.name
-        if _size(part) != head.nbytes or _md5(part) != head.md5:
+        if size_of(part) != head.nbytes or md5_of(part) != head.md5:
             part.unlink(missing_ok=True)
             raise TrustError("STO-E033", "the upload does not have its checksum")
-        digest = _sha256(part)
+        digest = sha256_of(part)
         try:
             part.replace(path)
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except OSError as error:
-            raise _disk(error) from error
+            raise disk_error(error) from error
         table = schema.copies
         with self._database.write() as connection:
             row = connection.execute(
@@ -335,6 +384,7 @@ class UploadDesk:
                     .where(table.c.id == row.id)
                     .values(upload_size=head.nbytes, upload_digest=digest)
                 )
+                self._digests.note(head.name, head.md5)
                 return
         path.unlink(missing_ok=True)
         raise DeniedError("STO-E031", "this upload is not expected any more")
@@ -344,61 +394,7 @@ class UploadDesk:
         return self._directory / f"{name}.part"
 
 
-def free_bytes(directory: Path) -> int:
-    """Return how many bytes are free on a directory's disk."""
-    room = os.statvfs(directory)
-    return room.f_bavail * room.f_frsize
-
-
-def _size(path: Path) -> int:
-    """Return a file's size, 0 when there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _md5(path: Path) -> str:
-    """Return the MD5 of a file (BOINC's transport check, not a security one)."""
-    return _digest(path, hashlib.md5(usedforsecurity=False))
-
-
-def _sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return _digest(path, hashlib.sha256())
-
-
-def _digest(path: Path, state: hashlib._Hash) -> str:
-    """Return the hex digest of a file, read in pieces."""
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                state.update(chunk)
-    except OSError as error:
-        raise _disk(error) from error
-    return state.hexdigest()
-
-
-def _sync(stream: BinaryIO) -> None:
-    """Make what was written durable."""
-    try:
-        stream.flush()
-        os.fsync(stream.fileno())
-    except OSError as error:
-        raise _disk(error) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _disk(error: OSError) -> InternalError:
-    """Return our error for the disk's."""
-    return InternalError(
-        "STO-E003", f"a result file could not be stored (errno {error.errno})"
-    )
+def _owner_of(row: Row) -> Owner:  # type: ignore[type-arg]  # of a copy, with `_STANDING`
+    """Return whose a copy's upload is."""
+    newcomer = is_newcomer(row.password_hash or "", row.total_credit)
+    return Owner(row.user_id, row.host_id, newcomer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stoilo.server.engines.stock.checkup.ours import check_own_rows, check_tools
 from stoilo.server.engines.stock.checkup.programs import check_apps, check_versions
 from stoilo.server.engines.stock.checkup.running import (
     check_backlogs,
@@ -45,7 +46,9 @@ def examine(seen: Snapshot) -> tuple[Finding, ...]:
         *check_daemons(seen),
         check_cron(seen),
         *check_entry_points(seen),
+        check_tools(seen),
         *check_backlogs(seen),
+        *check_own_rows(seen),
         *check_settings(seen),
         *check_keys(seen),
         *check_modes(seen),

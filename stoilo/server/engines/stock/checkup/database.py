@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.server.engines.stock.checkup.ownrows import read_own
 from stoilo.server.engines.stock.checkup.snapshot import (
     Backlog,
     DatabaseView,
@@ -18,6 +19,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -44,12 +46,14 @@ _WAITING: Final = {
 }
 
 
-def read_database(url: str, download: Path) -> DatabaseView:
+def read_database(
+    url: str, download: Path, clock: Callable[[], float] = time.time
+) -> DatabaseView:
     """Return what the database says."""
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            return _view(connection, download)
+            return _view(connection, download, clock)
     except SQLAlchemyError as error:
         why = str(getattr(error, "orig", None) or type(error).__name__)
         return DatabaseView(trouble=why.replace("\n", " ")[:_SHOWN])
@@ -57,13 +61,15 @@ def read_database(url: str, download: Path) -> DatabaseView:
         engine.dispose()
 
 
-def _view(connection: Connection, download: Path) -> DatabaseView:
+def _view(
+    connection: Connection, download: Path, clock: Callable[[], float]
+) -> DatabaseView:
     """Return what the database says."""
-    now = int(time.time())
+    now = int(clock())
     apps = connection.scalars(text("SELECT name FROM app WHERE deprecated = 0"))
     return DatabaseView(
         join_cache_level=_join_cache_level(connection),
-        clock_ahead_s=_clock(connection) - time.time(),
+        clock_ahead_s=_clock_ahead(connection, clock),
         apps=tuple(apps),
         versions=_versions(connection, download),
         transitions=_transitions(connection, now),
@@ -74,6 +80,7 @@ def _view(connection: Connection, download: Path) -> DatabaseView:
             int(connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) or 0)  # noqa: S608
             for table in ("user_submit", "user_submit_app")
         ),
+        own=read_own(connection, now, _since(connection)),
     )
 
 
@@ -90,13 +97,12 @@ def _join_cache_level(connection: Connection) -> int:
     )
 
 
-def _clock(connection: Connection) -> float:
-    """Return the database's time, s since 1970."""
+def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
+    """Return how far the database's time is before ours, s."""
     if not _is_maria(connection):
-        return time.time()
-    return float(
-        connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
-    )
+        return 0.0
+    now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
+    return float(now) - clock()
 
 
 def _transitions(connection: Connection, now: int) -> Backlog:
@@ -104,10 +110,19 @@ def _transitions(connection: Connection, now: int) -> Backlog:
     return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
 
 
+def _since(connection: Connection) -> str:
+    """Return SQL for when a row of ``workunit`` was last changed, s since 1970."""
+    return (
+        "UNIX_TIMESTAMP(workunit.mod_time)"
+        if _is_maria(connection)
+        else "workunit.mod_time"
+    )
+
+
 def _waiting(connection: Connection, name: str, now: int) -> Backlog:
     """Return the rows that wait for one daemon; what changed a row last began its wait."""
-    since = "UNIX_TIMESTAMP(mod_time)" if _is_maria(connection) else "mod_time"
-    query = f"SELECT COUNT(*), MIN({since}) FROM workunit WHERE {_WAITING[name]}"  # noqa: S608
+    since, where = _since(connection), _WAITING[name]
+    query = f"SELECT COUNT(*), MIN({since}) FROM workunit WHERE {where}"  # noqa: S608 - our own words
     count, oldest = connection.execute(text(query)).one()
     return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import Element, XmlBounds, parse_xml
 from stoilo.server.engines.stock.checkup.findings import fail, ok, skip
-from stoilo.server.engines.stock.installation.levelapps import APPS, plan_class
+from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.signer.boinckeys import check_boinc_signature, parse_boinc_public
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ def check_versions(seen: Snapshot) -> Iterator[Finding]:
         yield skip("versions", "the database does not answer")
         return
     versions = [one for one in seen.database.versions if one.app in APPS]
-    for app in APPS:
-        if all(one.app != app for one in versions):
-            text = "it has no app version: its tasks are never sent"
+    there = {one.plan_class for one in versions}
+    classes = [(app, name) for app in APPS for name in plan_classes(app)]
+    for app, name in classes:
+        if name not in there:
+            text = f"no app version for {name}: its tasks are never sent"
             yield fail(f"version {app}", text, f"{_INSTALL}, or bin/update_versions")
     for version in versions:
-        name = f"version {version.app} {version.platform}"
+        name = f"version {version.plan_class or version.app} {version.platform}"
         wrong = tuple(_wrong(version, seen.code_sign_key))
         if wrong:
             yield fail(name, "; ".join(wrong), _INSTALL)
@@ -58,10 +60,10 @@ def check_versions(seen: Snapshot) -> Iterator[Finding]:
 
 def _wrong(version: VersionView, key: str) -> Iterator[str]:
     """Yield what is wrong with one app version."""
-    if version.plan_class != plan_class(version.app):
+    if version.plan_class not in plan_classes(version.app):
         yield (
             f"plan class {version.plan_class or 'none'}:"
-            " it would be sent to volunteers who did not choose the level"
+            " it would be sent to volunteers who did not choose its tasks"
         )
     try:
         root = parse_xml(b"<x>" + version.xml + b"</x>", _BOUNDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,8 @@ from stoilo.server.engines.stock.installation.reading import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoilo.server.engines.stock.installation.configtext import Daemon
     from stoilo.server.engines.stock.project import StockProject
 
@@ -46,11 +49,16 @@ __all__ = ["read_snapshot"]
 TAIL_BYTES: Final = 4096
 _LINE: Final = 160
 _STOPS: Final = ("stop_daemons", "stop_sched")
+_TOOLS: Final = ("create_work", "cancel_jobs")
 _PLACES: Final = (CONFIG_FILE, "download", "upload", "templates", "stoilo")
 
 
 def read_snapshot(
-    project: StockProject, *, web: bool = True, url: str = ""
+    project: StockProject,
+    *,
+    web: bool = True,
+    url: str = "",
+    clock: Callable[[], float] = time.time,
 ) -> Snapshot:
     """Return what a project is like at this moment.
 
@@ -58,21 +66,23 @@ def read_snapshot(
         project: of `read_project`.
         web: ask its URLs too, on the addresses in config.xml.
         url: of its database (SQLAlchemy form), if another than config.xml names.
+        clock: of the project, s since 1970; files have the machine's.
 
     Raises:
         UsageError: ``STO-B020``, ``STO-B024`` when config.xml cannot be read.
     """
     root, host = project.root, short_host()
     config = read_config(read_bounded(root / CONFIG_FILE) or b"")
-    database = read_database(url or project.database_url, project.download)
+    database = read_database(url or project.database_url, project.download, clock)
     keys = Path(project.config.key_dir or root / "keys")
     page = read_bounded(root / PREFERENCES_FILE)
     modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
     return Snapshot(
-        now=int(time.time()),
+        now=int(clock()),
         host=host,
         config=config,
         modes=modes,
+        closed_folders=_closed_folders(project.download),
         plan_classes=(read_bounded(root / PLAN_CLASS_FILE) or b"").decode(
             "utf-8", "replace"
         ),
@@ -96,7 +106,29 @@ def read_snapshot(
         entry_points=tuple(
             _entry_point(root, name) for name in (VALIDATE, COMPARE, ASSIMILATE)
         ),
+        tools=tuple(_entry_point(root, name) for name in _TOOLS),
         socket=ask_socket(project.socket),
+    )
+
+
+def _closed_folders(download: Path) -> tuple[str, ...]:
+    """Return directories that neither everybody nor the project's group may read."""
+    try:
+        group = download.stat().st_gid
+        with os.scandir(download) as entries:
+            folders = {one.name: one.stat() for one in entries if one.is_dir()}
+    except OSError:
+        return (".",)
+    closed = [name for name, found in folders.items() if not _is_open(found, group)]
+    return tuple(sorted(closed))
+
+
+def _is_open(found: os.stat_result, group: int) -> bool:
+    """Whether a web server in the project's group may list and read a directory."""
+    theirs = stat.S_IRGRP | stat.S_IXGRP
+    for_all = stat.S_IROTH | stat.S_IXOTH
+    return found.st_mode & for_all == for_all or (
+        found.st_gid == group and found.st_mode & theirs == theirs
     )
 
 

@@ -104,6 +104,13 @@ def check_modes(seen: Snapshot) -> Iterator[Finding]:
             yield fail(f"mode {name}", text, f"{_INSTALL}, or chmod 2775 {name}")
         else:
             yield ok(f"mode {name}", f"{mode:o}")
+    if seen.closed_folders:
+        named = ", ".join(seen.closed_folders[:5])
+        text = (
+            f"{len(seen.closed_folders)} below download ({named}) are closed to the web"
+            " server: hosts get 403 and their tasks fail for good"
+        )
+        yield fail("mode download folders", text, "chmod 2775 download/*/")
     config = seen.modes.get("config.xml", 0)
     if config & stat.S_IRWXO:
         text = "everybody on this machine may read the database's password"
@@ -117,7 +124,7 @@ def check_plan_classes(seen: Snapshot) -> Iterator[Finding]:
         text = f"{', '.join(missing)}: tasks would not be sent, or not held back"
         yield fail("plan classes", text, _INSTALL)
     else:
-        yield ok("plan classes", "levels above pure are sent to who chose them")
+        yield ok("plan classes", "tasks are sent to who chose their level and kind")
     if not seen.preferences_page:
         text = "the preferences page is not ours: nobody can choose a level there"
         yield warn("preferences page", text, _INSTALL)

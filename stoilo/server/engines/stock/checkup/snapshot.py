@@ -23,6 +23,7 @@ __all__ = [
     "DatabaseView",
     "EntryPoint",
     "Finding",
+    "OwnView",
     "Snapshot",
     "Space",
     "Verdict",
@@ -111,6 +112,27 @@ class VersionView:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnView:
+    """What the server's own tables said.
+
+    Attributes:
+        known: they are there: a server has run on the project.
+        uncreated: workunits that ``create_work`` has yet to make.
+        undelivered: ends that the server has yet to take.
+        refused: of those, ends that it could not take when it was told.
+        foreign: open workunits whose row in BOINC somebody else has made.
+        foreign_name: one of them.
+    """
+
+    known: bool = True
+    uncreated: Backlog = Backlog()
+    undelivered: Backlog = Backlog()
+    refused: int = 0
+    foreign: int = 0
+    foreign_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseView:
     """What the database said.
 
@@ -125,6 +147,7 @@ class DatabaseView:
         assimilations: app → workunits that wait for an assimilator.
         deletions: workunits whose files wait to be deleted.
         submitters: accounts that may use BOINC's own way to submit.
+        own: what our tables say.
     """
 
     trouble: str = ""
@@ -137,6 +160,7 @@ class DatabaseView:
     assimilations: Backlog = Backlog()
     deletions: Backlog = Backlog()
     submitters: int = 0
+    own: OwnView = OwnView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +228,7 @@ class Snapshot:
         config: what config.xml says.
         files: of ours, as `installation.reading` reads them.
         modes: permissions by name from the project.
+        closed_folders: those below ``download`` that the web server may not read.
         keys: where private code-sign keys lie.
         code_sign_key: the public one's text.
         upload_key: permissions of the private upload key, None without one.
@@ -215,6 +240,7 @@ class Snapshot:
         spaces: of the directories that are written.
         templates: name → text of ours.
         entry_points: of ours.
+        tools: programs of BOINC's that the engine runs.
         socket: what answers behind it: empty for an answer, else why none.
     """
 
@@ -222,6 +248,7 @@ class Snapshot:
     host: str
     config: ConfigText
     modes: Mapping[str, int] = field(default_factory=dict)
+    closed_folders: tuple[str, ...] = ()
     plan_classes: str = ""
     preferences_page: bool = True
     keys: KeySearch = field(default_factory=KeySearch)
@@ -235,4 +262,5 @@ class Snapshot:
     spaces: tuple[Space, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
     entry_points: tuple[EntryPoint, ...] = ()
+    tools: tuple[EntryPoint, ...] = ()
     socket: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -13,10 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from sqlalchemy import bindparam, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
+    RetireVersions,
     RunTool,
     SetMode,
     WriteFile,
@@ -32,6 +37,12 @@ __all__ = ["Installer"]
 
 TOOL_S: Final = 600.0
 _SHOWN: Final = 500
+_FAILED: Final = re.compile(
+    r"^\s*(?:PHP )?(?:Fatal |Parse )?[Ee]rror\b|^\S+ not found\b|is listed in version\.xml but",
+    re.MULTILINE,
+)
+"""What BOINC's PHP programs say as they end with 0 and have not done it."""
+
 _PROGRAM_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644
 
@@ -45,10 +56,12 @@ class Installer:
 
     Args:
         root: the project.
+        database_url: of its database (SQLAlchemy form).
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, database_url: str = "") -> None:
         self._root = root
+        self._database_url = database_url
         self._owner = Owner.of(root)
 
     def do(self, step: Step) -> None:
@@ -56,7 +69,7 @@ class Installer:
 
         Raises:
             InternalError: ``STO-B026`` a file cannot be written; ``STO-B027`` a program
-                of BOINC's fails.
+                of BOINC's fails; ``STO-B025`` the database does not answer.
         """
         try:
             match step:
@@ -70,6 +83,8 @@ class Installer:
                     self._add_version(step.folder)
                 case RunTool():
                     self._run(step.words)
+                case RetireVersions():
+                    _retire(self._database_url, step.rows)
         except OSError as error:
             raise InternalError(
                 "STO-B026",
@@ -164,7 +179,7 @@ class Installer:
         except subprocess.TimeoutExpired as error:
             raise InternalError("STO-B027", f"{words[0]} does not end") from error
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-        if done.returncode != 0 or "Error" in said:
+        if done.returncode != 0 or _FAILED.search(said):
             raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
 
     def _make_folder(self, folder: Path) -> None:
@@ -173,6 +188,21 @@ class Installer:
         for one in reversed(missing):
             one.mkdir()
             _set_mode(one, _PROGRAM_MODE)
+
+
+def _retire(database_url: str, rows: tuple[int, ...]) -> None:
+    """Mark app versions as deprecated, as BOINC's own pages do; raises ``STO-B025``."""
+    engine = create_engine(database_url)
+    query = text("UPDATE app_version SET deprecated = 1 WHERE id IN :rows")
+    try:
+        with engine.begin() as connection:
+            connection.execute(
+                query.bindparams(bindparam("rows", expanding=True)), {"rows": rows}
+            )
+    except SQLAlchemyError as error:
+        raise InternalError("STO-B025", "app versions could not be retired") from error
+    finally:
+        engine.dispose()
 
 
 def _open(file: SignedFile) -> BinaryIO:

@@ -48,7 +48,7 @@ def install_project(
     facts = read_facts(project, [file.path for file in wanted], url=url)
     plan = make_plan(facts, offer.programs, offer.key, wanted, quick=quick)
     if not dry_run:
-        installer = Installer(project.root)
+        installer = Installer(project.root, url or project.database_url)
         for step in plan.steps:
             installer.do(step)
     return plan

@@ -1,9 +1,12 @@
 """The levels as apps of a stock project, and who may get their tasks; pure.
 
-BOINC sends an account without a selection every app. So every level above `pure` has app
-versions of a plan class only, and the class asks for the volunteer's own choice,
-``<max_level>`` of the project preferences: the element that our verifier reads as well, and
-by which it can only lower the computer's own opt-in. Who chose nothing gets `pure`.
+BOINC sends an account without a selection every app. So app versions have plan classes
+only, and a class asks for the volunteer's own choice. A class looks at one element of the
+project preferences, so our page writes everything into one more, ``<stoilo_work>``: the
+highest level, then ``reviewed`` and ``public`` where only such tasks are wanted. Each
+level has a class for each wish, and every volunteer fits one class of a level at most;
+`marks` says which workunits a class takes. The verifier reads the single elements, by
+which it can only lower the computer's own opt-in. Who chose nothing gets `pure`.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ from typing import Final
 from stoilo.executor.xmltext import escape
 from stoilo.policies.levels import level_files
 from stoilo.server.engines.embedded.people.levels import LEVELS
+from stoilo.server.engines.stock.marks import WISHES, Wish
 
 __all__ = [
     "APPS",
+    "CHOICE",
     "MOST_APPS",
     "add_apps",
     "app_label",
+    "chosen_work",
     "missing_plan_classes",
     "plan_class",
+    "plan_classes",
     "render_plan_class",
     "set_plan_classes",
 ]
@@ -32,6 +39,10 @@ MOST_APPS: Final = 10
 OLDEST_CLIENT: Final = 70_000
 """7.0.0, as plan classes write it: older ones have no memory-mapped runtime interface."""
 
+CHOICE: Final = "stoilo_work"
+"""Element of the project preferences that plan classes look at."""
+
+ANY: Final = Wish()
 _LABELS: Final = {
     "pure": "plain Python",
     "numeric": "Python with arrays",
@@ -46,29 +57,50 @@ def app_label(app: str) -> str:
     return f"stoilo {app}: {_LABELS.get(app, app)}"
 
 
-def plan_class(app: str) -> str:
-    """Return the plan class of an app's versions, empty for the lowest level."""
-    return "" if app == LEVELS[0] else f"stoilo_{app}"
+def plan_class(app: str, wish: Wish = ANY) -> str:
+    """Return the plan class of an app's version for volunteers with a wish."""
+    return "_".join(("stoilo", app, *wish.words))
 
 
-def render_plan_class(app: str) -> str:
-    """Return the element that lets only volunteers who chose the level have its tasks."""
+def plan_classes(app: str) -> tuple[str, ...]:
+    """Return all plan classes of an app, the one for everybody first."""
+    return tuple(plan_class(app, wish) for wish in WISHES)
+
+
+def chosen_work(level: str, wish: Wish = ANY) -> str:
+    """Return the content of ``<stoilo_work>`` for a volunteer's choice."""
+    return " ".join((level, *wish.words))
+
+
+def render_plan_class(app: str, wish: Wish = ANY) -> str:
+    """Return the element that lets only volunteers who chose it have the app's tasks."""
     enough = "|".join(LEVELS[LEVELS.index(app) :])
+    words = "".join(f" {word}" for word in wish.words)
+    anybody = app == LEVELS[0] and wish == ANY
+    limits = ""
+    if (batches := wish.batches) is not None:
+        low, high = batches
+        limits = f"<min_batch>{low}</min_batch><max_batch>{high}</max_batch>"
     return (
         "<plan_class>"
-        f"<name>{plan_class(app)}</name>"
+        f"<name>{plan_class(app, wish)}</name>"
         f"<min_core_client_version>{OLDEST_CLIENT}</min_core_client_version>"
-        "<project_prefs_tag>max_level</project_prefs_tag>"
-        f"<project_prefs_regex>^({enough})$</project_prefs_regex>"
+        f"<project_prefs_tag>{CHOICE}</project_prefs_tag>"
+        f"<project_prefs_regex>^({enough}){words}$</project_prefs_regex>"
+        f"{'<project_prefs_default_true>1</project_prefs_default_true>' * anybody}"
+        f"{limits}"
         "<max_threads>1</max_threads>"
         "</plan_class>"
     )
 
 
 def missing_plan_classes(text: str) -> tuple[str, ...]:
-    """Return the apps whose plan class is not in a ``plan_class_spec.xml`` as it must be."""
+    """Return the classes that are not in a ``plan_class_spec.xml`` as they must be."""
     return tuple(
-        app for app in APPS if plan_class(app) and render_plan_class(app) not in text
+        plan_class(app, wish)
+        for app in APPS
+        for wish in WISHES
+        if render_plan_class(app, wish) not in text
     )
 
 
@@ -80,7 +112,9 @@ def set_plan_classes(text: str) -> str:
         text or "<plan_classes>\n</plan_classes>\n",
         flags=re.DOTALL,
     )
-    made = "".join(f"    {render_plan_class(app)}\n" for app in APPS if plan_class(app))
+    made = "".join(
+        f"    {render_plan_class(app, wish)}\n" for app in APPS for wish in WISHES
+    )
     before, end, after = kept.rpartition("</plan_classes>")
     return f"{before}{made}{end}{after}"
 

@@ -36,6 +36,7 @@ from stoilo.server.engines.stock.installation.settings import (
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
     Plan,
+    RetireVersions,
     RunTool,
     SetMode,
     Step,
@@ -73,6 +74,7 @@ class ProjectFacts:
         platforms: the same.
         versions: app versions below ``apps/``.
         registered: (app, number, platform with plan class) in the database.
+        unclassed: rows of app versions on offer whose plan class is none of ours.
         hosts: computers that have called.
         uncertified: copies that are not over and have no upload certificate.
         submitters: accounts that may use BOINC's own way to submit jobs.
@@ -89,6 +91,7 @@ class ProjectFacts:
     platforms: tuple[str, ...] = ()
     versions: tuple[KnownVersion, ...] = ()
     registered: frozenset[tuple[str, int, str]] = frozenset()
+    unclassed: tuple[int, ...] = ()
     hosts: int = 0
     uncertified: int = 0
     submitters: int = 0
@@ -207,7 +210,7 @@ def _apps(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]:
                 PLAN_CLASS_FILE,
                 _bytes(set_plan_classes(classes)),
                 0o644,
-                "a level above pure is sent only to who chose it",
+                "tasks are sent only to who chose their level and kind",
             )
         )
     if missing or not {one.platform for one in programs} <= {*facts.platforms}:
@@ -260,6 +263,9 @@ def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]
     if made or waiting - facts.registered:
         words = ("bin/update_versions", "--noconfirm")
         steps.append(RunTool(words, "app versions with the ceremony's signatures"))
+    if facts.unclassed:
+        why = "they would be sent to volunteers who did not choose their tasks"
+        steps.append(RetireVersions(facts.unclassed, why))
     return steps
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.server.engines.stock.installation.notes import STAGE_FILES
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.planning import (
@@ -181,6 +182,10 @@ _VERSIONS: Final = """SELECT app.name, app_version.version_num, platform.name,
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid"""
 
 
+_OFFERED: Final = """SELECT app_version.id, app.name, app_version.plan_class
+ FROM app_version, app WHERE app.id = app_version.appid AND app_version.deprecated = 0"""
+
+
 def _with_database(facts: ProjectFacts, url: str) -> ProjectFacts:
     """Return `facts` with what the database says; raises ``STO-B025``."""
     engine = create_engine(url)
@@ -210,6 +215,11 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         (app, number, f"{platform}__{plan}" if plan else platform)
         for app, number, platform, plan in connection.execute(text(_VERSIONS))
     }
+    unclassed = [
+        row
+        for row, app, plan in connection.execute(text(_OFFERED))
+        if app in APPS and plan not in plan_classes(app)
+    ]
     return ProjectFacts(
         files=facts.files,
         modes=facts.modes,
@@ -221,6 +231,7 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         apps=names("app"),
         platforms=names("platform"),
         registered=frozenset(registered),
+        unclassed=tuple(sorted(unclassed)),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),

@@ -110,6 +110,19 @@ _ALWAYS: Final = (
         _yes,
     ),
     _Rule(
+        "replace_download_url_by_timezone",
+        "",
+        "the scheduler of August 2026 cuts each description off before its first URL"
+        " then, and clients fail every task; put a cache before download_url instead",
+        lambda config, tag: not config.text(tag),
+    ),
+    _Rule(
+        "user_filter",
+        "0",
+        "batches would name accounts, and reviewed tasks would go to nobody",
+        _no,
+    ),
+    _Rule(
         "verify_files_on_app_start",
         "1",
         "clients would check launcher and verifier only once, after the download",

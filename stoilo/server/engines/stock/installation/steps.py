@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stoilo.server.engines.stock.installation.versions import VersionFolder
 
-__all__ = ["AddVersion", "Note", "Plan", "RunTool", "SetMode", "Step", "WriteFile"]
+__all__ = [
+    "AddVersion",
+    "Note",
+    "Plan",
+    "RetireVersions",
+    "RunTool",
+    "SetMode",
+    "Step",
+    "WriteFile",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,19 @@ class RunTool:
         return f"run {' '.join(self.words)}: {self.why}"
 
 
-Step = WriteFile | SetMode | AddVersion | RunTool
+@dataclass(frozen=True, slots=True)
+class RetireVersions:
+    """App versions in the database are not sent any more: rows of `app_version`."""
+
+    rows: tuple[int, ...]
+    why: str
+
+    def __str__(self) -> str:
+        """Return the step for people."""
+        return f"retire app versions {', '.join(map(str, self.rows))}: {self.why}"
+
+
+Step = WriteFile | SetMode | AddVersion | RunTool | RetireVersions
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """App versions of a stock project: launcher and verifier with the ceremony's signatures.
 
-    apps/LEVEL/1.00/PLATFORM[__PLAN_CLASS]/stoilo_launcher_<16 digits>          and .sig
+    apps/LEVEL/1.00/PLATFORM__PLAN_CLASS/stoilo_launcher_<16 digits>          and .sig
                                            stoilo_verifier_<16 digits>.tar      and .sig
                                            version.xml
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.stock.installation.levelapps import plan_class
+from stoilo.server.engines.stock.installation.levelapps import plan_classes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -129,10 +130,11 @@ def new_versions(
     for app in apps:
         numbers = [one.number for one in known if one.app == app]
         following = max(numbers, default=FIRST_VERSION - 1) + 1
-        for program in programs:
-            platform = program.platform + (f"__{c}" if (c := plan_class(app)) else "")
-            folder = VersionFolder(app, following, platform, program)
-            newest = _newest(known, app, platform)
+        for program, name in product(programs, plan_classes(app)):
+            folder = VersionFolder(
+                app, following, f"{program.platform}__{name}", program
+            )
+            newest = _newest(known, app, folder.platform)
             if newest is None or newest.content != folder.content:
                 made.append(folder)
     return tuple(made)

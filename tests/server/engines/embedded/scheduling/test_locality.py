@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
+from stoilo.server.engines.embedded.engine import EngineOptions
+from stoilo.server.engines.embedded.scheduling import dispatch
 from stoilo.server.engines.embedded.scheduling.locality import (
     LARGE_BYTES,
     PATIENCE_S,
@@ -34,6 +38,18 @@ def test_priority_counts_more_than_files():
     assert order(candidate(1, held=99), candidate(2, priority=1)) == [2, 1]
 
 
+def test_lot_decides_among_those_that_are_equal():
+    few = [replace(candidate(n), lot=1 - n / 9) for n in range(1, 4)]
+    assert order(*few) == [3, 2, 1]
+    assert order(*few, candidate(9, priority=1)) == [9, 3, 2, 1]
+
+
+def test_lot_counts_less_than_files_and_more_than_age():
+    few = [replace(candidate(1), lot=0.9), replace(candidate(2, held=9), lot=0.99)]
+    assert order(*few) == [2, 1]
+    assert order(replace(candidate(1, age=PATIENCE_S), lot=0.9), candidate(2)) == [2, 1]
+
+
 def test_copy_that_has_waited_long_goes_before_those_with_files():
     assert order(candidate(1, age=PATIENCE_S), candidate(2, held=99)) == [1, 2]
 
@@ -60,7 +76,8 @@ def test_order_loses_and_repeats_nobody_and_never_breaks_priority(candidates):
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
-    made = EmbeddedBench(tmp_path / "engine", clock, database_url=engine_url)
+    options = EngineOptions(lots=lambda: 0.5)  # the oldest first
+    made = EmbeddedBench(tmp_path / "engine", clock, options, engine_url)
     yield made
     made.engine.close()
 
@@ -94,7 +111,8 @@ def first_copy(bench, *held):
     return result.workunit
 
 
-def test_host_gets_the_workunit_of_the_shard_that_it_holds(bench):
+def test_host_gets_the_workunit_of_the_shard_that_it_holds(bench, monkeypatch):
+    monkeypatch.setattr(dispatch, "WINDOW_LEAST", 8)
     make_shards(bench, 12)  # the last one is not among the oldest that are looked at
     assert first_copy(bench, 11) == "w_11"
 

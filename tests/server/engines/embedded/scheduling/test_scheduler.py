@@ -16,6 +16,7 @@ from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling import dispatch, hosts
 from stoilo.server.engines.embedded.wire.requests import RESULTS_PER_REQUEST
 from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
 from stoilo.testing.engine import make_spec
 from stoilo.testing.programs import LINUX, ProgramSigner
 
@@ -408,3 +409,30 @@ def test_weak_key_changes_no_global_preferences(bench, which, kept):
     bench.request(1, key=key, own_program=False, global_preferences=sent)
     reply = bench.request(1, own_program=False)
     assert bool(reply.global_preferences) is kept
+
+
+def ask_and_report(bench, copy, exit_status):
+    """Report a failed copy and ask for work in one call; return what comes."""
+    failed = ReportedResult(copy, ResultState.COMPUTE_ERROR, exit_status)
+    return bench.request(1, cpu_req_instances=8.0, results=(failed,))
+
+
+def test_call_that_reports_a_failed_download_gets_new_copies_at_the_next(bench):
+    make(bench, 3)
+    (copy,) = bench.fetch(1, room=1)
+    reply = ask_and_report(bench, copy, DOWNLOAD_FAILED)
+    assert (reply.acks, reply.results) == ((copy,), ())
+    assert len(bench.fetch(1)) == 2
+
+
+def test_call_that_reports_another_failure_gets_new_copies_at_once(bench):
+    make(bench, 3)
+    (copy,) = bench.fetch(1, room=1)
+    assert len(ask_and_report(bench, copy, 1).results) == 2
+
+
+def test_failed_download_does_not_keep_back_what_was_lost(bench):
+    make(bench, 3)
+    copy, other = bench.fetch(1, room=2)
+    reply = ask_and_report(bench, copy, DOWNLOAD_FAILED)
+    assert [one.name for one in reply.results] == [other]

@@ -10,10 +10,12 @@ import urllib3
 from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from bench.stock_request import render_stock_request
 from stoilo.executor.messages import SchedulerRequest
 from stoilo.executor.wire import parse_reply, render_request
+from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.wire import door
 from stoilo.server.engines.embedded.wire.door import (
     STRANGER_BYTES,
@@ -21,6 +23,12 @@ from stoilo.server.engines.embedded.wire.door import (
     peek_key,
 )
 from stoilo.server.engines.embedded.wire.http import HttpOptions
+from stoilo.server.engines.embedded.wire.inhand import (
+    LARGE_BYTES,
+    LARGE_OF_NEWCOMERS,
+    LARGE_PLACES,
+    BodiesInHand,
+)
 from stoilo.server.engines.embedded.wire.rates import CallLimits
 from stoilo.server.engines.embedded.wire.requests import parse_request
 from stoilo.testing.engine import ProjectServer
@@ -118,6 +126,7 @@ class Parser:
 class World:
     engine: object
     server: ProjectServer
+    bodies: BodiesInHand
     parser: Parser
     pool: urllib3.PoolManager
 
@@ -128,6 +137,18 @@ class World:
     def key(self, name="a"):
         return self.engine.accounts.ensure(f"{name}@example.org", 1).key
 
+    def in_hand(self):
+        return dict(self.bodies._large)
+
+    def become_newcomer(self, name):
+        """Let an account be one that somebody made over the web."""
+        self.key(name)
+        mine = schema.users.c.email == f"{name}@example.org"
+        with self.engine._database.write() as connection:
+            connection.execute(
+                update(schema.users).where(mine).values(password_hash="of nobody")
+            )
+
     def reply(self, *call):
         return parse_reply(self.post(*call).data, self.server.url)
 
@@ -135,7 +156,8 @@ class World:
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
     """Return what makes a world, of addresses that are not this machine's if asked."""
-    parser = Parser()
+    parser, bodies = Parser(), BodiesInHand()
+    monkeypatch.setattr(door, "BodiesInHand", lambda: bodies)
     monkeypatch.setattr(door, "parse_request", parser)
     bench = EmbeddedBench(tmp_path / "engine", ManualClock(1_800_000_000))
     servers = []
@@ -144,7 +166,7 @@ def serve(tmp_path, monkeypatch):
         options = HttpOptions(calls=CallLimits(**limits))
         servers.append(ProjectServer(bench.engine, options=options).__enter__())
         pool = urllib3.PoolManager(maxsize=8, retries=False)
-        return World(bench.engine, servers[0], parser, pool)
+        return World(bench.engine, servers[0], bodies, parser, pool)
 
     yield make
     parser.held.set()
@@ -201,13 +223,20 @@ def test_first_of_two_keys_counts(serve):
     assert not world.reply(world.key() + second).bad_key
 
 
+LARGE = f"<a>{'x' * LARGE_BYTES}</a>"
+
+
+def post_large(world, name):
+    """Send a large request of an account in a thread of its own; return the thread."""
+    thread = threading.Thread(target=world.post, args=(world.key(name), LARGE))
+    thread.start()
+    return thread
+
+
 def test_large_bodies_being_parsed_hold_up_no_small_ones(serve, wait_until):
     world = serve()
-    key, large = world.key(), f"<a>{'x' * door.LARGE_BYTES}</a>"
     world.parser.held.clear()
-    threads = [threading.Thread(target=world.post, args=(key, large)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
+    threads = [post_large(world, name) for name in "abcdef"]
     wait_until(lambda: world.parser.sizes)
     answer = world.pool.request("GET", world.server.url)
     config = world.pool.request("GET", f"{world.server.url}get_project_config.php")
@@ -217,3 +246,44 @@ def test_large_bodies_being_parsed_hold_up_no_small_ones(serve, wait_until):
     for thread in threads:
         thread.join(MOST_WAIT_S)
     assert len(world.parser.sizes) == 6
+
+
+def test_account_has_one_large_body_in_hand(serve, wait_until):
+    world = serve()
+    world.parser.held.clear()
+    first = post_large(world, "a")
+    wait_until(lambda: world.parser.sizes)
+    assert "STO-E068" in world.reply(world.key("a"), LARGE).messages[0]
+    world.parser.held.set()
+    first.join(MOST_WAIT_S)
+    assert len(world.parser.sizes) == 1
+    assert world.reply(world.key("a"), LARGE).messages == ()
+
+
+def test_large_bodies_that_wait_are_few_and_small_ones_come_through(serve, wait_until):
+    world = serve()
+    world.parser.held.clear()
+    threads = [post_large(world, f"u{number}") for number in range(LARGE_PLACES)]
+    wait_until(lambda: len(world.in_hand()) == LARGE_PLACES)
+    assert "STO-E068" in world.reply(world.key("late"), LARGE).messages[0]
+    world.parser.held.set()
+    for thread in threads:
+        thread.join(MOST_WAIT_S)
+    assert world.reply(world.key("late"), LARGE).messages == ()
+    assert world.in_hand() == {}
+
+
+def test_newcomers_take_not_all_places_for_large_bodies(serve, wait_until):
+    world = serve()
+    world.parser.held.clear()
+    names = [f"u{number}" for number in range(LARGE_OF_NEWCOMERS + 1)]
+    for name in names:
+        world.become_newcomer(name)
+    threads = [post_large(world, name) for name in names[:-1]]
+    wait_until(lambda: len(world.in_hand()) == LARGE_OF_NEWCOMERS)
+    assert "STO-E068" in world.reply(world.key(names[-1]), LARGE).messages[0]
+    threads.append(post_large(world, "known"))
+    wait_until(lambda: len(world.in_hand()) == LARGE_OF_NEWCOMERS + 1)
+    world.parser.held.set()
+    for thread in threads:
+        thread.join(MOST_WAIT_S)

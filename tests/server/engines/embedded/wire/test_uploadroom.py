@@ -23,7 +23,8 @@ from stoilo.testing.engine import make_spec
 
 ANNA, BEN = Owner(1, 1), Owner(2, 3)
 ANNAS_OTHER = Owner(1, 2)
-LIMITS = UploadLimits(free_bytes=10, always_bytes=0)
+SHARES = {"account_share": 0.5, "host_share": 0.25}
+LIMITS = UploadLimits(free_bytes=10, always_bytes=0, **SHARES)
 ALONE = UploadLimits(free_bytes=10, account_share=1.0, host_share=1.0)
 
 
@@ -96,10 +97,42 @@ def test_part_is_stale_when_nothing_came_for_long_and_a_file_never():
     assert room.stale(11) == ("old",)
 
 
+NEW = UploadLimits(free_bytes=10, always_bytes=20)
+
+
+def strangers(count):
+    return [Owner(100 + number, 100 + number, newcomer=True) for number in range(count)]
+
+
+def test_newcomer_has_what_everybody_always_has_and_no_share():
+    (new,) = strangers(1)
+    refused(UploadRoom(NEW), "a", new, 21, free=1010, code="STO-E110")
+    hold(UploadRoom(NEW), "a", new, 20, free=1010)
+    hold(UploadRoom(NEW), "a", ANNA, 100, free=1010)
+
+
+def test_newcomers_leave_room_however_many_they_are():
+    room = UploadRoom(NEW)
+    *many, one_more = strangers(13)
+    for number, new in enumerate(many):
+        hold(room, f"{number}", new, 20, free=1010)
+    refused(room, "more", one_more, 20, free=1010, code="STO-E110")
+    hold(room, "a", ANNA, 100, free=1010)
+
+
+def test_accounts_in_one_hand_do_not_get_it_all():
+    room = UploadRoom(UploadLimits(free_bytes=10, always_bytes=0))
+    for user in (1, 2):
+        for host in (1, 2):
+            hold(room, f"{user} {host}", Owner(user, 10 * user + host), 100, free=1010)
+        refused(room, "x", Owner(user, 99), 1, free=1010, code="STO-E110")
+    hold(room, "b", Owner(3, 3), 100, free=1010)
+
+
 STEPS = st.tuples(
     st.sampled_from(["reserve", "note", "load", "release"]),
     st.sampled_from("abcd"),
-    st.sampled_from([ANNA, ANNAS_OTHER, BEN]),
+    st.sampled_from([ANNA, ANNAS_OTHER, BEN, Owner(4, 4, newcomer=True)]),
     st.integers(0, 60),
     st.integers(0, 60),
 )
@@ -107,7 +140,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=30))
 def test_sums_are_those_of_what_is_held_and_no_share_is_exceeded(steps):
-    room = UploadRoom(UploadLimits(most_bytes=100, always_bytes=0))
+    room = UploadRoom(UploadLimits(most_bytes=100, always_bytes=0, **SHARES))
     for what, name, owner, here, more in steps:
         match what:
             case "reserve":
@@ -125,6 +158,7 @@ def test_sums_are_those_of_what_is_held_and_no_share_is_exceeded(steps):
     for name in "abcd":
         room.release(name)
     assert not any((room.taken, *room._of_account.values(), *room._of_host.values()))
+    assert room._of_newcomers == 0
 
 
 # ------------------------------------------------------------------ the desk
@@ -132,7 +166,8 @@ def test_sums_are_those_of_what_is_held_and_no_share_is_exceeded(steps):
 
 @pytest.fixture
 def bench(tmp_path, clock, engine_url):
-    options = EngineOptions(uploads=UploadLimits(most_bytes=1000, always_bytes=0))
+    limits = UploadLimits(most_bytes=1000, always_bytes=0, **SHARES)
+    options = EngineOptions(uploads=limits)
     made = EmbeddedBench(tmp_path / "engine", clock, options, engine_url)
     specs = [make_spec(f"w_{number}", result_max_bytes=900) for number in range(4)]
     made.engine.create_workunits(specs)
@@ -228,3 +263,39 @@ def test_uploads_at_the_same_time_cannot_fill_the_disk_together(bench, tmp_path,
         with pytest.raises(InternalError, match="STO-E003"):
             bench.upload(second, bytes(41))
         bench.upload(second, bytes(40))
+
+
+def test_result_of_a_copy_that_is_reported_as_failed_goes_at_once(bench):
+    first, second, _, _ = bench.fetch(1)
+    bench.upload(first, bytes(100))
+    leave_part(bench, second, 100, bytes(60))
+    for copy in (first, second):
+        bench.fail(1, copy)
+    bench.settle()
+    assert parts(bench) == []
+    assert bench.engine.uploads._room.taken == 0
+
+
+def test_result_of_a_copy_that_is_not_reported_yet_stays(bench):
+    first, second, _, _ = bench.fetch(1)
+    bench.upload(first, bytes(100))
+    bench.fail(1, second)
+    bench.settle()
+    assert parts(bench) == [bench.uploads[first].name]
+
+
+def test_newcomer_that_has_no_room_is_told_and_others_have_it(bench):
+    bench.make_unverified(1)
+    with pytest.raises(InternalError, match="STO-E110"):
+        bench.upload(bench.fetch(1)[0], bytes(1))
+    bench.upload(bench.fetch(2)[0], bytes(250))
+
+
+def test_newcomers_results_are_counted_as_such_after_a_restart(bench):
+    limits = UploadLimits(most_bytes=1000, always_bytes=200, **SHARES)
+    bench.options = EngineOptions(uploads=limits)
+    bench.restart()
+    bench.make_unverified(1)
+    bench.upload(bench.fetch(1)[0], bytes(100))
+    bench.restart()
+    assert bench.engine.uploads._room._of_newcomers == 100

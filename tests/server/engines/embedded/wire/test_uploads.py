@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from dataclasses import replace
 
 import pytest
 import urllib3
@@ -11,16 +12,17 @@ from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.messages import UploadInfo
 from stoilo.executor.wire import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,
 )
+from stoilo.server.engines.embedded.wire import uploads
 from stoilo.server.engines.embedded.wire.bodies import BodyPace
 from stoilo.server.engines.embedded.wire.http import HttpOptions
-from stoilo.server.engines.embedded.wire.xml import parse_upload
+from stoilo.server.engines.embedded.wire.xml import UploadHead, parse_upload
 from stoilo.testing.engine import ProjectServer, make_spec
 
 DATA = bytes(range(256)) * 256
@@ -88,6 +90,23 @@ def interrupt(server, bench, copy, sent):
 
 def file_of(bench, copy):
     return bench.directory / "uploads" / bench.uploads[copy].name
+
+
+def wholes_in_the_room(bench):
+    return [held.whole for held in bench.engine.uploads._room._held.values()]
+
+
+class Meanwhile:
+    """Stands for `UploadDesk._alone`: before its first turn something else happens."""
+
+    def __init__(self, desk, what):
+        self.turn, self.what = desk._alone, what
+
+    def __call__(self, name):
+        what, self.what = self.what, None
+        if what is not None:
+            what()
+        return self.turn(name)
 
 
 def test_part_of_an_upload_outlives_a_restart_and_is_resumed(bench, copy, wait_until):
@@ -202,6 +221,53 @@ def test_two_at_once_for_one_file_do_not_mix(bench, copy):
         status, _, message = send(server, bench, copy)
         assert (status, "STO-E034" in message) == (1, True)
         first.write(DATA)
+    assert file_of(bench, copy).read_bytes() == DATA
+
+
+class Reads:
+    """Counts how often a file is read for its MD5."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, path):
+        self.count += 1
+        return md5_of(path.read_bytes())
+
+
+def test_upload_sent_again_and_again_is_read_once_at_most(bench, copy, monkeypatch):
+    with serve(bench) as server:
+        assert send(server, bench, copy)[0] == 0
+    bench.restart()
+    monkeypatch.setattr(uploads, "md5_of", reads := Reads())
+    with serve(bench) as server:
+        for _ in range(5):
+            assert send(server, bench, copy)[0] == 0
+        status, _, message = send(server, bench, copy, b"x" * len(DATA))
+    assert (status, "STO-E030" in message) == (-1, True)
+    assert reads.count == 1
+
+
+def test_file_that_a_crash_left_before_its_commit_is_no_upload(bench, copy, wait_until):
+    file_of(bench, copy).write_bytes(DATA)
+    bench.restart()
+    with serve(bench) as server:
+        interrupt(server, bench, copy, 1000)
+        wait_until(lambda: count_held(server, bench, copy) == 1000)
+    assert wholes_in_the_room(bench) == [False]
+    with serve(bench) as server:
+        assert send(server, bench, copy)[0] == 0
+    assert file_of(bench, copy).read_bytes() == DATA
+
+
+def test_upload_that_ended_while_another_was_about_to_begin_stays(bench, copy):
+    desk, upload = bench.engine.uploads, bench.uploads[copy]
+    token = upload.url.rpartition("/")[2]
+    head = UploadHead(upload.name, len(DATA), md5_of(DATA), 0)
+    late = desk.receive(token, replace(head, md5=md5_of(b"other")))
+    desk._alone = Meanwhile(desk, lambda: bench.upload(copy, DATA))
+    with pytest.raises(UsageError, match="STO-E030"), late:
+        pass
     assert file_of(bench, copy).read_bytes() == DATA
 
 

@@ -14,6 +14,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     Backlog,
     DaemonState,
     EntryPoint,
+    OwnView,
     Space,
     Verdict,
     WebView,
@@ -57,6 +58,7 @@ def healthy(tree):
         seen,
         daemons=alive,
         entry_points=points,
+        tools=points[:2],
         socket="",
         cron_age_s=10,
         web=UP,
@@ -133,6 +135,24 @@ def test_slow_stage_is_named(healthy, name):
 
 
 @pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        ({"uncreated": Backlog(3, 500)}, "backlog creation"),
+        ({"undelivered": Backlog(3, 500)}, "backlog outcomes"),
+        ({"undelivered": Backlog(3, 5), "refused": 1}, "backlog outcomes"),
+        ({"foreign": 1, "foreign_name": "w_1"}, "names"),
+    ],
+)
+def test_what_waits_between_boinc_and_the_server_is_named(healthy, own, name):
+    assert set(failed(with_database(healthy, own=OwnView(**own)))) == {name}
+
+
+def test_what_waits_for_a_moment_is_well(healthy):
+    own = OwnView(uncreated=Backlog(3, 5), undelivered=Backlog(3, 5))
+    assert failed(with_database(healthy, own=own)) == {}
+
+
+@pytest.mark.parametrize(
     ("field", "answer", "name"),
     [
         ("master", Answer("u", trouble="refused"), "master page"),
@@ -197,6 +217,7 @@ def test_quorum_in_a_template_fails(healthy):
             {"entry_points": (EntryPoint("x", present=True, executable=False),)},
             "entry points",
         ),
+        ({"tools": (EntryPoint("x", present=False, executable=False),)}, "tools"),
         ({"upload_key": None}, "upload-key"),
         ({"modes": {"download": 0o755, "upload": 0o2775}}, "mode download"),
         ({"plan_classes": ""}, "plan classes"),
@@ -230,11 +251,13 @@ def test_trap_of_the_database_is_named(healthy, fields, name):
     ],
 )
 def test_program_that_clients_would_not_take_is_named(healthy, changes, said):
-    numeric = next(one for one in healthy.database.versions if one.app == "numeric")
+    numeric = next(
+        one for one in healthy.database.versions if one.plan_class == "stoilo_numeric"
+    )
     others = tuple(one for one in healthy.database.versions if one is not numeric)
     bad = with_database(healthy, versions=(replace(numeric, **changes), *others))
-    (finding,) = failed(bad).values()
-    assert said in finding.text
+    assert any(said in finding.text for finding in failed(bad).values())
+    assert all(name.startswith("version ") for name in failed(bad))
 
 
 def test_level_without_a_program_is_named(healthy):
@@ -244,7 +267,7 @@ def test_level_without_a_program_is_named(healthy):
 
 def test_program_signed_by_another_key_is_named(healthy, tmp_path):
     other = StockTree(tmp_path).signer.key.text
-    assert len(failed(replace(healthy, code_sign_key=other))) == 3
+    assert len(failed(replace(healthy, code_sign_key=other))) == 12
 
 
 def test_daemon_is_alive_only_when_its_process_runs_its_program(tree):
@@ -252,6 +275,18 @@ def test_daemon_is_alive_only_when_its_process_runs_its_program(tree):
     seen = read_snapshot(tree.project(), web=False, url=tree.url)
     feeder = next(one for one in seen.daemons if one.daemon.program == "feeder")
     assert (feeder.pid, feeder.alive) == (os.getpid(), False)
+
+
+@pytest.mark.parametrize(("mode", "closed"), [(0o2775, ()), (0o700, ("3f",))])
+def test_download_folder_that_the_web_server_cannot_read_is_named(
+    tmp_path, mode, closed
+):
+    tree = StockTree(tmp_path)
+    (tree.root / "download" / "3f").mkdir()
+    (tree.root / "download" / "3f").chmod(mode)
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    assert seen.closed_folders == closed
+    assert ("mode download folders" in failed(seen)) == bool(closed)
 
 
 def test_backlog_is_counted_in_the_database(tmp_path):

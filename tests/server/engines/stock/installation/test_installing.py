@@ -9,7 +9,7 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.interface import CodeSignKey, FormerKey
 from stoilo.server.engines.stock.installation.applying import Installer
 from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.server.engines.stock.installation.levelapps import APPS
+from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.server.engines.stock.installation.planning import make_plan
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import RunTool, WriteFile
@@ -57,8 +57,23 @@ def test_every_level_is_an_app_with_a_signed_version(tree):
     install(tree)
     rows = tree.sql("SELECT name FROM app ORDER BY name")
     assert [name for (name,) in rows] == sorted(APPS)
-    rows = tree.sql("SELECT plan_class FROM app_version ORDER BY plan_class")
-    assert [name for (name,) in rows] == ["", "stoilo_numeric", "stoilo_tensor"]
+    rows = tree.sql("SELECT plan_class FROM app_version")
+    classes = [name for app in APPS for name in plan_classes(app)]
+    assert sorted(name for (name,) in rows) == sorted(classes)
+
+
+def test_version_that_anybody_would_get_is_retired(tree):
+    install(tree)
+    tree.sql("INSERT INTO app (name) VALUES ('theirs')")
+    tree.sql(
+        "INSERT INTO app_version (appid, version_num, platformid, xml_doc)"
+        " SELECT id, 99, 1, '' FROM app WHERE name IN ('pure', 'theirs')"
+    )
+    assert len(install(tree).steps) == 1
+    query = "SELECT name, app_version.deprecated FROM app_version, app"
+    rows = tree.sql(f"{query} WHERE app.id = appid AND version_num = 99 ORDER BY name")
+    assert rows == [("pure", 1), ("theirs", 0)]
+    assert install(tree).steps == ()
 
 
 def test_former_configuration_stays_beside_the_new_one(tree):

@@ -1,31 +1,33 @@
 from __future__ import annotations
 
-import re
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock.installation.levelapps import (
     APPS,
     MOST_APPS,
     add_apps,
+    chosen_work,
     missing_plan_classes,
     plan_class,
+    plan_classes,
     set_plan_classes,
 )
 from stoilo.server.engines.stock.installation.preferences import render_preferences
+from stoilo.server.engines.stock.marks import WISHES, batch_of
+from stoilo.testing.stocktools.planclasses import fits
 
 BOUNDS = XmlBounds(100_000)
 OTHER = "<plan_classes>\n<plan_class><name>mt</name></plan_class>\n</plan_classes>\n"
 
 
-def choices(app):
-    """The levels with which a volunteer gets an app's tasks; None where all do."""
-    root = parse_xml(set_plan_classes("").encode(), BOUNDS)
-    for one in root.every("plan_class"):
-        if one.string("name") == plan_class(app):
-            return one.string("project_prefs_regex")
-    return None
+def gets(chosen, app, *, batch=0):
+    """The app's plan classes by which a volunteer has a workunit; None: chose nothing."""
+    prefs = "" if chosen is None else f"<stoilo_work>{chosen}</stoilo_work>"
+    specs = set_plan_classes("")
+    return [one for one in plan_classes(app) if fits(specs, one, prefs, batch)]
 
 
 def test_apps_fit_into_a_stock_scheduler():
@@ -33,14 +35,16 @@ def test_apps_fit_into_a_stock_scheduler():
     assert len(APPS) <= MOST_APPS
 
 
-def test_pure_goes_to_everybody_and_nothing_else_does():
-    assert plan_class("pure") == ""
-    assert all(plan_class(app) for app in APPS[1:])
+def test_who_chose_nothing_gets_pure_and_nothing_else():
+    assert gets(None, "pure") == ["stoilo_pure"]
+    assert gets(None, "numeric") == gets(None, "tensor") == []
 
 
 @pytest.mark.parametrize(
-    ("app", "chosen", "gets"),
+    ("app", "chosen", "sent"),
     [
+        ("pure", "pure", True),
+        ("pure", "tensor", True),
         ("numeric", "numeric", True),
         ("numeric", "tensor", True),
         ("numeric", "pure", False),
@@ -49,13 +53,25 @@ def test_pure_goes_to_everybody_and_nothing_else_does():
         ("tensor", "tensors", False),
     ],
 )
-def test_level_is_sent_to_who_chose_it_or_a_higher_one(app, chosen, gets):
-    assert bool(re.search(choices(app), chosen)) == gets
+def test_level_is_sent_to_who_chose_it_or_a_higher_one(app, chosen, sent):
+    assert bool(gets(chosen, app)) == sent
 
 
-def test_absent_choice_is_no_choice():
-    text = set_plan_classes("")
-    assert "project_prefs_default_true" not in text
+@given(
+    st.sampled_from(APPS),
+    st.sampled_from(APPS),
+    st.sampled_from(WISHES),
+    st.booleans(),
+    st.booleans(),
+)
+def test_only_what_a_volunteer_wants_is_sent_and_by_one_class(
+    app, level, wish, reviewed, public
+):
+    allowed = APPS.index(level) >= APPS.index(app)
+    wanted = (reviewed or not wish.reviewed) and (public or not wish.public)
+    batch = batch_of(reviewed=reviewed, public=public)
+    found = gets(chosen_work(level, wish), app, batch=batch)
+    assert found == [plan_class(app, wish)] * (allowed and wanted)
 
 
 def test_classes_of_others_stay():
@@ -67,7 +83,7 @@ def test_classes_of_others_stay():
 
 def test_changed_class_of_ours_is_missed_and_set_again():
     text = set_plan_classes(OTHER).replace("^(numeric", "^(pure|numeric")
-    assert missing_plan_classes(text) == ("numeric",)
+    assert missing_plan_classes(text) == plan_classes("numeric")
     assert set_plan_classes(text) == set_plan_classes(OTHER)
 
 
@@ -81,3 +97,4 @@ def test_page_offers_every_level_and_starts_with_the_lowest():
     page = render_preferences()
     assert all(f"'{app}' =>" in page for app in APPS)
     assert "<max_level>pure</max_level>" in page
+    assert "<stoilo_work>pure</stoilo_work>" in page

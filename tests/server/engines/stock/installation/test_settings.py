@@ -53,3 +53,18 @@ def test_other_project_on_this_machine_keeps_a_generous_quota():
         one.tag for one in correct_settings(generous, Surroundings("here", quick=True))
     }
     assert "daily_result_quota" not in tags
+
+
+@pytest.mark.parametrize(
+    ("tag", "value"),
+    [
+        ("replace_download_url_by_timezone", "http://p/download"),
+        ("user_filter", "1"),
+    ],
+)
+def test_setting_by_which_tasks_would_fail_is_taken_out(tag, value):
+    data = edit_config(CONFIG.encode(), {tag: value})
+    changes = {one.tag: one.value for one in correct_settings(read_config(data), HERE)}
+    assert tag in changes
+    mended = read_config(edit_config(data, changes))
+    assert correct_settings(mended, HERE) == ()

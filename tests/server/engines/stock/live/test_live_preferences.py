@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stoilo.core.types import Redundancy
@@ -18,7 +20,18 @@ SINGLE = Redundancy(min_quorum=1, target_results=1)
 def test_level_above_pure_is_sent_to_who_chose_it(bench, chosen, gets):
     bench.engine.create_workunits([make_spec("w_1", app="numeric", redundancy=SINGLE)])
     if chosen:
-        bench.choose(1, f"<max_level>{chosen}</max_level>")
+        bench.choose(1, f"<stoilo_work>{chosen}</stoilo_work>")
+    assert bool(bench.fetch(1)) == gets
+
+
+@pytest.mark.parametrize(
+    ("words", "gets"),
+    [("pure", True), ("pure reviewed", False), ("pure public", True)],
+)
+def test_kind_of_task_is_sent_to_who_wants_it(bench, words, gets):
+    spec = make_spec("w_1", redundancy=SINGLE)
+    bench.engine.create_workunits([replace(spec, public_source=True)])
+    bench.choose(1, f"<stoilo_work>{words}</stoilo_work>")
     assert bool(bench.fetch(1)) == gets
 
 

@@ -1,0 +1,161 @@
+"""Orders that are out: which job carries which, and how often a piece of work failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.tensors import Array, Tensors
+from stoilo.learn.work import Order, Plain, Snapshot, State
+
+__all__ = ["Flight", "Flights"]
+
+
+@dataclass(slots=True)
+class Flight:
+    """One order under way.
+
+    Attributes:
+        order: what was ordered.
+        attempt: how many orders of this key went out before.
+        job_id: of the backend; empty until it is submitted.
+    """
+
+    order: Order
+    attempt: int
+    job_id: str = ""
+
+
+class Flights:
+    """All orders under way; part of a run's checkpoint."""
+
+    def __init__(self) -> None:
+        self._flights: list[Flight] = []
+        self._attempts: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Return how many orders are out."""
+        return len(self._flights)
+
+    def all(self) -> tuple[Flight, ...]:
+        """Return every flight."""
+        return tuple(self._flights)
+
+    def add(self, order: Order) -> Flight:
+        """Note an order that will be submitted."""
+        attempt = self._attempts.get(order.key, 0)
+        self._attempts[order.key] = attempt + 1
+        self._flights.append(Flight(order, attempt))
+        return self._flights[-1]
+
+    def submitted(self, flight: Flight, job_id: str) -> None:
+        """Note the job that carries the order."""
+        flight.job_id = job_id
+
+    def waiting(self) -> tuple[Flight, ...]:
+        """Return the flights that no job of this process carries."""
+        return tuple(flight for flight in self._flights if not flight.job_id)
+
+    def named(self, key: str) -> tuple[Flight, ...]:
+        """Return the flights of one piece of work: repetitions and backup copies."""
+        return tuple(flight for flight in self._flights if flight.order.key == key)
+
+    def versions(self) -> frozenset[int]:
+        """Return the versions that orders under way start from."""
+        return frozenset(flight.order.snapshot.version for flight in self._flights)
+
+    def end(self, job_id: str) -> Flight | None:
+        """Take a job's flight out; None when it is none of ours (any more)."""
+        for flight in self._flights:
+            if flight.job_id == job_id:
+                self._flights.remove(flight)
+                if not self.named(flight.order.key):
+                    self._attempts.pop(flight.order.key, None)
+                return flight
+        return None
+
+    def failures(self, key: str) -> int:
+        """Note a failure of a piece of work and return how many it has had."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        self._attempts[key] = max(self._attempts.get(key, 0), self._failures[key])
+        return self._failures[key]
+
+    def forget(self, key: str) -> None:
+        """Note that a piece of work is done."""
+        self._attempts.pop(key, None)
+        self._failures.pop(key, None)
+
+    def save(self) -> State:
+        """Return all flights with the versions that they start from, each once."""
+        tensors: dict[str, Array] = {}
+        for flight in self._flights:
+            snapshot = flight.order.snapshot
+            for group, arrays in (("p", snapshot.parameters), ("b", snapshot.buffers)):
+                for name, array in arrays.items():
+                    tensors[f"{snapshot.version}/{group}/{name}"] = array
+        rows: list[Plain] = [_row(flight) for flight in self._flights]
+        plain: dict[str, Plain] = {
+            "orders": rows,
+            "attempts": dict(self._attempts),
+            "failures": dict(self._failures),
+        }
+        return State(tensors, plain)
+
+    def load(self, state: State, like: Snapshot) -> None:
+        """Take up saved flights; no job of this process carries them yet.
+
+        Raises:
+            UsageError: ``STO-T012`` when something is missing.
+        """
+        try:
+            rows = cast("list[dict[str, Any]]", state.plain["orders"])
+            self._flights = [_flight(row, state.tensors, like) for row in rows]
+            self._attempts = _counts(state.plain["attempts"])
+            self._failures = _counts(state.plain["failures"])
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(
+                "STO-T012", "the checkpoint's orders are not of this run"
+            ) from None
+
+
+def _row(flight: Flight) -> dict[str, Plain]:
+    order = flight.order
+    return {
+        "key": order.key,
+        "kernel": order.kernel,
+        "version": order.snapshot.version,
+        "part": order.part,
+        "samples": order.samples,
+        "settings": dict(order.settings),
+        "rows": None if order.rows is None else list(order.rows),
+        "attempt": flight.attempt,
+    }
+
+
+def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
+    version = int(row["version"])
+    snapshot = Snapshot(
+        version,
+        {name: tensors[f"{version}/p/{name}"] for name in like.parameters},
+        {name: tensors[f"{version}/b/{name}"] for name in like.buffers},
+    )
+    order = Order(
+        key=str(row["key"]),
+        kernel=str(row["kernel"]),
+        snapshot=snapshot,
+        part=int(row["part"]),
+        samples=int(row["samples"]),
+        settings=dict(row["settings"]),
+        rows=None if row["rows"] is None else tuple(map(int, row["rows"])),
+    )
+    return Flight(order, int(row["attempt"]))
+
+
+def _counts(plain: Plain) -> dict[str, int]:
+    return {
+        str(key): int(str(count))
+        for key, count in cast("dict[str, Plain]", plain).items()
+    }

@@ -1,0 +1,224 @@
+"""L-BFGS whose coordinator holds scalars and names only (DistBelief's Sandblaster).
+
+Vectors of the shards: ``x`` the accepted point, ``g`` its gradient, ``d`` the direction,
+``trial`` a trial point, ``slope`` the gradient there, ``s0 y0 …`` the history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from stoilo.learn.methods.states import read_float, read_int, read_keys, read_table
+from stoilo.learn.methods.vectors import Vectors
+from stoilo.learn.work import Plain
+
+__all__ = ["STANDARD", "Coordinator", "LineSearch", "Rules"]
+
+_WORST = 2  # line searches that fail in a row end the run
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When a step is good, and when to stop.
+
+    Attributes:
+        history: pairs (s, y) that are kept.
+        tolerance: stop when no entry of the gradient is larger.
+        iterations: most accepted steps.
+        decrease: c1 of the Wolfe conditions.
+        curvature: c2 of the Wolfe conditions (weak form).
+        trials: most trial points of one line search.
+        skip: a pair is kept only with ``y·s > skip * y·y``.
+    """
+
+    history: int = 10
+    tolerance: float = 1e-6
+    iterations: int = 200
+    decrease: float = 1e-4
+    curvature: float = 0.9
+    trials: int = 30
+    skip: float = 1e-10
+
+
+STANDARD = Rules()
+
+
+@dataclass(slots=True)
+class LineSearch:
+    """A search along one direction by bracketing and halving: weak Wolfe conditions.
+
+    Attributes:
+        value: of the loss at the beginning.
+        slope: along the direction there, negative.
+        step: the present trial.
+        low: a step that is too short, 0 at first.
+        high: a step that is too long, infinite at first.
+        trials: made so far.
+    """
+
+    value: float
+    slope: float
+    step: float
+    low: float = 0.0
+    high: float = math.inf
+    trials: int = 0
+
+    def judge(self, value: float, slope: float, rules: Rules) -> bool:
+        """Return whether the trial is good; otherwise move to the next one."""
+        self.trials += 1
+        bound = self.value + rules.decrease * self.step * self.slope
+        if not (math.isfinite(value) and value <= bound):
+            self.high = self.step
+        elif slope < rules.curvature * self.slope:
+            self.low = self.step
+        else:
+            return True
+        far = math.isinf(self.high)
+        self.step = 2.0 * self.step if far else 0.5 * (self.low + self.high)
+        return False
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """The optimiser's scalars; every vector is named and lies in the shards.
+
+    Attributes:
+        rules: constants.
+        pairs: numbers of the kept (s, y), oldest first.
+        made: how many pairs were ever kept: names the next one.
+        iterations: accepted steps.
+        value: loss at the accepted point; NaN before the first pass.
+        failures: line searches that failed in a row.
+        search: the one in progress.
+        converged: whether the tolerance is reached.
+    """
+
+    rules: Rules
+    pairs: list[int] = field(default_factory=list)
+    made: int = 0
+    iterations: int = 0
+    value: float = math.nan
+    failures: int = 0
+    search: LineSearch | None = None
+    converged: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further pass is wanted."""
+        ended = self.iterations >= self.rules.iterations or self.failures >= _WORST
+        return self.converged or ended
+
+    def judge(self, vectors: Vectors, value: float) -> bool:
+        """Take the loss at ``trial`` (gradient in ``slope``); return whether it is accepted.
+
+        Afterwards ``trial`` is the next point to evaluate, or the accepted one when stopped.
+        """
+        if self.search is None:  # the first pass of all
+            self.value = value
+            vectors.assign("g", 1.0, "slope")
+            self._turn(vectors)
+            return False
+        along = vectors.dot("slope", "d")
+        if self.search.judge(value, along, self.rules):
+            self._accept(vectors, value, self.search.step)
+            return True
+        if self.search.trials >= self.rules.trials:
+            self.failures += 1
+            self._forget(vectors)
+            self._turn(vectors)
+        else:
+            self._try(vectors, self.search.step)
+        return False
+
+    def _accept(self, vectors: Vectors, value: float, step: float) -> None:
+        self.value, self.iterations, self.failures = value, self.iterations + 1, 0
+        self._remember(vectors, step)
+        vectors.assign("x", 1.0, "trial")
+        vectors.assign("g", 1.0, "slope")
+        self._turn(vectors)
+
+    def _remember(self, vectors: Vectors, step: float) -> None:
+        """Keep ``s = step·d`` and ``y = slope - g``, if the curvature is positive."""
+        s, y = f"s{self.made}", f"y{self.made}"
+        vectors.assign(s, step, "d")
+        vectors.assign(y, 1.0, "slope")
+        vectors.axpy(y, -1.0, "g")
+        if not vectors.dot(y, s) > self.rules.skip * vectors.dot(y, y):
+            vectors.drop([s, y])
+            return
+        self.pairs.append(self.made)
+        self.made += 1
+        while len(self.pairs) > self.rules.history:
+            oldest = self.pairs.pop(0)
+            vectors.drop([f"s{oldest}", f"y{oldest}"])
+
+    def _forget(self, vectors: Vectors) -> None:
+        vectors.drop([f"{kind}{pair}" for kind in "sy" for pair in self.pairs])
+        self.pairs = []
+
+    def _turn(self, vectors: Vectors) -> None:
+        """Find the next direction and the first trial on it, or stop where we are."""
+        self.converged = vectors.largest("g") <= self.rules.tolerance
+        if self.stopped:
+            vectors.assign("trial", 1.0, "x")
+            return
+        self._aim(vectors)
+        slope = vectors.dot("g", "d")
+        if slope >= 0.0:
+            self._forget(vectors)
+            self._aim(vectors)
+            slope = vectors.dot("g", "d")
+        first = 1.0 if self.pairs else min(1.0, 1.0 / vectors.total("g"))
+        self.search = LineSearch(self.value, slope, first)
+        self._try(vectors, first)
+
+    def _aim(self, vectors: Vectors) -> None:
+        """``d = -H·g`` by the two loops over the history (Nocedal 1980)."""
+        vectors.assign("d", -1.0, "g")
+        shares: dict[int, float] = {}
+        for pair in reversed(self.pairs):
+            s, y = f"s{pair}", f"y{pair}"
+            shares[pair] = vectors.dot(s, "d") / vectors.dot(y, s)
+            vectors.axpy("d", -shares[pair], y)
+        if self.pairs:
+            s, y = f"s{self.pairs[-1]}", f"y{self.pairs[-1]}"
+            vectors.assign("d", vectors.dot(s, y) / vectors.dot(y, y), "d")
+        for pair in self.pairs:
+            s, y = f"s{pair}", f"y{pair}"
+            back = vectors.dot(y, "d") / vectors.dot(y, s)
+            vectors.axpy("d", shares[pair] - back, s)
+
+    def _try(self, vectors: Vectors, step: float) -> None:
+        vectors.assign("trial", 1.0, "x")
+        vectors.axpy("trial", step, "d")
+
+    def save(self) -> dict[str, Plain]:
+        """Return the scalars as JSON holds them: infinity and NaN as null."""
+        search = asdict(self.search) if self.search else {}
+        if search and math.isinf(search["high"]):
+            del search["high"]
+        return {
+            "pairs": [str(pair) for pair in self.pairs],
+            "made": self.made,
+            "iterations": self.iterations,
+            "failures": self.failures,
+            "converged": int(self.converged),
+            **({} if math.isnan(self.value) else {"value": self.value}),
+            "search": search,
+        }
+
+    def load(self, plain: Mapping[str, Plain]) -> None:
+        """Go on from saved scalars."""
+        self.pairs = [int(pair) for pair in read_keys(plain, "pairs")]
+        self.made = read_int(plain, "made")
+        self.iterations = read_int(plain, "iterations")
+        self.failures = read_int(plain, "failures")
+        self.converged = bool(read_int(plain, "converged"))
+        self.value = read_float(plain, "value") if "value" in plain else math.nan
+        search = read_table(plain, "search")
+        numbers = {n: read_float(search, n) for n in search if n != "trials"}
+        self.search = None
+        if search:
+            self.search = LineSearch(**numbers, trials=read_int(search, "trials"))

@@ -1,0 +1,324 @@
+"""The driver: puts a method's orders on a backend and hands each checked answer over once.
+
+    method → orders → jobs → backend → endings → acceptance → bounded influence → method
+
+A run can be killed at any moment. Its checkpoint holds the method's state and the orders in
+flight; a job's key names what is computed, so that an order which was submitted before the
+kill is the same task afterwards, not a second one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from stoilo.client.results import UserError
+from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.learn import robust
+from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
+from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
+from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
+from stoilo.learn.data import Part
+from stoilo.learn.flights import Flight, Flights
+from stoilo.learn.history import History, Tally
+from stoilo.learn.models import Model
+from stoilo.learn.tensors import Tensors, add, forms_of
+from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
+
+__all__ = ["Run", "RunSettings"]
+
+Watcher = Callable[[Update, Tally], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How a run is driven.
+
+    Attributes:
+        name: of the run, in labels; its checkpoint keeps it.
+        in_flight: how many orders are out at most.
+        tries: how often the same work may fail before the run ends.
+        clip: bound on the influence of one answer; None for none.
+        folder: of checkpoint and history; None keeps nothing.
+        least_loss: least loss of one sample; answers below it are refused.
+    """
+
+    name: str = "run"
+    in_flight: int = 8
+    tries: int = 4
+    clip: robust.Clip | None = field(default_factory=robust.Clip)
+    folder: Path | None = None
+    least_loss: float = -np.inf
+
+
+class Run:
+    """One training, from its method's first order to its end; use it in ``async with``."""
+
+    def __init__(
+        self,
+        method: Method,
+        model: Model,
+        parts: Sequence[Part],
+        backend: Backend,
+        settings: RunSettings | None = None,
+        *,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.method, self.model, self.backend = method, model, backend
+        self.settings = settings or RunSettings()
+        self.parts = list(parts)
+        self.tally = Tally()
+        folder = self.settings.folder
+        self.history = History(folder / "history.jsonl" if folder else None)
+        self._watcher = watcher
+        self._flights = Flights()
+        self._handles: dict[str, Handle] = {}
+        self._memory = robust.Memory()
+        self._ident = secrets.token_hex(8)
+        self._buffers = forms_of(model.first().buffers)
+
+    async def start(self) -> None:
+        """Take up a checkpoint, if there is one: its orders in flight are waited for.
+
+        Raises:
+            TrustError: ``STO-T011``.
+            UsageError: ``STO-T012`` when it is of another run.
+        """
+        folder = self.settings.folder
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        saved = read_checkpoint(folder)
+        if saved is None:
+            return
+        self._load(saved)
+        for flight in self._flights.waiting():
+            await self._submit(flight)
+
+    async def step(self) -> Update:
+        """Wait for the next answer that counts or is discarded, and return what it did.
+
+        Raises:
+            UserError: the researcher's own function failed too often.
+            InternalError: ``STO-T020``, ``STO-T021``.
+            StopAsyncIteration: the method is finished.
+        """
+        while not self.method.finished:
+            await self._fill()
+            ending = await self.backend.next()
+            if ending is None:
+                raise InternalError(
+                    "STO-T020", "the training waits, and nothing is under way"
+                )
+            update = await self._settle(ending)
+            if update is not None:
+                return update
+        raise StopAsyncIteration
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """Yield updates until the method is finished; then nothing of it is under way."""
+        while not self.method.finished:
+            yield await self.step()
+        await self._drop(self._flights.all())
+        self._save()
+
+    async def finish(self) -> Snapshot:
+        """Run to the end and return the newest version."""
+        async for _ in self.updates():
+            pass
+        return self.method.snapshot
+
+    async def _fill(self) -> None:
+        """Order what the method has; noted on disk before it is submitted."""
+        room = self.settings.in_flight - len(self._flights)
+        orders = self.method.next_orders(room) if room > 0 else ()
+        if not orders:
+            return
+        added = [self._flights.add(order) for order in orders]
+        self._save()
+        for flight in added:
+            await self._submit(flight)
+
+    async def _submit(self, flight: Flight) -> None:
+        order = flight.order
+        if not 0 <= order.part < len(self.parts):
+            raise UsageError("STO-T012", f"there is no data part {order.part}")
+        job = Job(
+            key=self._job_key(flight),
+            function=self.model.kernel(order.kernel),
+            arguments=await self._arguments(order),
+            samples=order.samples,
+            level=self.model.level,
+            label=f"{self.settings.name} {order.key}"[:128],
+        )
+        self._flights.submitted(flight, await self.backend.submit(job))
+
+    def _job_key(self, flight: Flight) -> str:
+        order = flight.order
+        words = [self._ident, order.key, order.kernel, str(order.snapshot.version)]
+        words += [str(flight.attempt), json.dumps(dict(order.settings), sort_keys=True)]
+        return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
+
+    async def _arguments(self, order: Order) -> dict[str, object]:
+        snapshot, part = order.snapshot, self.parts[order.part]
+        version = f"v{snapshot.version}"
+        return {
+            **self.model.constants(),
+            "parameters": await self._put(version, dict(snapshot.parameters)),
+            "buffers": await self._put(f"{version}/buffers", dict(snapshot.buffers)),
+            "data": await self._put(f"p{order.part}", {"x": part.x, "y": part.y}),
+            "rows": None if order.rows is None else list(order.rows),
+            "settings": dict(order.settings),
+            "version": snapshot.version,
+        }
+
+    async def _put(self, name: str, value: object) -> Handle:
+        """Store a version or part once; versions that no order names any more go."""
+        if name not in self._handles:
+            kept = {f"v{v}" for v in self._flights.versions()}
+            for old in [n for n in self._handles if n[0] == "v"]:
+                if old.partition("/")[0] not in kept:
+                    del self._handles[old]
+            self._handles[name] = await self.backend.put(value)
+            self.tally.sent_bytes += self._handles[name].size
+        return self._handles[name]
+
+    async def _settle(self, ending: Ending) -> Update | None:
+        """Hand an answer over, or give its work out again."""
+        flight = self._flights.end(ending.job_id)
+        if flight is None:
+            return None
+        try:
+            if ending.error is not None:
+                self.tally.failed += 1
+                self._lose(flight, ending.error)
+                return None
+            reply = check_reply(ending.value, self._expect(flight.order))
+        except TrustError as error:
+            self.tally.refused += 1
+            self._lose(flight, error)
+            return None
+        update = self.method.take(flight.order, self._bound(flight.order, reply))
+        await self._drop(self._flights.named(flight.order.key))
+        self._flights.forget(flight.order.key)
+        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
+        self.history.note(update, ending.finished_at, self.tally)
+        self._save()
+        if self._watcher is not None:
+            self._watcher(update, self.tally)
+        return update
+
+    def _lose(self, flight: Flight, error: Exception) -> None:
+        """Note a failure; the run ends when the same work failed too often."""
+        if self._flights.failures(flight.order.key) >= self.settings.tries:
+            if isinstance(error, UserError):
+                raise error
+            raise InternalError(
+                "STO-T021",
+                f"{flight.order.key} failed {self.settings.tries} times, at last: {error}",
+            ) from error
+        self.method.lose(flight.order)
+        self._save()
+
+    async def _drop(self, flights: Sequence[Flight]) -> None:
+        """Forget copies of work that is done."""
+        for flight in flights:
+            self._flights.end(flight.job_id)
+            await self.backend.cancel(flight.job_id)
+
+    def _expect(self, order: Order) -> Expectation:
+        frozen = order.settings.get("frozen_buffers") is True
+        return Expectation(
+            version=order.snapshot.version,
+            samples=order.samples,
+            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
+            buffers={} if frozen else self._buffers,
+            least_loss=self.settings.least_loss * order.samples
+            if np.isfinite(self.settings.least_loss)
+            else -np.inf,
+            may_lack=order.kernel == "gradient",
+        )
+
+    def _bound(self, order: Order, reply: Reply) -> Reply:
+        """Return the reply with its influence bounded: gradient, or way gone by steps."""
+        if self.settings.clip is None or not reply.tensors:
+            return reply
+        base = order.snapshot.parameters
+        is_place = order.settings.get("give") == "parameters"
+        moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
+        if not robust.is_sound(replace(reply, tensors=moved)):
+            return reply
+        cut, self._memory = robust.clip(
+            replace(reply, tensors=moved), self._memory, self.settings.clip
+        )
+        if cut.tensors is moved:
+            return reply
+        self.tally.shortened += 1
+        tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
+        return replace(reply, tensors=tensors)
+
+    def _save(self) -> None:
+        if self.settings.folder is None:
+            return
+        method, flights = self.method.save(), self._flights.save()
+        plain: dict[str, Plain] = {
+            "ident": self._ident,
+            "parts": [len(part) for part in self.parts],
+            "norms": list(self._memory.norms),
+            "method": dict(method.plain),
+            "flights": dict(flights.plain),
+        }
+        tensors = {f"method/{n}": a for n, a in method.tensors.items()}
+        tensors |= {f"flights/{n}": a for n, a in flights.tensors.items()}
+        write_checkpoint(self.settings.folder, State(tensors, plain))
+
+    def _load(self, saved: State) -> None:
+        plain = saved.plain
+        if plain.get("parts") != [len(part) for part in self.parts]:
+            raise UsageError(
+                "STO-T012", "the checkpoint is of a run with other data parts"
+            )
+        self._ident = str(plain["ident"])
+        norms = plain["norms"]
+        if isinstance(norms, list):
+            self._memory = robust.Memory(tuple(float(str(one)) for one in norms))
+        self.method.load(_below(saved, "method"))
+        self._flights.load(_below(saved, "flights"), self.method.snapshot)
+
+    async def close(self) -> None:
+        """Save; tasks at a server go on and are waited for by the next start."""
+        self._save()
+
+    async def __aenter__(self) -> Self:
+        """Take up a checkpoint, if there is one."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Save."""
+        await self.close()
+
+
+def _below(saved: State, group: str) -> State:
+    """Return the part of a saved state below `group`.
+
+    Raises:
+        UsageError: ``STO-T012`` when it has none.
+    """
+    plain = saved.plain.get(group)
+    if not isinstance(plain, dict):
+        raise UsageError("STO-T012", f"the checkpoint has no {group}")
+    start = f"{group}/"
+    tensors = {
+        name.removeprefix(start): array
+        for name, array in saved.tensors.items()
+        if name.startswith(start)
+    }
+    return State(tensors, plain)

@@ -1,0 +1,136 @@
+"""Cancellations, until BOINC has taken them.
+
+BOINC's validator writes a workunit's whole state back, so a cancellation that came in the
+middle of a pass is lost. One that BOINC has and has not acted on needs nothing of us; only
+what needs something is looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import and_, or_, select, update
+
+from stoilo.core.errors import StoiloError
+from stoilo.server.engines.stock import boinctables, schema
+from stoilo.server.engines.stock.boinctables import ErrorMask, StageState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import ColumnElement, Row, Select
+
+    from stoilo.server.engines.stock.database import Database
+    from stoilo.server.engines.stock.tools import Tools
+
+__all__ = ["Cancellations"]
+
+log = logging.getLogger(__name__)
+_AT_ONCE: Final = 20
+"""Each is a process of BOINC's; making workunits waits for them."""
+
+_PAUSE_S: Final = 10
+"""After a failure of the tool."""
+
+
+class Cancellations:
+    """Tells BOINC of workunits that nobody needs.
+
+    To be called while nothing is being made: what is half made cannot be cancelled.
+    """
+
+    def __init__(
+        self, database: Database, tools: Tools, now: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._tools = tools
+        self._now = now
+        self._pause_until = 0
+        self._seen = 0  # the row of ours that was last looked at
+
+    def tell(self) -> bool:
+        """Tell of some; returns whether BOINC was told or has taken any.
+
+        After a failure others come first, some seconds later.
+        """
+        if self._now() < self._pause_until:
+            return False
+        rows = self._read(schema.workunits.c.id > self._seen)
+        if not rows and self._seen:
+            self._seen = 0
+            rows = self._read()
+        return self._tell(rows)
+
+    def tell_one(self, row: int) -> bool:
+        """Tell of one workunit now."""
+        return self._tell(self._read(schema.workunits.c.id == row))
+
+    def _tell(self, rows: Sequence[Row]) -> bool:  # type: ignore[type-arg]  # of `_query`
+        told = False
+        for row in rows:
+            self._seen = row.id
+            if row.there is None or row.over:
+                self._note(row.id, cancelling=0)
+            elif not self._cancel(row.name):
+                self._pause_until = self._now() + _PAUSE_S
+                return told
+            told = True
+        return told
+
+    def _cancel(self, name: str) -> bool:
+        try:
+            self._tools.cancel(name)
+        except StoiloError as error:
+            log.warning("%s is not cancelled yet: %s", name, error)
+            return False
+        return True
+
+    def _read(self, *which: ColumnElement[bool]) -> list[Row]:  # type: ignore[type-arg]  # of `_query`
+        """Return what needs something; BOINC's number of each is written down."""
+        with self._database.read() as connection:
+            unknown = connection.execute(_unknown(*which)).all()
+            found = {row.id: connection.scalar(_number(row.name)) for row in unknown}
+        for row, number in found.items():
+            self._note(row, **({"boinc_id": number} if number else {"cancelling": 0}))
+        with self._database.read() as connection:
+            return list(connection.execute(_query(*which)).all())
+
+    def _note(self, row: int, **values: int) -> None:
+        table = schema.workunits
+        with self._database.write() as connection:
+            connection.execute(update(table).where(table.c.id == row).values(**values))
+
+
+def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return those that BOINC has no use for, or has lost, or was never told of."""
+    table, there = schema.workunits, boinctables.workunits
+    over = or_(
+        there.c.assimilate_state == StageState.DONE,
+        and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
+    )
+    untold = there.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
+    return (
+        select(table.c.id, table.c.name, there.c.id.label("there"), over.label("over"))
+        .outerjoin(there, there.c.id == table.c.boinc_id)
+        .where(table.c.cancelling == 1, table.c.boinc_id != 0, *which)
+        .where(or_(there.c.id.is_(None), over, untold))
+        .order_by(table.c.id)
+        .limit(_AT_ONCE)
+    )
+
+
+def _unknown(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # two columns
+    """Return those that ended before it was noted whether BOINC has them."""
+    table = schema.workunits
+    return (
+        select(table.c.id, table.c.name)
+        .where(table.c.cancelling == 1, table.c.boinc_id == 0, *which)
+        .order_by(table.c.id)
+        .limit(_AT_ONCE)
+    )
+
+
+def _number(name: str) -> Select[int]:
+    table = boinctables.workunits
+    return select(table.c.id).where(table.c.name == name)

@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.plans import Staleness, shuffle
+from stoilo.learn.optimizers import Adagrad, Sgd, Sharded
+from stoilo.learn.tensors import flatten
+from stoilo.testing.learning import (
+    Fleet,
+    Net,
+    Volunteers,
+    load_digits,
+    run_replicas,
+    run_serially,
+    split_evenly,
+)
+
+
+def gather(parts, size=60, net=None):
+    digits = load_digits()
+    cut = split_evenly(size, parts)
+    return Volunteers(net or Net((64, 10)), digits.images, digits.labels, cut)
+
+
+def make(crew, optimizer=None, **settings):
+    wanted = {"passes": 2, "batch": 10, **settings}
+    optimizer = optimizer or Adagrad(0.05)
+    return Downpour(crew.start(), crew.sizes, optimizer, DownpourSettings(**wanted))
+
+
+def test_one_replica_with_one_step_an_order_is_serial_adagrad():
+    crew, local = gather(1), Adagrad(0.05)
+    method = make(crew)
+    run_serially(method, crew.answer)
+    w = crew.start().parameters
+    for batch in [b for e in range(2) for b in np.split(shuffle(60, 0, e, 0), 6)]:
+        _, slope, _ = crew.net.differentiate(w, crew.images[batch], crew.labels[batch])
+        w = local.step(w, {n: a / 10 for n, a in slope.items()})
+    assert np.allclose(flatten(method.snapshot.parameters), flatten(w), rtol=1e-9)
+
+
+def test_push_is_the_sum_of_the_steps_and_squares_are_of_what_was_pushed():
+    crew, optimizer = gather(1), Adagrad(0.05)
+    method, wanted = make(crew, optimizer, passes=1, push=3), 0.0
+    while not method.finished:
+        order = method.next_orders(1)[0]
+        reply = crew.answer(order)
+        wanted = wanted + reply.tensors["w0"] ** 2
+        method.take(order, reply)
+    assert method.snapshot.version == 2
+    assert np.allclose(optimizer.squares["w0"], wanted, rtol=1e-12)
+
+
+def test_squares_survive_a_restart():
+    crew = gather(1)
+    first, second = Adagrad(0.05), Adagrad(0.05)
+    method, again = make(crew, first), make(crew, second)
+    order = method.next_orders(1)[0]
+    method.take(order, crew.answer(order))
+    again.load(method.save())
+    assert (first.squares["w0"] == second.squares["w0"]).all()
+
+
+@pytest.mark.parametrize("shards", [2, 5])
+def test_shards_give_what_one_gives_for_the_same_arrivals(shards):
+    crew, found = gather(4), []
+    for optimizer in (Adagrad(0.05), Sharded([Adagrad(0.05) for _ in range(shards)])):
+        method = make(crew, optimizer)
+        run_replicas(method, crew.answer, Fleet((1, 1.3, 1.7, 2.1)))
+        found.append(flatten(method.snapshot.parameters))
+    assert (found[0] == found[1]).all()
+
+
+def test_orders_cover_each_pass_once_the_remainder_included():
+    crew = gather(1, size=37)
+    method, seen = make(crew, push=2), []
+    while not method.finished:
+        order = method.next_orders(5)[0]
+        seen.append((order.settings["steps"], order.settings["batch"], order.rows))
+        method.take(order, crew.answer(order))
+    assert [entry[:2] for entry in seen[:3]] == [(2, 10), (1, 10), (1, 7)]
+    rows = [row for _, _, order in seen[:3] for row in order]
+    assert sorted(rows) == list(range(37))
+
+
+def test_replica_has_one_order_out_and_goes_on_after_its_answer():
+    crew = gather(2)
+    method = make(crew)
+    one, other = method.next_orders(9)
+    assert method.next_orders(9) == []
+    method.take(one, crew.answer(one))
+    following = method.next_orders(9)
+    assert [o.part for o in following] == [one.part]
+    assert not set(following[0].rows) & set(one.rows)
+    assert other.snapshot.version == 0
+
+
+def test_half_of_the_replicas_machines_die_and_all_cursors_complete():
+    crew = gather(6, size=360)
+    method = make(crew)
+    fleet = Fleet((1.0,) * 6, deaths={0: 2.5, 1: 2.5, 2: 2.5})
+    events = run_replicas(method, crew.answer, fleet)
+    assert any(event.update is None for event in events)
+    assert method.cursors == (120,) * 6
+    keys = [event.order.key for event in events if event.update]
+    assert len(keys) == len(set(keys)) == 72
+
+
+def test_stale_push_is_damped_or_discarded_and_its_cursor_goes_on():
+    crew = gather(2)
+    weights = {}
+    for staleness in (Staleness(), Staleness("damp"), Staleness("discard", 0)):
+        method = make(crew, Sgd(0.1), staleness=staleness)
+        fresh, stale = method.next_orders(2)
+        method.take(fresh, crew.answer(fresh))
+        before = flatten(method.snapshot.parameters)
+        update = method.take(stale, crew.answer(stale))
+        step = before - flatten(method.snapshot.parameters)
+        whole = 0.1 * flatten(crew.answer(stale).tensors)
+        weights[staleness.policy] = (
+            update.applied,
+            round(step @ whole / (whole @ whole), 9),
+        )
+        assert method.cursors == (10, 10)
+    assert weights == {
+        "apply": (True, 1.0),
+        "damp": (True, 0.5),
+        "discard": (False, 0.0),
+    }
+
+
+def test_first_replica_warms_up_alone():
+    crew = gather(3)
+    method, parts = make(crew, warmup=2), []
+    for _ in range(2):
+        orders = method.next_orders(9)
+        parts += [order.part for order in orders]
+        method.take(orders[0], crew.answer(orders[0]))
+    assert parts == [0, 0]
+    assert {order.part for order in method.next_orders(9)} == {0, 1, 2}
+
+
+def test_epoch_ends_when_the_slowest_replica_has_made_its_pass():
+    crew = gather(3)
+    events = run_replicas(make(crew), crew.answer, Fleet((1, 1, 5)))
+    ended = [event.update.epoch_ended for event in events]
+    assert sum(ended) == 2
+    assert ended[-1]
+
+
+def test_second_answer_changes_nothing():
+    crew = gather(1)
+    method = make(crew)
+    order = method.next_orders(1)[0]
+    method.take(order, crew.answer(order))
+    assert not method.take(order, crew.answer(order)).applied
+    assert method.snapshot.version == 1
+
+
+@pytest.mark.parametrize("name", ["passes", "batch", "push"])
+def test_settings_that_cannot_train_are_refused(name):
+    with pytest.raises(UsageError, match="STO-T040"):
+        DownpourSettings(**{"passes": 1, "batch": 1, name: 0})
+
+
+def train(optimizer, replicas, updates=2000):
+    """Loss, accuracy and virtual time after so many updates."""
+    digits, net = load_digits(), Net((64, 32, 10))
+    crew = gather(replicas, 1400, net)
+    method = make(crew, optimizer, passes=1000)
+    fleet = Fleet((1.0,) * replicas, jitter=0.5)
+    with np.errstate(over="ignore"):
+        events = run_replicas(
+            method, crew.answer, fleet, lambda _: method.snapshot.version >= updates
+        )
+    w = method.snapshot.parameters
+    loss, _, _ = net.differentiate(w, digits.images, digits.labels)
+    score = net.score(w, digits.test_images, digits.test_labels)
+    return loss / 1400, score, events[-1].time
+
+
+@pytest.mark.slow
+def test_adagrad_rescues_what_asynchrony_makes_diverge():
+    """The published pair, with serial training as the control of the rate."""
+    serial, plain, rescued = (
+        train(Sgd(0.5), 1),
+        train(Sgd(0.5), 16),
+        train(Adagrad(0.05), 16),
+    )
+    assert serial[0] < 0.1
+    assert plain[0] > 10
+    assert plain[1] < 0.3
+    assert rescued[1] >= 0.95
+    assert rescued[2] < serial[2] / 9

@@ -1,0 +1,130 @@
+"""Every method: save, load and go on equals going on, at any point."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.lbfgs import Rules
+from stoilo.learn.methods.plans import LocalWork, Staleness
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
+from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
+from stoilo.learn.tensors import flatten
+from stoilo.learn.work import State
+from stoilo.testing.learning import Net, Volunteers, load_digits
+from stoilo.testing.resuming import Drive, store
+
+CREW = Volunteers(
+    Net((64, 10)),
+    load_digits().images,
+    load_digits().labels,
+    np.split(np.arange(40), [9, 20, 33]),
+)
+
+
+def make_synchronous(**more):
+    wanted = {"epochs": 3, "block": 5, "fraction": 0.7, **more}
+    return Synchronous(
+        CREW.start(), CREW.sizes, Adam(0.01), SynchronousSettings(**wanted)
+    )
+
+
+def make_vcasgd(**more):
+    local = LocalWork(0.5, batch=4, momentum=0.5)
+    return Vcasgd(CREW.start(), CREW.sizes, VcasgdSettings(3, local, **more))
+
+
+def make_downpour(optimizer=None, **more):
+    wanted = {"passes": 2, "batch": 4, "push": 2, **more}
+    optimizer = optimizer or Adagrad(0.05)
+    return Downpour(CREW.start(), CREW.sizes, optimizer, DownpourSettings(**wanted))
+
+
+def make_sandblaster():
+    rules = Rules(history=3, iterations=6)
+    wanted = SandblasterSettings(2, penalty=0.01, shards=3, rules=rules)
+    return Sandblaster(CREW.start(), CREW.sizes, wanted)
+
+
+METHODS = {
+    "synchronous": make_synchronous,
+    "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
+    "downpour": make_downpour,
+    "downpour, sharded, warmed up, discarding": lambda: make_downpour(
+        Sharded([Adagrad(0.05), Adagrad(0.05)]),
+        warmup=3,
+        staleness=Staleness("discard", 1),
+    ),
+    "sandblaster": make_sandblaster,
+    "vcasgd": make_vcasgd,
+    "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
+        pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")
+    ),
+    "vcasgd, discarding": lambda: make_vcasgd(staleness=Staleness("discard", 0)),
+}
+CHOICES = st.lists(st.integers(0, 99), max_size=60)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@settings(max_examples=25)
+@given(before=CHOICES, after=CHOICES)
+def test_resumed_run_equals_the_one_that_went_on(name, before, after):
+    ours = Drive(METHODS[name](), CREW.answer)
+    ours.run(before)
+    resumed = ours.resume(METHODS[name])
+    assert resumed.run(after) == ours.run(after)
+    one, other = ours.method.snapshot, resumed.method.snapshot
+    assert one.version == other.version
+    assert (flatten(one.parameters) == flatten(other.parameters)).all()
+    assert resumed.method.finished == ours.method.finished
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_state_of_nothing_is_refused(name):
+    with pytest.raises(UsageError, match="STO-T041"):
+        METHODS[name]().load(State({}, {}))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_state_of_another_model_is_refused(name):
+    state = METHODS[name]().save()
+    cut = {name: array[:1] for name, array in state.tensors.items()}
+    with pytest.raises(UsageError, match="STO-T041"):
+        METHODS[name]().load(State(cut, state.plain))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_run_ends_though_every_fifth_order_is_lost(name):
+    drive = Drive(METHODS[name](), CREW.answer)
+    for choice in range(5000):
+        drive.turn(choice)
+    assert drive.method.finished
+    assert len({update.key for update in drive.updates}) == len(drive.updates)
+
+
+OPTIMIZERS = {
+    "sgd": lambda: Sgd(0.1, momentum=0.9),
+    "adam": lambda: Adam(0.1, decoupled=True, decay=0.1),
+    "sharded": lambda: Sharded([Adagrad(0.1), Adagrad(0.1)]),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_resumed_optimizer_steps_like_the_one_that_went_on(name):
+    rng, ours, other = np.random.default_rng(1), OPTIMIZERS[name](), OPTIMIZERS[name]()
+    w = {"a": rng.normal(size=(3, 2)), "b": rng.normal(size=4)}
+    w = ours.step(w, {"a": w["a"], "b": w["b"]})
+    ours.rate = 0.05
+    other.load(store(ours.save()))
+    g = {"a": rng.normal(size=(3, 2)), "b": rng.normal(size=4)}
+    assert (flatten(ours.step(w, g)) == flatten(other.step(w, g))).all()
+
+
+def test_optimizer_of_other_shards_is_refused():
+    state = OPTIMIZERS["sharded"]().save()
+    with pytest.raises(UsageError, match="STO-T041"):
+        Sharded([Adagrad(0.1)]).load(state)

@@ -1,0 +1,63 @@
+"""The played tools fail as BOINC's do: with 0 and a word."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from stoilo.core.errors import InternalError
+from stoilo.server.engines.stock.installation.installing import install_project
+from stoilo.testing.programs import ProgramSigner
+from stoilo.testing.stocktools.processes import DaemonProcesses
+from stoilo.testing.stocktools.project import make_fake_project
+
+
+@pytest.fixture
+def fake(tmp_path):
+    return make_fake_project(tmp_path / "project", apps=())
+
+
+def install(fake, signer):
+    offer = signer.offer()
+    return install_project(fake.root, offer, url=fake.database_url)
+
+
+def status(fake):
+    return subprocess.run(
+        [fake.root / "bin" / "status"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_second_installation_of_a_played_project_has_nothing_to_do(fake):
+    signer = ProgramSigner()
+    assert install(fake, signer).steps
+    assert install(fake, signer).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda path: path.with_name(f"{path.name}.sig").unlink(), "no .sig file"),
+        (lambda path: path.unlink(), "listed in version.xml but not present"),
+    ],
+)
+def test_version_that_update_versions_does_not_take_is_our_error(fake, break_it, said):
+    signer = ProgramSigner()
+    tool = fake.root / "bin" / "update_versions"
+    good = tool.read_text()
+    tool.write_text("#!/bin/sh\n")
+    install(fake, signer)
+    break_it(next(fake.root.glob("apps/pure/*/*/stoilo_launcher_*[!g]")))
+    tool.write_text(good)
+    with pytest.raises(InternalError, match=said):
+        install(fake, signer)
+
+
+def test_status_shows_who_runs(fake):
+    with DaemonProcesses.running(fake.root) as processes:
+        processes.kill("feeder.pid")
+        feeder, transitioner = status(fake).splitlines()[3:]
+        assert "NOT RUNNING" in feeder
+        assert "NOT RUNNING" not in transitioner
+    assert "BOINC is ENABLED" in status(fake)
