@@ -63,6 +63,7 @@ CREATE TABLE app (id INTEGER PRIMARY KEY, name TEXT, deprecated INTEGER DEFAULT 
 CREATE TABLE platform (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE app_version (id INTEGER PRIMARY KEY, appid INTEGER, version_num INTEGER,
  platformid INTEGER, xml_doc TEXT, plan_class TEXT DEFAULT '', deprecated INTEGER DEFAULT 0);
+CREATE TABLE user (id INTEGER PRIMARY KEY, project_prefs BLOB);
 CREATE TABLE host (id INTEGER PRIMARY KEY);
 CREATE TABLE result (id INTEGER PRIMARY KEY, server_state INTEGER,
  xml_doc_in TEXT DEFAULT '');

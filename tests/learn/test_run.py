@@ -80,7 +80,9 @@ async def test_simulation_repeats_itself(make_method, model, samples):
         backend = four_hosts(loss=0.2, stall=0.1)
         async with Run(make_method(model, parts), model, parts, backend) as run:
             ends.append((await run.finish(), run.history.times))
-    np.testing.assert_array_equal(ends[0][0].parameters["w"], ends[1][0].parameters["w"])
+    np.testing.assert_array_equal(
+        ends[0][0].parameters["w"], ends[1][0].parameters["w"]
+    )
     assert ends[0][1] == ends[1][1]
 
 
@@ -125,7 +127,7 @@ async def test_work_that_fails_always_ends_the_run_by_name(make_method, model, s
 
 
 async def test_error_of_the_researchers_function_reaches_him(samples):
-    def broken(parameters, x, y):
+    def broken(parameters, x, y):  # noqa: ARG001 - the kernel calls it so
         return parameters["nothing"], {}
 
     model = ArrayModel({"w": np.zeros(3)}, broken)
@@ -179,7 +181,9 @@ async def test_jobs_in_flight_at_the_kill_are_the_same_jobs_afterwards(
     assert seen[0] == seen[1]
 
 
-async def test_checkpoint_of_other_data_is_refused(make_method, model, samples, tmp_path):
+async def test_checkpoint_of_other_data_is_refused(
+    make_method, model, samples, tmp_path
+):
     parts = split(*samples, 6)
     await run_some(make_method, model, parts, tmp_path, 2)
     other = split(*samples, 5)

@@ -28,6 +28,7 @@ class ServerBackend:
         redundancy: how many copies, how many must agree; TRIVIAL when missing, because
             every answer is checked and its influence bounded.
         limits: what one run may use.
+        flavor: dependency set; the smallest that holds the imports when missing.
         publish_source: let anybody read the source in the public log.
     """
 
@@ -37,6 +38,7 @@ class ServerBackend:
         redundancy: Redundancy | None = None,
         limits: TaskLimits | None = None,
         *,
+        flavor: str | None = None,
         publish_source: bool = False,
     ) -> None:
         from stoilo.client.options import TRIVIAL  # noqa: PLC0415 - with the client
@@ -44,6 +46,7 @@ class ServerBackend:
         self._connection = connection
         self._redundancy = TRIVIAL if redundancy is None else redundancy
         self._limits, self._publish = limits, publish_source
+        self._flavor = flavor
         self._watched: dict[str, asyncio.Task[Ending]] = {}
 
     async def put(self, value: object) -> Handle:
@@ -60,6 +63,7 @@ class ServerBackend:
                 for name, value in job.arguments.items()
             },
             redundancy_options=self._redundancy,
+            flavor=self._flavor,
             level=job.level,
             limits=self._limits,
             label=job.label,

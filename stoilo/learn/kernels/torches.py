@@ -20,7 +20,7 @@ def gradient(kwargs):
     model.train()
     loss_sum, correct = run(model, kwargs, x, y)
     loss_sum.backward()
-    sums = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    sums = {name: p.grad for name, p in trained(model) if p.grad is not None}
     return answer(kwargs, model, len(x), loss_sum.item(), correct, sums)
 
 
@@ -45,7 +45,7 @@ def local_steps(kwargs):
     x, y = choose(kwargs)
     model.train()
     optimizer = make_optimizer(model, settings)
-    sums = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    sums = {name: torch.zeros_like(p) for name, p in trained(model)}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(len(x), settings["batch"] or len(x), settings["seed"])
     for _ in range(settings["steps"]):
@@ -53,14 +53,14 @@ def local_steps(kwargs):
         optimizer.zero_grad()
         loss_sum, correct = run(model, kwargs, x[rows], y[rows])
         (loss_sum / len(rows)).backward()
-        for name, p in model.named_parameters():
+        for name, p in trained(model):
             if p.grad is not None:
                 sums[name] += p.grad
         optimizer.step()
         used, right = used + len(rows), right + correct
         loss_total += loss_sum.item()
     if settings.get("give") != "sum":
-        sums = {name: p.detach() for name, p in model.named_parameters()}
+        sums = {name: p.detach() for name, p in trained(model)}
     return answer(kwargs, model, used, loss_total, min(right, used), sums)
 
 
@@ -83,13 +83,18 @@ def restore(kwargs):
     if seed is not None:
         torch.manual_seed(seed)
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        for name, p in trained(model):
             p.copy_(torch.as_tensor(kwargs["parameters"][name]))
             p.grad = None
         for name, b in model.named_buffers():
             if name in kwargs["buffers"]:
                 b.copy_(torch.as_tensor(kwargs["buffers"][name]))
     return model
+
+
+def trained(model):
+    """Return names and parameters of what is trained: the rest is frozen."""
+    return [(name, p) for name, p in model.named_parameters() if p.requires_grad]
 
 
 def run(model, kwargs, x, y):

@@ -20,6 +20,12 @@ class StockBench:
         self.hosts = FakeHosts(self.fake, lambda: int(clock()))
         self.engine = self.open()
 
+    def reopen(self):
+        """Begin again after `close`, on what lies on the disk by now."""
+        self.daemons = FakeDaemons(self.fake, lambda: int(self.clock()))
+        self.hosts = FakeHosts(self.fake, lambda: int(self.clock()))
+        self.engine = self.open()
+
     def make(self):
         return StockEngine(
             self.fake.project, database_url=self.fake.database_url, clock=self.clock

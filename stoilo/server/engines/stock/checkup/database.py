@@ -17,6 +17,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     DatabaseView,
     VersionView,
 )
+from stoilo.server.engines.stock.installation.reading import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +164,7 @@ def _measure(path: Path) -> tuple[int, str]:
     """Return a file's size and MD5, -1 where it cannot be read."""
     md5, size = hashlib.md5(usedforsecurity=False), 0
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             while chunk := stream.read(_CHUNK):
                 md5.update(chunk)
                 size += len(chunk)

@@ -32,6 +32,7 @@ from stoilo.server.engines.stock.installation.preferences import (
     render_preferences,
 )
 from stoilo.server.engines.stock.installation.reading import (
+    open_file,
     read_bounded,
     read_mode,
     search_keys,
@@ -165,7 +166,7 @@ def _runs(pid: int, program: str) -> bool:
 def _small(path: Path) -> str:
     """Return the beginning of a text file, empty without one."""
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return stream.read(TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -174,7 +175,7 @@ def _small(path: Path) -> str:
 def _tail(path: Path) -> str:
     """Return the last line of a log that says something, empty without one."""
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
             text = stream.read(TAIL_BYTES).decode("utf-8", "replace")
     except OSError:

@@ -14,13 +14,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from sqlalchemy import bindparam, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
-
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
+from stoilo.server.engines.stock.installation.rows import (
+    mark_accounts,
+    retire_versions,
+)
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
+    MarkPreferences,
     RetireVersions,
     RunTool,
     SetMode,
@@ -84,7 +86,9 @@ class Installer:
                 case RunTool():
                     self._run(step.words)
                 case RetireVersions():
-                    _retire(self._database_url, step.rows)
+                    retire_versions(self._database_url, step.rows)
+                case MarkPreferences():
+                    mark_accounts(self._database_url)
         except OSError as error:
             raise InternalError(
                 "STO-B026",
@@ -188,21 +192,6 @@ class Installer:
         for one in reversed(missing):
             one.mkdir()
             _set_mode(one, _PROGRAM_MODE)
-
-
-def _retire(database_url: str, rows: tuple[int, ...]) -> None:
-    """Mark app versions as deprecated, as BOINC's own pages do; raises ``STO-B025``."""
-    engine = create_engine(database_url)
-    query = text("UPDATE app_version SET deprecated = 1 WHERE id IN :rows")
-    try:
-        with engine.begin() as connection:
-            connection.execute(
-                query.bindparams(bindparam("rows", expanding=True)), {"rows": rows}
-            )
-    except SQLAlchemyError as error:
-        raise InternalError("STO-B025", "app versions could not be retired") from error
-    finally:
-        engine.dispose()
 
 
 def _open(file: SignedFile) -> BinaryIO:

@@ -35,6 +35,7 @@ from stoilo.server.engines.stock.installation.settings import (
 )
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
+    MarkPreferences,
     Plan,
     RetireVersions,
     RunTool,
@@ -75,6 +76,7 @@ class ProjectFacts:
         versions: app versions below ``apps/``.
         registered: (app, number, platform with plan class) in the database.
         unclassed: rows of app versions on offer whose plan class is none of ours.
+        unmarked: accounts with preferences that the scheduler cannot read.
         hosts: computers that have called.
         uncertified: copies that are not over and have no upload certificate.
         submitters: accounts that may use BOINC's own way to submit jobs.
@@ -92,6 +94,7 @@ class ProjectFacts:
     versions: tuple[KnownVersion, ...] = ()
     registered: frozenset[tuple[str, int, str]] = frozenset()
     unclassed: tuple[int, ...] = ()
+    unmarked: int = 0
     hosts: int = 0
     uncertified: int = 0
     submitters: int = 0
@@ -266,6 +269,8 @@ def _versions(facts: ProjectFacts, programs: Sequence[AppProgram]) -> list[Step]
     if facts.unclassed:
         why = "they would be sent to volunteers who did not choose their tasks"
         steps.append(RetireVersions(facts.unclassed, why))
+    if facts.unmarked:
+        steps.append(MarkPreferences(facts.unmarked))
     return steps
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,6 +28,7 @@ from stoilo.server.engines.stock.installation.privatekeys import (
     find_private_keys,
     read_small,
 )
+from stoilo.server.engines.stock.installation.rows import UNMARKED
 from stoilo.server.engines.stock.installation.versions import (
     KnownVersion,
     parse_version_name,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project import StockProject
 
 __all__ = [
+    "open_file",
     "read_bounded",
     "read_facts",
     "read_mode",
@@ -114,8 +117,7 @@ def search_keys(project: StockProject) -> KeySearch:
 def read_bounded(path: Path) -> bytes | None:
     """Return a file's bytes, None where there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
+        with open_file(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -126,6 +128,15 @@ def read_bounded(path: Path) -> bytes | None:
     if len(data) > MAX_FILE_BYTES:
         raise UsageError("STO-B024", f"{path.name} is larger than any that BOINC makes")
     return data
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to be read; raises `OSError`, also for a pipe, which would never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a file")
+    return os.fdopen(handle, "rb")
 
 
 def read_mode(path: Path) -> int | None:
@@ -232,6 +243,7 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         platforms=names("platform"),
         registered=frozenset(registered),
         unclassed=tuple(sorted(unclassed)),
+        unmarked=count(UNMARKED),
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),

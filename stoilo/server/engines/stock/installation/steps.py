@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddVersion",
+    "MarkPreferences",
     "Note",
     "Plan",
     "RetireVersions",
@@ -91,7 +92,21 @@ class RetireVersions:
         return f"retire app versions {', '.join(map(str, self.rows))}: {self.why}"
 
 
-Step = WriteFile | SetMode | AddVersion | RunTool | RetireVersions
+@dataclass(frozen=True, slots=True)
+class MarkPreferences:
+    """Accounts' preferences get the element that the scheduler looks at."""
+
+    accounts: int
+
+    def __str__(self) -> str:
+        """Return the step for people."""
+        return (
+            f"mark the preferences of {self.accounts} accounts: the scheduler looks at"
+            " one element, which they were saved without"
+        )
+
+
+Step = WriteFile | SetMode | AddVersion | RunTool | RetireVersions | MarkPreferences
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from stoilo.server.engines.stock.installation.configtext import (
 )
 from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.privatekeys import KeySearch
+from stoilo.server.engines.stock.installation.reading import short_host
 from stoilo.signer.boinckeys import render_boinc_private
 from stoilo.testing.stockproject import StockTree
 
@@ -303,6 +304,20 @@ def test_database_that_does_not_answer_hides_nothing_else(tmp_path):
     seen = read_snapshot(tree.project(), web=False, url=f"sqlite:///{tmp_path}/no/x")
     assert seen.database.trouble
     assert {"database", "private-key"} <= set(failed(seen))
+
+
+@pytest.mark.parametrize(
+    "name", ["pid_{host}/feeder.pid", "log_{host}/feeder.log", "templates/stoilo_x"]
+)
+def test_pipe_in_a_file_s_place_does_not_hold_the_doctor_up(tmp_path, name):
+    tree = StockTree(tmp_path)
+    install_project(tree.root, tree.offer, url=tree.url)
+    path = tree.root / name.format(host=short_host())
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    assert "daemon feeder" in failed(
+        read_snapshot(tree.project(), web=False, url=tree.url)
+    )
 
 
 def test_disabled_daemon_warns(healthy):

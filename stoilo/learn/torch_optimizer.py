@@ -1,0 +1,97 @@
+"""A torch optimiser at the coordinator, behind the protocol of `stoilo.learn.optimizers`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.tensors import Array, Tensors
+from stoilo.learn.work import Plain, State
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+__all__ = ["TorchOptimizer"]
+
+
+class TorchOptimizer:
+    """Steps of any torch optimiser class that needs one gradient a step.
+
+    Args:
+        kind: the class, for example ``torch.optim.Adam``.
+        options: its keyword arguments.
+        like: parameters whose names and forms all steps have.
+    """
+
+    def __init__(
+        self, kind: type[Optimizer], options: Mapping[str, Any], like: Tensors
+    ) -> None:
+        self._weights = {n: _parameter(a) for n, a in like.items()}
+        self._optimizer = kind(self._weights.values(), **options)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the first group."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        """Set it in every group."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
+    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
+        """Return the parameters after one step; a name without gradient stays."""
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(_tensor(parameters[name], weight))
+                found = gradient.get(name)
+                weight.grad = None if found is None else _tensor(found, weight)
+        self._optimizer.step()
+        return {n: w.detach().numpy().copy() for n, w in self._weights.items()}
+
+    def save(self) -> State:
+        """Return the optimiser's state: arrays by ``index/name``, the rest as data."""
+        saved = self._optimizer.state_dict()
+        tensors: dict[str, Array] = {}
+        plain: dict[str, Plain] = {}
+        for index, held in saved["state"].items():
+            for name, value in held.items():
+                if isinstance(value, torch.Tensor):
+                    tensors[f"{index}/{name}"] = value.numpy().copy()
+                else:
+                    plain[f"{index}/{name}"] = value
+        return State(tensors, {"state": plain, "rate": self.rate})
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state.
+
+        Raises:
+            UsageError: ``STO-T012`` when it is of another optimiser.
+        """
+        held: dict[int, dict[str, Any]] = {}
+        numbers = state.plain.get("state", {})
+        if not isinstance(numbers, dict):
+            raise UsageError("STO-T012", "the optimiser's state has no names")
+        for place, array in state.tensors.items():
+            index, _, name = place.partition("/")
+            held.setdefault(int(index), {})[name] = torch.from_numpy(np.array(array))
+        for place, value in numbers.items():
+            index, _, name = place.partition("/")
+            held.setdefault(int(index), {})[name] = value
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": held, "param_groups": groups})
+        self.rate = json.loads(json.dumps(state.plain["rate"]))
+
+
+def _parameter(array: Array) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.from_numpy(np.array(array)))
+
+
+def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.array(array)).to(like.dtype).reshape(like.shape)
