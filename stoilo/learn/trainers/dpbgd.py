@@ -24,6 +24,7 @@ from stoilo.learn.data import Part, collect, split
 from stoilo.learn.history import History
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import TorchModel
+from stoilo.learn.robust import Memory
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.torch_optimizer import TorchOptimizer
 from stoilo.learn.trainers.places import Place, open_backend
@@ -113,6 +114,7 @@ class DPBGDTrainer:
         )
         self._dataset = dataset
         self._run: Run | None = None
+        self._memory: Memory | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Return the trainer: the thesis awaits its constructor."""
@@ -174,6 +176,7 @@ class DPBGDTrainer:
         parts = [Part(np.asarray(x), np.asarray(y)) for x, y in data_loader]
         run = self._make_run(parts, self._settings(block=0), keep=False)
         self._snapshot = await run.finish()
+        self._memory = run.memory
         return self.model, _mean_loss(run.history.updates)
 
     def _settings(self, block: int) -> SynchronousSettings:
@@ -200,6 +203,7 @@ class DPBGDTrainer:
                 in_flight=self.options.in_flight or len(parts),
                 folder=self.options.folder if keep else None,
             ),
+            memory=self._memory,
         )
         self.history.append(run.history)
         return run
