@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, collect, split
+from stoilo.learn.data import Part, split
 from stoilo.learn.history import History
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import TorchModel
+from stoilo.learn.models import TorchModel, find_momentum
 from stoilo.learn.robust import Memory
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.torch_optimizer import TorchOptimizer
+from stoilo.learn.trainers.datasets import read_arrays
 from stoilo.learn.trainers.places import Place, open_backend
 from stoilo.learn.work import Snapshot, Update
 
@@ -230,26 +231,6 @@ class DPBGDTrainer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it."""
         await self.close()
-
-
-def read_arrays(dataset: object) -> tuple[Any, Any]:
-    """Return inputs and targets of a pair of arrays or of pairs (a torch dataset)."""
-    if isinstance(dataset, tuple) and len(dataset) == 2:  # noqa: PLR2004 - x and y
-        return np.asarray(dataset[0]), np.asarray(dataset[1])
-    length = getattr(dataset, "__len__", None)
-    if length is None:
-        raise UsageError(
-            "STO-T006",
-            f"a {type(dataset).__name__} is no dataset of known length",
-            hint="a torch dataset, or (inputs, targets)",
-        )
-    return collect(dataset[index] for index in range(length()))  # type: ignore[index]  # torch's map-style datasets
-
-
-def find_momentum(module: nn.Module) -> float:
-    """Return the momentum of the model's BatchNorm layers; torch's default without any."""
-    found = [getattr(part, "momentum", None) for part in module.modules()]
-    return next((float(m) for m in found if isinstance(m, float)), 0.1)
 
 
 def _mean_loss(updates: Sequence[Update]) -> float:
