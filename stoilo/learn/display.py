@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from stoilo.learn.history import Tally
@@ -70,19 +69,13 @@ class Display:
 
     def render(self) -> RenderableType:
         """Return the whole display as it is now."""
+        cells = [f"{name} {value}" for name, value in self.cells().items()]
+        first, second = "  ".join(cells[:4]), "  ".join(cells[4:])
         lines = draw_curve(self.losses, width=max(10, self.console.width - 2))
-        return Group(self._table(), *(Text(line, style="cyan") for line in lines))
-
-    def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        cells = self.cells()
-        for name in cells:
-            table.add_column(name)
-        table.add_row(*cells.values())
-        return table
+        return Text("\n".join([first, second, *lines]), no_wrap=True)
 
     def cells(self) -> dict[str, str]:
-        """Return what the table shows, by column."""
+        """Return what is shown, by name: the first four above the others."""
         held_out = self.metrics.held_out if self.metrics else None
         right = held_out.accuracy if held_out else None
         return {
@@ -108,19 +101,20 @@ class Display:
             self._live.update(self.render(), refresh=True)
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
-        self._live = Live(
-            self.render(), console=self.console, auto_refresh=False, transient=False
-        )
-        self._live.start()
+        """Begin to draw, in a terminal."""
+        if self.console.is_terminal:
+            self._live = Live(self.render(), console=self.console, auto_refresh=False)
+            self._live.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         """Draw a last time."""
-        if self._live is not None:
-            self._draw(now=True)
-            self._live.stop()
-            self._live = None
+        if self._live is None:
+            self.console.print(self.render())
+            return
+        self._draw(now=True)
+        self._live.stop()
+        self._live = None
 
 
 def describe_epoch(metrics: EpochMetrics) -> str:

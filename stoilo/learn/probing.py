@@ -101,12 +101,13 @@ def _shrink(order: Order, rows: np.ndarray) -> Order:
 
 def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what a volunteer would answer; the caller's objects stay as they are."""
+    rows = list(order.rows or ())  # only these are copied: a part may be large
     kwargs = {
         **model.constants(),
         "parameters": dict(order.snapshot.parameters),
         "buffers": dict(order.snapshot.buffers),
-        "data": {"x": part.x, "y": part.y},
-        "rows": list(order.rows or ()),
+        "data": {"x": part.x[rows], "y": part.y[rows]},
+        "rows": None,
         "settings": dict(order.settings),
         "version": order.snapshot.version,
     }

@@ -125,8 +125,9 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return it as lines for a person."""
+        turns = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         line = (
-            f"step ≈ {self.step_s:.1f} s ({self.tasks} tasks, {self.rounds} rounds):"
+            f"step ≈ {self.step_s:.1f} s ({self.tasks} tasks, {turns}):"
             f" poll {self.poll_s:.1f} + download {self.download_s:.1f} + compute"
             f" {self.compute_s:.1f} + upload {self.upload_s:.1f} + validation"
             f" {self.validate_s:.1f} s a task"
