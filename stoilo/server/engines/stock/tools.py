@@ -14,10 +14,11 @@ from stoilo.core.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from stoilo.server.engines.stock.project import StockProject
 
-__all__ = ["Tools"]
+__all__ = ["Tools", "tool_environment"]
 
 _TIME_S: Final = 120
 _KEPT_CHARS: Final = 300
@@ -49,7 +50,7 @@ class Tools:
                 text=True,
                 errors="replace",
                 cwd=self._project.root,
-                env=_environment(self._project),
+                env=tool_environment(self._project.root),
                 timeout=self._time_s,
                 check=False,
             )
@@ -62,7 +63,7 @@ class Tools:
             raise InternalError("STO-B005", f"{tool} exited {done.returncode}: {said}")
 
 
-def _environment(project: StockProject) -> dict[str, str]:
+def tool_environment(root: Path) -> dict[str, str]:
     """Return what one of BOINC's programs is started with."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return {**passed, "BOINC_PROJECT_DIR": str(project.root)}
+    return {**passed, "BOINC_PROJECT_DIR": str(root)}

@@ -29,6 +29,7 @@ from stoilo.server.engines.stock.installation.steps import (
     WriteFile,
 )
 from stoilo.server.engines.stock.installation.versions import version_xml
+from stoilo.server.engines.stock.tools import tool_environment
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import SignedFile
@@ -171,6 +172,7 @@ class Installer:
             done = subprocess.run(
                 [str(self._root / words[0]), *words[1:]],
                 cwd=self._root,
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
@@ -185,6 +187,13 @@ class Installer:
         said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
         if done.returncode != 0 or _FAILED.search(said):
             raise InternalError("STO-B027", f"{words[0]}: {said[-_SHOWN:]}")
+
+    def _environment(self) -> dict[str, str]:
+        """Return what one of BOINC's programs is started with: no home of another's."""
+        environment = tool_environment(self._root)
+        if self._owner.is_another:
+            environment.pop("HOME", None)
+        return environment
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory and those above it, down from the project's."""

@@ -27,6 +27,7 @@ from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import (
     AddVersion,
+    RunTool,
     SetMode,
     WriteFile,
 )
@@ -187,3 +188,15 @@ def test_script_whose_interpreter_the_owner_may_not_enter_is_named(tree, closed_
     (found,) = [one for one in examine(seen) if one.name == "entry points"]
     assert found.verdict is Verdict.FAIL
     assert f"user {NOBODY} cannot run {closed_python}: Permission denied" in found.text
+
+
+def test_program_of_the_project_gets_none_of_root_s_environment(tree, monkeypatch):
+    monkeypatch.setenv("STOILO_SERVER_DATABASE", "mysql://u:secret@h/db")
+    monkeypatch.setenv("HOME", "/root")
+    tree.write("bin/xadd", "#!/bin/sh\nenv | grep -E '^(BOINC|STOILO|HOME)'\nexit 1\n")
+    (tree.root / "bin" / "xadd").chmod(0o755)
+    with pytest.raises(InternalError, match="BOINC_PROJECT_DIR") as caught:
+        Installer(tree.root).do(RunTool(("bin/xadd",), "a test"))
+    said = str(caught.value)
+    assert "secret" not in said
+    assert "HOME=/root" not in said
