@@ -190,6 +190,8 @@ class AdmissionPipeline:
     def _renew(self, lost: Waiting) -> int:
         """Take back what a withdrawn reviewer signed, or volunteers no longer accept.
 
+        So too what the engine has under a name that an older state of ours uses again.
+
         Its next attempt parks, is admitted under another epoch or checkpoint, or is
         refused by the signer.
         In the thread that issues, so that no workunit of it is being made meanwhile.
@@ -337,6 +339,7 @@ class AdmissionPipeline:
             self._engine,
             issued=self._mark_issued,
             give_up=self._give_up,
+            renew=self._renew,
             clock=self._clock,
             stopping=self._stopping,
         )
