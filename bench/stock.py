@@ -3,7 +3,8 @@
 With ``PROJECT_DIR`` set workunits are made on that live project (and cancelled again);
 without, on one that is played, whose tools start an interpreter where BOINC's are C++, so
 that its peer is slower than a real one. Results are always compared on a played project:
-nothing is put into a live one's tables.
+nothing is put into a live one's tables. With ``DATA_DIR`` as well, the data directory whose
+release is installed there, two real clients run tasks end to end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
+from bench.stock_clients import measure_clients
 from bench.validate import PEER, Pair, write_pair
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import (
@@ -237,7 +239,11 @@ def _measure_calls(
 def measure(sizes: Sizes | None = None) -> list[Row]:
     """Return the rows of a stock project."""
     sizes = sizes or Sizes()
-    return [measure_creation(sizes), *measure_validation(sizes)]
+    rows = [measure_creation(sizes), *measure_validation(sizes)]
+    project, data = os.environ.get("PROJECT_DIR"), os.environ.get("DATA_DIR")
+    if project and data:
+        rows += measure_clients(Path(project), Path(data))
+    return rows
 
 
 def _row(
