@@ -240,7 +240,11 @@ class LiveBench:
         self._change(_CHOOSE, prefs=_PREFERENCES.format(preferences), key=key)
 
     def pass_time(self, seconds: int) -> None:
-        """Let time pass for the workunits of this bench."""
+        """Let time pass for the workunits of this bench, once BOINC has done its part.
+
+        A transitioner that is at work on one would write its old deadline afterwards.
+        """
+        self._wait_for_boinc()
         for query in _PASS:
             self._change(query, s=seconds)
         self._offset += seconds
@@ -300,13 +304,16 @@ class LiveBench:
 
     def _wait_for_feeder(self) -> int:
         """Wait until the youngest unsent copy is old enough; return how many there are."""
-        self.wait_for(lambda: not self._count(_PENDING), "BOINC makes the copies")
+        self._wait_for_boinc()
         with self._sql.connect() as connection:
             row = connection.execute(text(_YOUNGEST), self._mine)
             youngest, count = row.one()
         if youngest is not None:
             time.sleep(max(0.0, int(youngest) + FED_S - time.time()))
         return int(count)
+
+    def _wait_for_boinc(self) -> None:
+        self.wait_for(lambda: not self._count(_PENDING), "BOINC does its part")
 
     @property
     def _mine(self) -> dict[str, str]:
