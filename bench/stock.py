@@ -32,7 +32,8 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.server.engines.stock.claim import owner_name
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project import StockProject, read_project
 from stoilo.server.engines.stock.templates import (
     InputSlot,
@@ -41,6 +42,7 @@ from stoilo.server.engines.stock.templates import (
 )
 from stoilo.server.neighbours import ValidatorJails
 from stoilo.server.validators import ValidatorProgram, Validators
+from stoilo.testing.deployment import Deployment
 from stoilo.testing.engine import OutcomeRecorder, make_spec
 from stoilo.testing.stocktools.daemons import FakeDaemons, output_name
 from stoilo.testing.stocktools.hosts import FakeHosts
@@ -103,10 +105,17 @@ def place() -> Iterator[tuple[StockProject, str, str]]:
         yield fake.project, fake.database_url, "played"
 
 
+def owner_of_data() -> str:
+    """Return the name of the server of ``DATA_DIR``, whose the project may be already."""
+    data = os.environ.get("DATA_DIR")
+    return owner_name(Deployment(Path(data)).log_key()) if data else ""
+
+
 def measure_creation(sizes: Sizes) -> Row:
     """Return the row of workunits made: one batch against two processes each."""
     with place() as (project, url, kind):
-        engine = StockEngine(project, database_url=url)
+        options = StockOptions(owner=owner_of_data() if kind == "live" else "")
+        engine = StockEngine(project, database_url=url, options=options)
         prefix = f"b{secrets.token_hex(4)}"
         names = [f"{prefix}_{number}" for number in range(sizes.batch)]
         specs = [make_spec(name, data=name.encode()) for name in names]

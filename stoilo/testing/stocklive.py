@@ -169,11 +169,13 @@ class LiveBench:
     Attributes:
         project: that BOINC runs.
         scheduler: URL of its scheduler.
+        owner: name of the server whose tasks the project has, empty while it has none's.
         outcomes: what the assimilator has heard.
     """
 
     project: StockProject
     scheduler: str
+    owner: str = ""
     prefix: str = field(default_factory=lambda: f"t{secrets.token_hex(4)}_")
     _offset: float = 0.0
 
@@ -296,7 +298,7 @@ class LiveBench:
     def _open(self) -> StockEngine:
         engine = StockEngine(
             self.project,
-            options=StockOptions(idle_s=0.1, listen_s=2),
+            options=StockOptions(idle_s=0.1, listen_s=2, owner=self.owner),
             clock=lambda: time.time() + self._offset,
         )
         engine.start(self.validation, self.outcomes)
@@ -333,9 +335,11 @@ class LiveBench:
 
 
 @contextmanager
-def live_bench(project: StockProject, scheduler: str) -> Iterator[LiveBench]:
+def live_bench(
+    project: StockProject, scheduler: str, owner: str = ""
+) -> Iterator[LiveBench]:
     """Yield a bench; what it left open is cancelled afterwards."""
-    bench = LiveBench(project, scheduler)
+    bench = LiveBench(project, scheduler, owner)
     try:
         yield bench
     finally:
