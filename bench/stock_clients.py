@@ -25,7 +25,6 @@ from stoilo.testing.boinc import BoincClient
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.stockvolunteer import create_stock_account
 
-REACH = 500
 CLIENTS = 2
 WHO = "two real BOINC clients on a stock project (live)"
 TWICE = Redundancy(
@@ -39,7 +38,7 @@ class Calls:
 
     single: int = 40
     mapped: int = 100_000
-    twice: int = 100_000
+    twice: int = 20_000
 
 
 @contextmanager
@@ -81,7 +80,7 @@ def measure_clients(
         Row(f"tasks through {WHO}, quorum 1", base, "1/s"),
         Row(f"calls through {WHO}, {mapped.calls:,} in map, {mapped.tasks} tasks",
             mapped.calls_rate, "1/s", against, base, mapped.calls_rate / base,
-            "times as many", f">= {REACH}/s", mapped.calls_rate >= REACH),
+            "times as many"),
         Row(f"tasks of that map through {WHO}", mapped.tasks_rate, "1/s"),
         Row(f"the same with quorum 2, {twice.calls:,} in map, {twice.tasks} tasks",
             twice.calls_rate, "1/s", against, base, twice.calls_rate / base,
