@@ -1,7 +1,59 @@
-"""The trainers of the thesis (§7.1.1): ``stoilo.ml.DPBGDTrainer``."""
+"""The trainers under the name of the thesis (§7.1.1): ``stoilo.ml.DPBGDTrainer``.
+
+Names are imported when they are first used: those for arrays need no torch.
+"""
 
 from __future__ import annotations
 
-from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from typing import TYPE_CHECKING
 
-__all__ = ["DPBGDOptions", "DPBGDTrainer"]
+from stoilo import learn
+
+if TYPE_CHECKING:
+    from stoilo.learn.facade import fit
+    from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
+    from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+    from stoilo.learn.trainers.later import (
+        StaleSyncDataParallelTrainer,
+        SyncDataParallelTrainer,
+    )
+    from stoilo.learn.trainers.logistic import LogisticTrainer
+    from stoilo.learn.trainers.rounds import (
+        DiLoCoTrainer,
+        FedAvgTrainer,
+        LargeMinibatchTrainer,
+        SandblasterTrainer,
+        SynchronousTrainer,
+    )
+    from stoilo.learn.trainers.trainer import TrainerOptions
+
+__all__ = [
+    "DPBGDOptions",
+    "DPBGDTrainer",
+    "DiLoCoTrainer",
+    "DownpourTrainer",
+    "FedAvgTrainer",
+    "LargeMinibatchTrainer",
+    "LogisticTrainer",
+    "SandblasterTrainer",
+    "StaleSyncDataParallelTrainer",
+    "SyncDataParallelTrainer",
+    "SynchronousTrainer",
+    "TrainerOptions",
+    "VCASGDTrainer",
+    "fit",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module 'stoilo.ml' has no attribute {name!r}")
+    value: object = getattr(learn, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

@@ -22,6 +22,7 @@ class Tally:
         refused: answers that acceptance refused.
         failed: tasks that ended without an answer.
         shortened: answers whose influence was cut.
+        stragglers: orders that were out much longer than usual at the last answer.
     """
 
     sent_bytes: int = 0
@@ -29,6 +30,7 @@ class Tally:
     refused: int = 0
     failed: int = 0
     shortened: int = 0
+    stragglers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from stoilo.learn.work import Snapshot
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ArrayModel", "Kernel", "Model", "TorchModel"]
+__all__ = ["ArrayModel", "Kernel", "Model", "TorchModel", "find_momentum"]
 
 Kernel = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -127,6 +127,12 @@ class TorchModel:
                 if name in snapshot.buffers:
                     b.copy_(torch.from_numpy(np.array(snapshot.buffers[name])))
         return self.module
+
+
+def find_momentum(module: nn.Module) -> float:
+    """Return the momentum of the model's BatchNorm layers; torch's default without any."""
+    found = [getattr(part, "momentum", None) for part in module.modules()]
+    return next((float(m) for m in found if isinstance(m, float)), 0.1)
 
 
 def _check_parameters(parameters: Tensors) -> None:

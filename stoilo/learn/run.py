@@ -9,6 +9,7 @@ kill is the same task afterwards, not a second one.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -29,6 +30,8 @@ from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
 from stoilo.learn.history import History, Tally
 from stoilo.learn.models import Model
+from stoilo.learn.pace import Pace
+from stoilo.learn.probing import expect_norm
 from stoilo.learn.tensors import Tensors, add, forms_of
 from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
 
@@ -46,6 +49,8 @@ class RunSettings:
         in_flight: how many orders are out at most.
         tries: how often the same work may fail before the run ends.
         clip: bound on the influence of one answer; None for none.
+        probe: compute a few samples here first, so that the bound holds from the first
+            answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
     """
@@ -54,6 +59,7 @@ class RunSettings:
     in_flight: int = 8
     tries: int = 4
     clip: robust.Clip | None = field(default_factory=robust.Clip)
+    probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
 
@@ -70,7 +76,9 @@ class Run:
         settings: RunSettings | None = None,
         *,
         watcher: Watcher | None = None,
+        memory: robust.Memory | None = None,
     ) -> None:
+        """Put a run together; `memory` is what an earlier one learned of norms."""
         self.method, self.model, self.backend = method, model, backend
         self.settings = settings or RunSettings()
         self.parts = list(parts)
@@ -80,9 +88,15 @@ class Run:
         self._watcher = watcher
         self._flights = Flights()
         self._handles: dict[str, Handle] = {}
-        self._memory = robust.Memory()
+        self._memory = memory or robust.Memory()
+        self._pace = Pace()
         self._ident = secrets.token_hex(8)
         self._buffers = forms_of(model.first().buffers)
+
+    @property
+    def memory(self) -> robust.Memory:
+        """The norms of answers so far, for a run that goes on with the same model."""
+        return self._memory
 
     async def start(self) -> None:
         """Take up a checkpoint, if there is one: its orders in flight are waited for.
@@ -126,6 +140,10 @@ class Run:
         """Yield updates until the method is finished; then nothing of it is under way."""
         while not self.method.finished:
             yield await self.step()
+        await self.end()
+
+    async def end(self) -> None:
+        """Forget what is under way and save: for a method that is finished."""
         await self._drop(self._flights.all())
         self._save()
 
@@ -141,15 +159,29 @@ class Run:
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
+        await self._seed(orders[0])
         added = [self._flights.add(order) for order in orders]
         self._save()
         for flight in added:
             await self._submit(flight)
 
-    async def _submit(self, flight: Flight) -> None:
-        order = flight.order
+    async def _seed(self, order: Order) -> None:
+        """Begin the memory of norms with what an answer computed here has."""
+        clip, part = self.settings.clip, self._part(order)
+        if clip is None or not self.settings.probe or self._memory.norms:
+            return
+        norm = await asyncio.to_thread(expect_norm, self.model, order, part)
+        if norm is not None:
+            self._memory = self._memory.with_norms([norm] * clip.least)
+
+    def _part(self, order: Order) -> Part:
         if not 0 <= order.part < len(self.parts):
             raise UsageError("STO-T012", f"there is no data part {order.part}")
+        return self.parts[order.part]
+
+    async def _submit(self, flight: Flight) -> None:
+        order = flight.order
+        self._part(order)
         job = Job(
             key=self._job_key(flight),
             function=self.model.kernel(order.kernel),
@@ -159,6 +191,7 @@ class Run:
             label=f"{self.settings.name} {order.key}"[:128],
         )
         self._flights.submitted(flight, await self.backend.submit(job))
+        self._pace.begin(flight.job_id, self.backend.now())
 
     def _job_key(self, flight: Flight) -> str:
         order = flight.order
@@ -193,6 +226,8 @@ class Run:
     async def _settle(self, ending: Ending) -> Update | None:
         """Hand an answer over, or give its work out again."""
         flight = self._flights.end(ending.job_id)
+        self._pace.end(ending.job_id, ending.finished_at)
+        self.tally.stragglers = self._pace.count_late(ending.finished_at)
         if flight is None:
             return None
         try:
@@ -201,11 +236,12 @@ class Run:
                 self._lose(flight, ending.error)
                 return None
             reply = check_reply(ending.value, self._expect(flight.order))
+            reply = self._bound(flight.order, reply)
         except TrustError as error:
             self.tally.refused += 1
             self._lose(flight, error)
             return None
-        update = self.method.take(flight.order, self._bound(flight.order, reply))
+        update = self.method.take(flight.order, reply)
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
         self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
@@ -231,6 +267,7 @@ class Run:
         """Forget copies of work that is done."""
         for flight in flights:
             self._flights.end(flight.job_id)
+            self._pace.forget(flight.job_id)
             await self.backend.cancel(flight.job_id)
 
     def _expect(self, order: Order) -> Expectation:
@@ -247,13 +284,23 @@ class Run:
         )
 
     def _bound(self, order: Order, reply: Reply) -> Reply:
-        """Return the reply with its influence bounded: gradient, or way gone by steps."""
-        if self.settings.clip is None or not reply.tensors:
+        """Return the reply with its influence bounded: gradient, or way gone by steps.
+
+        Raises:
+            TrustError: ``STO-T010`` when it is too large for any bound: entries that are
+                finite, while their norm, or the way to them, is not.
+        """
+        if not reply.tensors:
             return reply
         base = order.snapshot.parameters
         is_place = order.settings.get("give") == "parameters"
-        moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
+        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
+            moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
         if not robust.is_sound(replace(reply, tensors=moved)):
+            raise TrustError(
+                "STO-T010", "a volunteer's answer is not used: its norm is not finite"
+            )
+        if self.settings.clip is None:
             return reply
         cut, self._memory = robust.clip(
             replace(reply, tensors=moved), self._memory, self.settings.clip

@@ -108,7 +108,6 @@ def test_architecture_names_parts_and_their_files():
         if (path / "__init__.py").exists()
     }
     assert parts - {part for part, _ in rows} == {
-        "learn",
         "low_level",
         "testing",
     }

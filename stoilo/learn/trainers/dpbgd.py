@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, collect, split
+from stoilo.learn.data import Part, split
 from stoilo.learn.history import History
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import TorchModel
+from stoilo.learn.models import TorchModel, find_momentum
+from stoilo.learn.robust import Memory
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.torch_optimizer import TorchOptimizer
+from stoilo.learn.trainers.datasets import read_arrays
 from stoilo.learn.trainers.places import Place, open_backend
 from stoilo.learn.work import Snapshot, Update
 
@@ -113,6 +115,7 @@ class DPBGDTrainer:
         )
         self._dataset = dataset
         self._run: Run | None = None
+        self._memory: Memory | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Return the trainer: the thesis awaits its constructor."""
@@ -174,6 +177,7 @@ class DPBGDTrainer:
         parts = [Part(np.asarray(x), np.asarray(y)) for x, y in data_loader]
         run = self._make_run(parts, self._settings(block=0), keep=False)
         self._snapshot = await run.finish()
+        self._memory = run.memory
         return self.model, _mean_loss(run.history.updates)
 
     def _settings(self, block: int) -> SynchronousSettings:
@@ -200,6 +204,7 @@ class DPBGDTrainer:
                 in_flight=self.options.in_flight or len(parts),
                 folder=self.options.folder if keep else None,
             ),
+            memory=self._memory,
         )
         self.history.append(run.history)
         return run
@@ -226,26 +231,6 @@ class DPBGDTrainer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it."""
         await self.close()
-
-
-def read_arrays(dataset: object) -> tuple[Any, Any]:
-    """Return inputs and targets of a pair of arrays or of pairs (a torch dataset)."""
-    if isinstance(dataset, tuple) and len(dataset) == 2:  # noqa: PLR2004 - x and y
-        return np.asarray(dataset[0]), np.asarray(dataset[1])
-    length = getattr(dataset, "__len__", None)
-    if length is None:
-        raise UsageError(
-            "STO-T006",
-            f"a {type(dataset).__name__} is no dataset of known length",
-            hint="a torch dataset, or (inputs, targets)",
-        )
-    return collect(dataset[index] for index in range(length()))  # type: ignore[index]  # torch's map-style datasets
-
-
-def find_momentum(module: nn.Module) -> float:
-    """Return the momentum of the model's BatchNorm layers; torch's default without any."""
-    found = [getattr(part, "momentum", None) for part in module.modules()]
-    return next((float(m) for m in found if isinstance(m, float)), 0.1)
 
 
 def _mean_loss(updates: Sequence[Update]) -> float:

@@ -253,6 +253,18 @@ class Both(RuleBasedStateMachine):
         self.answer(*sent[pick % len(sent)], what)
 
     def answer(self, place, copy, what):
+        """Report a copy. One that may get its host banned finds and leaves all settled.
+
+        Which of a ban and the end of another workunit comes first in one turn is nobody's
+        promise.
+        """
+        if copy.recheck:
+            self.settle()
+        self.give(place, copy, what)
+        if copy.recheck:
+            self.settle()
+
+    def give(self, place, copy, what):
         unit, name = self.model.workunits[place], self.engine_name(place, copy.number)
         failed = what in {"error", "aborted"}
         if not failed:

@@ -1,0 +1,114 @@
+"""A look at an order before anybody is trusted with it: a few samples, computed here.
+
+It tells how large an honest answer can be, so that the very first answers of a run are
+bounded like later ones (`stoilo.learn.robust` compares with a median, and at the beginning
+there is none), and how long a sample takes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from stoilo.learn.data import Part
+from stoilo.learn.models import Model
+from stoilo.learn.robust import safe_norm
+from stoilo.learn.tensors import Tensors, add
+from stoilo.learn.work import Order, Plain
+
+__all__ = ["expect_norm", "measure_seconds"]
+
+LOOKS = 4
+"""How many small batches are looked at."""
+WIDTH = 2
+"""Samples of each: one alone is no batch for BatchNorm."""
+MEASURED = 32
+"""Samples of the batch that is timed."""
+
+
+def expect_norm(model: Model, order: Order, part: Part) -> float | None:
+    """Return about the largest norm per sample of an honest answer to `order`.
+
+    Generous: small batches' gradients are longer than large ones', and local steps are
+    counted as if all went the same way. None where nothing can be said, also when the
+    researcher's function fails: volunteers will report that.
+    """
+    rows = _choose(order, part)
+    looks = np.array_split(rows, min(LOOKS, max(1, len(rows) // WIDTH)))
+    try:
+        found = [_norm(model, order, part, look[:WIDTH]) for look in looks]
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return None
+    largest = max(found)
+    return largest if math.isfinite(largest) and largest > 0.0 else None
+
+
+def measure_seconds(model: Model, order: Order, part: Part) -> float:
+    """Return how long one sample of `order` takes on this computer, s.
+
+    Raises:
+        Exception: what the researcher's function raises.
+    """
+    rows = _choose(order, part)[:MEASURED]
+    small = _shrink(order, rows)
+    _compute(model, small, part)  # the first call also loads and allocates
+    began = time.perf_counter()
+    _compute(model, small, part)
+    return (time.perf_counter() - began) / len(rows)
+
+
+def _choose(order: Order, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rows = range(len(part)) if order.rows is None else order.rows
+    return np.asarray(rows, np.int64)
+
+
+def _norm(model: Model, order: Order, part: Part, rows: np.ndarray) -> float:
+    answer = _compute(model, _shrink(order, rows), part)["tensors"]
+    if order.kernel != "local_steps":
+        return safe_norm(answer) / len(rows)
+    base = order.snapshot.parameters
+    moved = add(answer, base, -1.0) if _gives_parameters(order) else answer
+    return safe_norm(moved) * _count_steps(order.settings) / order.samples
+
+
+def _gives_parameters(order: Order) -> bool:
+    return order.settings.get("give") == "parameters"
+
+
+def _count_steps(settings: Mapping[str, Plain]) -> float:
+    """Return for how many steps of a start without momentum the order's steps count."""
+    steps, momentum = settings.get("steps", 1), settings.get("momentum", 0.0)
+    if not isinstance(steps, int) or not isinstance(momentum, (int, float)):
+        return 1.0
+    held = settings.get("give") == "parameters" and 0.0 <= momentum < 1.0
+    return steps / (1.0 - momentum) if held else float(steps)
+
+
+def _shrink(order: Order, rows: np.ndarray) -> Order:
+    """Return the order for so few samples, in one step."""
+    settings = {**order.settings}
+    if order.kernel == "local_steps":
+        settings |= {"steps": 1, "batch": 0}
+    return replace(
+        order, rows=tuple(rows.tolist()), samples=len(rows), settings=settings
+    )
+
+
+def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
+    """Return what a volunteer would answer; the caller's objects stay as they are."""
+    rows = list(order.rows or ())  # only these are copied: a part may be large
+    kwargs = {
+        **model.constants(),
+        "parameters": dict(order.snapshot.parameters),
+        "buffers": dict(order.snapshot.buffers),
+        "data": {"x": part.x[rows], "y": part.y[rows]},
+        "rows": None,
+        "settings": dict(order.settings),
+        "version": order.snapshot.version,
+    }
+    return model.kernel(order.kernel)(copy.deepcopy(kwargs))

@@ -1,0 +1,30 @@
+"""Whatever a researcher calls a dataset, as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.data import collect
+
+__all__ = ["read_arrays"]
+
+
+def read_arrays(dataset: object) -> tuple[Any, Any]:
+    """Return inputs and targets of a pair of arrays or of pairs (a torch dataset).
+
+    Raises:
+        UsageError: ``STO-T006`` for anything else.
+    """
+    if isinstance(dataset, tuple) and len(dataset) == 2:  # noqa: PLR2004 - x and y
+        return np.asarray(dataset[0]), np.asarray(dataset[1])
+    length = getattr(dataset, "__len__", None)
+    if length is None:
+        raise UsageError(
+            "STO-T006",
+            f"a {type(dataset).__name__} is no dataset of known length",
+            hint="a torch dataset, or (inputs, targets)",
+        )
+    return collect(dataset[index] for index in range(length()))  # type: ignore[index]  # torch's map-style datasets
