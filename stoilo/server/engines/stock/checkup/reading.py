@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ from stoilo.server.engines.stock.installation.daemons import (
     COMPARE,
     VALIDATE,
 )
+from stoilo.server.engines.stock.installation.interpreter import try_interpreter
+from stoilo.server.engines.stock.installation.owner import Owner
 from stoilo.server.engines.stock.installation.planning import (
     CONFIG_FILE,
     PLAN_CLASS_FILE,
@@ -105,7 +108,8 @@ def read_snapshot(
         spaces=_spaces(project, host),
         templates=_templates(project.templates),
         entry_points=tuple(
-            _entry_point(root, name) for name in (VALIDATE, COMPARE, ASSIMILATE)
+            _tried(root, _entry_point(root, name))
+            for name in (VALIDATE, COMPARE, ASSIMILATE)
         ),
         tools=tuple(_entry_point(root, name) for name in _TOOLS),
         socket=ask_socket(project.socket),
@@ -215,3 +219,18 @@ def _templates(folder: Path) -> dict[str, str]:
 def _entry_point(root: Path, name: str) -> EntryPoint:
     path = root / "bin" / name
     return EntryPoint(name, path.is_file(), os.access(path, os.X_OK))
+
+
+def _tried(root: Path, point: EntryPoint) -> EntryPoint:
+    """Return one of our scripts with what its interpreter says to the owner."""
+    if not point.present:
+        return point
+    first = _small(root / "bin" / point.name).partition("\n")[0]
+    words = first.removeprefix("#!").split(maxsplit=1)
+    if not first.startswith("#!") or not words:
+        return replace(point, trouble="its first line names no interpreter")
+    owner = Owner.of(root)
+    trouble = try_interpreter(words, owner)
+    if not trouble:
+        return point
+    return replace(point, trouble=f"user {owner.uid} cannot run {words[0]}: {trouble}")

@@ -163,9 +163,11 @@ def check_entry_points(seen: Snapshot) -> Iterator[Finding]:
     closed = [
         one.name for one in seen.entry_points if one.present and not one.executable
     ]
-    if missing or closed:
+    troubles = dict.fromkeys(one.trouble for one in seen.entry_points if one.trouble)
+    if missing or closed or troubles:
         said = [f"missing: {', '.join(missing)}"] if missing else []
         said += [f"not executable: {', '.join(closed)}"] if closed else []
+        said += [f"{text}; BOINC calls every result wrong" for text in troubles]
         yield fail("entry points", "; ".join(said), _INSTALL)
     else:
         yield ok("entry points", f"{len(seen.entry_points)} in bin")

@@ -211,11 +211,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """One program that daemons of BOINC's call for us."""
+    """One program that daemons of BOINC's call for us.
+
+    Attributes:
+        trouble: why the interpreter in its first line cannot be run by the project's
+            owner; empty: it can, or was not tried.
+    """
 
     name: str
     present: bool
     executable: bool
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

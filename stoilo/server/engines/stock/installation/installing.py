@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.server.engines.stock.entrypoints import ENTRY_POINTS, entry_point_text
 from stoilo.server.engines.stock.installation.applying import Installer
+from stoilo.server.engines.stock.installation.interpreter import find_interpreter
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.planning import make_plan
 from stoilo.server.engines.stock.installation.reading import read_facts
@@ -15,6 +14,8 @@ from stoilo.server.engines.stock.installation.steps import WriteFile
 from stoilo.server.engines.stock.project import read_project
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stoilo.server.engines.stock.installation.steps import Plan
     from stoilo.server.engines.stock.project import StockProject
     from stoilo.server.programs import ReleasedPrograms
@@ -41,10 +42,10 @@ def install_project(
 
     Raises:
         UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B020`` to
-            ``STO-B027``.
+            ``STO-B027``, ``STO-B100``.
     """
     project = _read(root)
-    wanted = _entry_points()
+    wanted = _entry_points(Owner.of(project.root))
     facts = read_facts(project, [file.path for file in wanted], url=url)
     plan = make_plan(facts, offer.programs, offer.key, wanted, quick=quick)
     if not dry_run:
@@ -62,9 +63,8 @@ def _read(root: Path) -> StockProject:
         return read_project(root)
 
 
-def _entry_points() -> tuple[WriteFile, ...]:
+def _entry_points(owner: Owner) -> tuple[WriteFile, ...]:
     """Return the scripts that BOINC's daemons run."""
-    bare = str(Path(sys.executable).resolve())  # BOINC's user may not enter our own
-    content = entry_point_text(bare).encode()
+    content = entry_point_text(find_interpreter(owner)).encode()
     why = "BOINC's daemons ask the engine by it"
     return tuple(WriteFile(f"bin/{name}", content, 0o755, why) for name in ENTRY_POINTS)

@@ -30,7 +30,7 @@ PRIVATE_KEY: Final = (
 )
 CLOSED_KEYS: Final = (
     "whether a private code-sign key lies on the server cannot be told: {files} may not be"
-    " read. Look as the project's owner or as root."
+    " read, or is a link to a folder elsewhere. Look there as the project's owner or as root."
 )
 JOIN_CACHE: Final = (
     "MariaDB's join_cache_level is {level}. On a small project the transitioner then reads"

@@ -1,7 +1,8 @@
 """Looks for a private code-sign key on a project's server, and says where it could not.
 
 "None was found" is only worth something when everything was read: what may not be listed
-or opened is named too. Files are bounded; links lead on only from where keys are kept.
+or opened is named too. Files, folders and depth are bounded, for whoever owns a project
+chooses what lies in it; no link to a folder is followed, those among the keys are named.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ __all__ = ["KeySearch", "below", "find_private_keys", "read_small"]
 
 MAX_KEY_BYTES: Final = 16 * 1024
 MOST_FILES: Final = 100_000
+"""That one search reads, folders among them."""
+
+DEEPEST: Final = 100
+"""Folders below one another."""
+
 _NAMED: Final = 20
 
 
@@ -51,22 +57,44 @@ class _Search:
         self.found: set[str] = set()
 
     def look(self, top: Path, skipped: Collection[Path], *, links: bool) -> set[str]:
-        """Read everything below `top`; returns what could not be read."""
+        """Read everything below `top`, and follow no link to a folder.
+
+        Returns:
+            What could not be read; with `links`, such links too, where nobody looks.
+        """
         denied: set[str] = set()
 
         def note(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 denied.add(below(self._root, Path(str(error.filename))))
 
-        for folder, folders, files in os.walk(top, onerror=note, followlinks=links):
+        for folder, folders, files in os.walk(top, onerror=note):
             place = Path(folder)
-            folders[:] = [one for one in folders if place / one not in skipped]
+            self._left -= 1
+            paths = [place / name for name in folders if place / name not in skipped]
+            if links:
+                unread = [one for one in paths if self._leads_away(one, skipped)]
+                denied |= {below(self._root, one) for one in unread}
+            folders[:] = [one.name for one in paths]
             for name in files:
                 if not self._read(place / name):
                     denied.add(below(self._root, place / name))
+            if len(place.parts) - len(top.parts) >= DEEPEST and folders:
+                denied.add(below(self._root, place))
+                folders.clear()
             if self._left <= 0:
                 return {*denied, below(self._root, place)}
         return denied
+
+    def _leads_away(self, path: Path, skipped: Collection[Path]) -> bool:
+        """Whether a folder is a link to where this search does not look."""
+        if not path.is_symlink():
+            return False
+        real = Path(os.path.realpath(path))
+        looked = real.is_relative_to(os.path.realpath(self._root))
+        return not looked or any(
+            real.is_relative_to(os.path.realpath(one)) for one in skipped
+        )
 
     def _read(self, path: Path) -> bool:
         """Note a file that holds a key; returns whether it could be read."""
@@ -107,7 +135,7 @@ def find_private_keys(
     search = _Search(root, public)
     closed: set[str] = set()
     for place in {key_dir: None, root / "keys": None}:
-        closed |= search.look(place, (), links=True)
+        closed |= search.look(place, skipped, links=True)
     unseen = search.look(root, skipped, links=False) - closed
     return KeySearch(
         tuple(sorted(search.found)), _some(closed), _some(unseen - search.found)

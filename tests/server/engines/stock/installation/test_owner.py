@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.engines.stock.checkup.checks import examine
+from stoilo.server.engines.stock.checkup.reading import read_snapshot
+from stoilo.server.engines.stock.checkup.snapshot import Verdict
+from stoilo.server.engines.stock.entrypoints import ENTRY_POINTS, entry_point_text
 from stoilo.server.engines.stock.installation.applying import Installer
+from stoilo.server.engines.stock.installation.interpreter import (
+    INTERPRETERS,
+    find_interpreter,
+    try_interpreter,
+)
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import (
@@ -21,11 +31,14 @@ from stoilo.server.engines.stock.installation.steps import (
     WriteFile,
 )
 from stoilo.server.engines.stock.installation.versions import VersionFolder
+from stoilo.testing.openpython import is_open
 from stoilo.testing.stockproject import StockTree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 NOBODY = 65534
 HIS = Owner(NOBODY, NOBODY, (NOBODY,))
+OPEN = next((one for one in INTERPRETERS if is_open(Path(one).resolve())), "")
+needs_open = pytest.mark.skipif(not OPEN, reason="every python lies in a closed folder")
 
 
 @pytest.fixture
@@ -139,3 +152,38 @@ def test_directory_of_the_web_server_s_is_named_with_what_to_do(tree):
     os.chown(tree.root / "upload", 1, 1)
     with pytest.raises(InternalError, match="as root chown"):
         Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
+
+
+@pytest.fixture
+def closed_python(folder):
+    """An interpreter below a home that nobody else may enter."""
+    (folder / "home").mkdir(mode=0o700)
+    made = folder / "home" / "python3"
+    made.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    made.chmod(0o755)
+    return str(made)
+
+
+@needs_open
+def test_interpreter_that_the_owner_may_not_enter_is_not_chosen(closed_python):
+    assert try_interpreter([closed_python, "-IS"], Owner(0, 0, (0,))) == ""
+    assert find_interpreter(HIS, (closed_python, OPEN)) == OPEN
+    with pytest.raises(UsageError, match=r"Permission denied.*STO-B100"):
+        find_interpreter(HIS, (closed_python,))
+
+
+@needs_open
+def test_script_whose_interpreter_the_owner_can_run_is_in_order(tree):
+    for name in ENTRY_POINTS:
+        tree.write(f"bin/{name}", entry_point_text(find_interpreter(HIS)))
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    assert [one.trouble for one in seen.entry_points] == ["", "", ""]
+
+
+def test_script_whose_interpreter_the_owner_may_not_enter_is_named(tree, closed_python):
+    for name in ENTRY_POINTS:
+        tree.write(f"bin/{name}", f"#!{closed_python} -IS\n")
+    seen = read_snapshot(tree.project(), web=False, url=tree.url)
+    (found,) = [one for one in examine(seen) if one.name == "entry points"]
+    assert found.verdict is Verdict.FAIL
+    assert f"user {NOBODY} cannot run {closed_python}: Permission denied" in found.text

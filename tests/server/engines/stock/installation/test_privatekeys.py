@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.server.engines.stock.installation import privatekeys
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.privatekeys import (
     KeySearch,
@@ -72,10 +73,46 @@ def test_key_directory_elsewhere_does_not_hide_the_usual_one(root, tmp_path):
     assert search(root, tmp_path).found == (str(tmp_path / "sub/other"), "keys/mine")
 
 
-def test_key_behind_a_linked_directory_of_keys_is_found(root, tmp_path):
+def test_folder_that_a_link_among_the_keys_leads_to_is_named_as_not_read(
+    root, tmp_path
+):
     (tmp_path / "k").write_text(KEY)
     (root / "keys" / "old").symlink_to(tmp_path)
-    assert search(root).found == ("keys/old/k",)
+    assert search(root) == KeySearch(closed=("keys/old",))
+
+
+def test_key_behind_a_linked_file_is_found(root, tmp_path):
+    (tmp_path / "k").write_text(KEY)
+    (root / "keys" / "old").symlink_to(tmp_path / "k")
+    assert search(root).found == ("keys/old",)
+
+
+def test_links_to_a_folder_above_are_not_walked_again(root):
+    for number in range(30):
+        (root / "keys" / f"{number}").symlink_to("..")
+    (root / "html" / "inc" / "x").write_text(KEY)
+    (root / "upload" / "result").write_text(KEY)
+    assert search(root) == KeySearch(found=("html/inc/x",))
+
+
+def test_link_to_the_files_of_hosts_is_named_as_not_read(root):
+    (root / "keys" / "mine").symlink_to(root / "upload")
+    assert search(root).closed == ("keys/mine",)
+
+
+def test_more_folders_than_a_search_reads_are_named(root, monkeypatch):
+    monkeypatch.setattr(privatekeys, "MOST_FILES", 20)
+    for number in range(30):
+        (root / "html" / f"{number}").mkdir()
+    assert search(root).unseen != ()
+
+
+def test_folders_deeper_than_a_search_goes_are_named(root):
+    deep = root.joinpath("html", *["d"] * privatekeys.DEEPEST)
+    deep.mkdir(parents=True)
+    (deep / "key").write_text(KEY)
+    (named,) = search(root).unseen
+    assert (root / named).is_relative_to(root / "html" / "d")
 
 
 def test_links_in_a_circle_come_to_an_end(root):
