@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import stoilo
@@ -53,16 +54,48 @@ def volunteer(*, real: bool) -> Iterator[tuple[str, Path]]:
         yield "our own volunteer", Path(deployment.line.connection)
 
 
-async def rate(connection: Path, calls: int, chunk: int | None) -> float:
-    """Return calls per second from the first submission to the last result."""
+@dataclass(frozen=True, slots=True)
+class MapRun:
+    """What one map took.
+
+    Attributes:
+        calls: that it made.
+        tasks: that they shared.
+        seconds: from the first submission to the last result.
+    """
+
+    calls: int
+    tasks: int
+    seconds: float
+
+    @property
+    def calls_rate(self) -> float:
+        """Return calls a second."""
+        return self.calls / self.seconds
+
+    @property
+    def tasks_rate(self) -> float:
+        """Return tasks a second."""
+        return self.tasks / self.seconds
+
+
+async def run_map(
+    connection: Path, calls: int, chunk: int | None, redundancy: Redundancy = ALONE
+) -> MapRun:
+    """Make calls; `chunk` of them a task, or as many as `map` thinks right."""
     items = [{"left": number, "right": 1} for number in range(calls)]
     conn = await stoilo.connect(str(connection))
     start = time.perf_counter()
-    run = conn.map(add, items, redundancy_options=ALONE, chunk_items=chunk)
+    run = conn.map(add, items, redundancy_options=redundancy, chunk_items=chunk)
     results = await run
     seconds = time.perf_counter() - start
     assert results == [number + 1 for number in range(calls)]
-    return calls / seconds
+    return MapRun(calls, run.progress.tasks, seconds)
+
+
+async def rate(connection: Path, calls: int, chunk: int | None) -> float:
+    """Return calls per second from the first submission to the last result."""
+    return (await run_map(connection, calls, chunk)).calls_rate
 
 
 def measure(plain: int = 20, mapped: int = 100_000, *, real: bool = True) -> list[Row]:

@@ -3,7 +3,8 @@
 With ``PROJECT_DIR`` set workunits are made on that live project (and cancelled again);
 without, on one that is played, whose tools start an interpreter where BOINC's are C++, so
 that its peer is slower than a real one. Results are always compared on a played project:
-nothing is put into a live one's tables.
+nothing is put into a live one's tables. With ``DATA_DIR`` as well, the data directory whose
+release is installed there, two real clients run tasks end to end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
+from bench.stock_clients import measure_clients
 from bench.validate import PEER, Pair, write_pair
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import (
@@ -30,7 +32,8 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock.engine import StockEngine
+from stoilo.server.engines.stock.claim import owner_name
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project import StockProject, read_project
 from stoilo.server.engines.stock.templates import (
     InputSlot,
@@ -39,6 +42,7 @@ from stoilo.server.engines.stock.templates import (
 )
 from stoilo.server.neighbours import ValidatorJails
 from stoilo.server.validators import ValidatorProgram, Validators
+from stoilo.testing.deployment import Deployment
 from stoilo.testing.engine import OutcomeRecorder, make_spec
 from stoilo.testing.stocktools.daemons import FakeDaemons, output_name
 from stoilo.testing.stocktools.hosts import FakeHosts
@@ -101,10 +105,17 @@ def place() -> Iterator[tuple[StockProject, str, str]]:
         yield fake.project, fake.database_url, "played"
 
 
+def owner_of_data() -> str:
+    """Return the name of the server of ``DATA_DIR``, whose the project may be already."""
+    data = os.environ.get("DATA_DIR")
+    return owner_name(Deployment(Path(data)).log_key()) if data else ""
+
+
 def measure_creation(sizes: Sizes) -> Row:
     """Return the row of workunits made: one batch against two processes each."""
     with place() as (project, url, kind):
-        engine = StockEngine(project, database_url=url)
+        options = StockOptions(owner=owner_of_data() if kind == "live" else "")
+        engine = StockEngine(project, database_url=url, options=options)
         prefix = f"b{secrets.token_hex(4)}"
         names = [f"{prefix}_{number}" for number in range(sizes.batch)]
         specs = [make_spec(name, data=name.encode()) for name in names]
@@ -237,7 +248,11 @@ def _measure_calls(
 def measure(sizes: Sizes | None = None) -> list[Row]:
     """Return the rows of a stock project."""
     sizes = sizes or Sizes()
-    return [measure_creation(sizes), *measure_validation(sizes)]
+    rows = [measure_creation(sizes), *measure_validation(sizes)]
+    project, data = os.environ.get("PROJECT_DIR"), os.environ.get("DATA_DIR")
+    if project and data:
+        rows += measure_clients(Path(project), Path(data))
+    return rows
 
 
 def _row(

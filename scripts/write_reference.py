@@ -96,7 +96,8 @@ Everything else that goes wrong raises `StoiloError` with `code`, `message` and 
 `stoilo.low_level` holds the names of the thesis: `UserError`, `SystemError`, `TaskResult`,
 `TimedOut`, `redundancy` (`CreateOptions`, `TRIVIAL_OPTIONS`, `CLASSIC_OPTIONS`) and
 `flavors` (`DEFAULT`, `names()`). `stoilo.testing` holds fakes for programs built on stoilo.
-`stoilo.ml` and `stoilo.ddl` do not exist yet.
+`stoilo.learn` holds trainers and `fit` ([how](../howto/train-a-model.md)); `stoilo.ml` and
+`stoilo.ddl` are the thesis's names for its trainers.
 """
 
 LEVELS_INTRO = """\

@@ -23,6 +23,7 @@ _FIELDS = frozenset(
     {"version", "samples", "loss_sum", "tensors", "buffers", "correct", "numbers"}
 )
 MOST_NUMBERS = 64
+MOST_LOSS = 1e100  # sums of such still are numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ def _loss(value: object, expected: Expectation) -> float:
         raise _refused("its loss is not a finite number")
     if value < expected.least_loss:
         raise _refused("its loss is below what a loss can be")
+    if abs(value) > MOST_LOSS:
+        raise _refused("its loss is beyond every measure")
     return value
 
 
@@ -89,7 +92,7 @@ def _arrays(
         raise _refused("its arrays have no names")
     strange = [name for name in value if name not in forms]
     missing = [name for name in forms if name not in value]
-    if strange or (missing and not lacking):
+    if strange or (missing and not lacking) or (forms and not value):
         raise _refused("the names of its arrays are not the model's")
     return {
         name: _array(name, value[name], form)
@@ -100,11 +103,11 @@ def _arrays(
 
 
 def _array(name: str, value: object, form: Form) -> Array:
-    if not isinstance(value, np.ndarray):
+    if type(value) is not np.ndarray:
         raise _refused(f"{name} is not an array")
     if str(value.dtype) != form.dtype or value.shape != form.shape:
         raise _refused(f"{name} is {value.dtype}{value.shape}, not as the model's")
-    if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
+    if np.issubdtype(value.dtype, np.inexact) and not np.isfinite(value).all():
         raise _refused(f"{name} holds numbers that are not finite")
     return value
 

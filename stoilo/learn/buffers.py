@@ -7,15 +7,47 @@ spread of the means; whole numbers (counters) by the largest; any other array li
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from stoilo.core.errors import TrustError
 from stoilo.learn.tensors import Array, Tensors
-from stoilo.learn.work import Reply
+from stoilo.learn.work import Order, Reply
 
-__all__ = ["pool_buffers"]
+__all__ = ["keep_buffers", "pool_buffers"]
 
 _MEAN, _VARIANCE = "running_mean", "running_var"
+_COUNTER = "num_batches_tracked"
+_USES = 64  # of one layer in one pass, at most
+
+
+def keep_buffers(order: Order, reply: Reply) -> Reply:
+    """Return the reply with what a volunteer may say of buffers: BatchNorm's statistics.
+
+    All others (masks, tables) stay as the order's snapshot has them.
+
+    Raises:
+        TrustError: ``STO-T010`` when a variance is negative or a counter was not counted on.
+    """
+    base = order.snapshot.buffers
+    most = _USES * int(str(order.settings.get("steps", 1)))
+    for name, array in reply.buffers.items():
+        if name.endswith(_VARIANCE) and (array < 0).any():
+            raise TrustError(
+                "STO-T010", f"a volunteer's answer is not used: {name} is negative"
+            )
+        if name.endswith(_COUNTER) and not 0 <= int(array - base[name]) <= most:
+            raise TrustError(
+                "STO-T010", f"a volunteer's answer is not used: {name} is miscounted"
+            )
+    kept = {
+        name: reply.buffers.get(name, array)
+        if name.endswith((_MEAN, _VARIANCE, _COUNTER))
+        else array
+        for name, array in base.items()
+    }
+    return replace(reply, buffers=kept if reply.buffers else {})
 
 
 def pool_buffers(

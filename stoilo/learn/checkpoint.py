@@ -25,7 +25,9 @@ MOST_BYTES = 64 << 30
 def write_checkpoint(folder: Path, state: State) -> None:
     """Replace the run's file; after a crash either the old or the new one is there."""
     text = json.dumps(state.plain, allow_nan=False, separators=(",", ":"))
-    arrays = {name: np.ascontiguousarray(a) for name, a in state.tensors.items()}
+    arrays = {
+        name: np.require(a, requirements="C") for name, a in state.tensors.items()
+    }
     data = save(arrays, {"format": _FORMAT, "state": text})
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{NAME}.new"

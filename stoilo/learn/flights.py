@@ -77,6 +77,15 @@ class Flights:
                 return flight
         return None
 
+    def put_back(self, flight: Flight) -> None:
+        """Take a flight up again that was ended and not handed over."""
+        self._flights.append(flight)
+
+    def renew(self, flight: Flight) -> None:
+        """Give an order another attempt: its task of before had other content."""
+        flight.attempt = self._attempts.get(flight.order.key, flight.attempt + 1)
+        self._attempts[flight.order.key] = flight.attempt + 1
+
     def failures(self, key: str) -> int:
         """Note a failure of a piece of work and return how many it has had."""
         self._failures[key] = self._failures.get(key, 0) + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -112,8 +114,23 @@ class TorchModel:
         return _find_kernel(torches, name)
 
     def constants(self) -> Mapping[str, object]:
-        """Return module and loss."""
-        return {"model": self.module, "loss": self.loss, "reduction": self.reduction}
+        """Return the module without what is trained, which each snapshot brings; the loss."""
+        return {"model": self._shape, "loss": self.loss, "reduction": self.reduction}
+
+    @functools.cached_property
+    def _shape(self) -> nn.Module:
+        """A copy whose trained parameters and buffers are zero: the same in every task."""
+        import torch  # noqa: PLC0415 - only here
+
+        shape = copy.deepcopy(self.module)
+        with torch.no_grad():
+            for p in shape.parameters():
+                p.grad = None
+                if p.requires_grad:
+                    p.zero_()
+            for b in shape.buffers():
+                b.zero_()
+        return shape
 
     def load_into(self, snapshot: Snapshot) -> nn.Module:
         """Put a snapshot into the researcher's module and return it, for evaluation."""

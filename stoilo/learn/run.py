@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -21,10 +21,11 @@ from typing import Self
 import numpy as np
 
 from stoilo.client.results import UserError
-from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.learn import robust
 from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
 from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
+from stoilo.learn.buffers import keep_buffers
 from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
@@ -37,6 +38,7 @@ from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Upda
 
 __all__ = ["Run", "RunSettings"]
 
+_KEY_TAKEN = "STO-R011"  # by a task of other content
 Watcher = Callable[[Update, Tally], None]
 
 
@@ -155,6 +157,8 @@ class Run:
 
     async def _fill(self) -> None:
         """Order what the method has; noted on disk before it is submitted."""
+        for flight in self._flights.waiting():  # a submission that failed before
+            await self._submit(flight)
         room = self.settings.in_flight - len(self._flights)
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
@@ -182,21 +186,34 @@ class Run:
     async def _submit(self, flight: Flight) -> None:
         order = flight.order
         self._part(order)
-        job = Job(
-            key=self._job_key(flight),
-            function=self.model.kernel(order.kernel),
-            arguments=await self._arguments(order),
-            samples=order.samples,
-            level=self.model.level,
-            label=f"{self.settings.name} {order.key}"[:128],
-        )
-        self._flights.submitted(flight, await self.backend.submit(job))
-        self._pace.begin(flight.job_id, self.backend.now())
+        arguments = await self._arguments(order)
+        while True:
+            job = Job(
+                key=self._job_key(flight, arguments),
+                function=self.model.kernel(order.kernel),
+                arguments=arguments,
+                samples=order.samples,
+                level=self.model.level,
+                label=f"{self.settings.name} {order.key}"[:128],
+            )
+            try:
+                job_id = await self.backend.submit(job)
+            except StoiloError as error:
+                if error.code != _KEY_TAKEN:
+                    raise
+                self._flights.renew(flight)  # the source was changed since the kill
+                continue
+            self._flights.submitted(flight, job_id)
+            self._pace.begin(flight.job_id, self.backend.now())
+            return
 
-    def _job_key(self, flight: Flight) -> str:
+    def _job_key(self, flight: Flight, arguments: Mapping[str, object]) -> str:
+        """Return a name for what is computed: same content, same key, in every process."""
         order = flight.order
         words = [self._ident, order.key, order.kernel, str(order.snapshot.version)]
         words += [str(flight.attempt), json.dumps(dict(order.settings), sort_keys=True)]
+        words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
+        words.append(repr(order.rows))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
 
     async def _arguments(self, order: Order) -> dict[str, object]:
@@ -236,12 +253,16 @@ class Run:
                 self._lose(flight, ending.error)
                 return None
             reply = check_reply(ending.value, self._expect(flight.order))
-            reply = self._bound(flight.order, reply)
+            reply = self._bound(flight.order, keep_buffers(flight.order, reply))
         except TrustError as error:
             self.tally.refused += 1
             self._lose(flight, error)
             return None
-        update = self.method.take(flight.order, reply)
+        try:
+            update = self.method.take(flight.order, reply)
+        except BaseException:
+            self._flights.put_back(flight)  # nothing was applied: it stays out
+            raise
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
         self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
@@ -253,15 +274,18 @@ class Run:
 
     def _lose(self, flight: Flight, error: Exception) -> None:
         """Note a failure; the run ends when the same work failed too often."""
-        if self._flights.failures(flight.order.key) >= self.settings.tries:
+        too_often = self._flights.failures(flight.order.key) >= self.settings.tries
+        self.method.lose(flight.order)
+        if too_often:
+            self._flights.forget(flight.order.key)  # another start tries it anew
+        self._save()
+        if too_often:
             if isinstance(error, UserError):
                 raise error
             raise InternalError(
                 "STO-T021",
                 f"{flight.order.key} failed {self.settings.tries} times, at last: {error}",
             ) from error
-        self.method.lose(flight.order)
-        self._save()
 
     async def _drop(self, flights: Sequence[Flight]) -> None:
         """Forget copies of work that is done."""

@@ -88,6 +88,9 @@ class AdmissionPipeline:
         clock: seconds since 1970.
         withdrawn: work that names something withdrawn.
         unwitnessed: work whose proof the log policy no longer accepts.
+
+    Attributes:
+        workers: the threads; each does its steps in turn, whatever becomes of one.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class AdmissionPipeline:
         self._swept_at = 0.0
         self._expired_at = float("-inf")
         self._reconciler = Reconciler(store, engine, self.retry)
-        self._workers = [
+        self.workers = [
             _Worker(
                 "admission-log",
                 (parking.release_once, self._seal, self._append),
@@ -142,23 +145,23 @@ class AdmissionPipeline:
     @property
     def trouble(self) -> StoiloError | None:
         """What keeps a step from going on at this moment."""
-        return next((one.trouble for one in self._workers if one.trouble), None)
+        return next((one.trouble for one in self.workers if one.trouble), None)
 
     def start(self) -> None:
         """Begin in own threads; what a killed server left half done comes first."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.start()
 
     def wake(self) -> None:
         """Say that rows have changed."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.wanted.set()
 
     def stop(self) -> None:
         """Finish the steps in progress and end the threads."""
         self._stopping.set()
         self.wake()
-        for worker in self._workers:
+        for worker in self.workers:
             if worker.is_alive():
                 worker.join()
 
@@ -166,7 +169,7 @@ class AdmissionPipeline:
         """Do every step once, in order, in this thread; returns how many rows moved."""
         self._swept_at, self._expired_at = 0.0, float("-inf")
         self._reconciler.reset()
-        return sum(step() for worker in self._workers for step in worker.steps)
+        return sum(step() for worker in self.workers for step in worker.steps)
 
     def _log_leaves(self) -> int:
         return self._leaves.append_waiting(self._log)
@@ -189,6 +192,8 @@ class AdmissionPipeline:
 
     def _renew(self, lost: Waiting) -> int:
         """Take back what a withdrawn reviewer signed, or volunteers no longer accept.
+
+        So too what the engine has under a name that an older state of ours uses again.
 
         Its next attempt parks, is admitted under another epoch or checkpoint, or is
         refused by the signer.
@@ -337,6 +342,7 @@ class AdmissionPipeline:
             self._engine,
             issued=self._mark_issued,
             give_up=self._give_up,
+            renew=self._renew,
             clock=self._clock,
             stopping=self._stopping,
         )
@@ -422,21 +428,29 @@ class _Worker(threading.Thread):
         """Work until the pipeline stops; errors are tried again, never lost."""
         while not self._pipeline.stopping.is_set():
             self.wanted.clear()
+            moved = self.go()
+            if self.trouble is not None:
+                LOGGER.warning("%s waits: %s", self.name, self.trouble)
+                self._pipeline.stopping.wait(RETRY_S)
+            elif moved:
+                self._pipeline.wake()
+            else:
+                self.wanted.wait(IDLE_S)
+
+    def go(self) -> int:
+        """Do each step once; returns how many rows moved.
+
+        One that fails keeps no other from its turn; `trouble` is why the first one did.
+        """
+        moved, trouble = 0, None
+        for step in self.steps:
             try:
-                moved = sum(step() for step in self.steps)
+                moved += step()
             except StoiloError as error:
-                self._rest(error)
+                trouble = trouble or error
             except Exception as error:  # the thread's edge: a fault must not end it
                 LOGGER.exception("%s failed", self.name)
-                self._rest(InternalError("STO-R034", f"a fault in {type(error)}"))
-            else:
-                self.trouble = None
-                if moved:
-                    self._pipeline.wake()
-                else:
-                    self.wanted.wait(IDLE_S)
-
-    def _rest(self, error: StoiloError) -> None:
-        self.trouble = error
-        LOGGER.warning("%s waits: %s", self.name, error)
-        self._pipeline.stopping.wait(RETRY_S)
+                fault = InternalError("STO-R034", f"a fault in {type(error)}")
+                trouble = trouble or fault
+        self.trouble = trouble
+        return moved

@@ -1,10 +1,11 @@
 """Handing signed attempts to the engine, so that one it refuses keeps no other back.
 
 The engine takes a batch whole or not at all. A batch that it refuses is halved until the
-culprits stand alone: those whose input can never be right end their task, the others are
-held, that is left alone for a while (an app that is not installed yet, a file that cannot
-be read). What refuses everybody (no disk, no database) is the server's own trouble: it is
-raised after a few tries, and holds few.
+culprits stand alone: those whose input can never be right end their task; those whose name
+the engine has under another admission are admitted anew; the others are held, that is left
+alone for a while (an app that is not installed yet, a file that cannot be read). What
+refuses everybody (no disk, no database) is the server's own trouble: it is raised after a
+few tries, and holds few.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ HOLD_MOST_S: Final = 900
 LOST_CODES: Final = frozenset({"STO-E001", "STO-E002"})
 """Refusals that no operator can mend: a senseless workunit, input of another digest."""
 
+TAKEN_CODES: Final = frozenset({"STO-B097"})
+"""Refusals of a name that stands for something else: the next number is free."""
+
 _OWN_TROUBLE: Final = 3
 """So many single workunits refused by storage, one after the other: it is not they."""
 
@@ -72,6 +76,7 @@ class Issuer:
         engine: where workunits go.
         issued: notes that these attempts have their workunit.
         give_up: ends a task whose attempt can never be issued.
+        renew: opens the next attempts of tasks, and cancels the workunits of these.
         clock: seconds since 1970.
         stopping: set once the server is to end.
     """
@@ -80,6 +85,7 @@ class Issuer:
     engine: Engine
     issued: Callable[[Sequence[tuple[AttemptRow, TaskRow]]], None]
     give_up: Callable[[TaskRow, AttemptRow, StoiloError], None]
+    renew: Callable[[list[tuple[AttemptRow, TaskRow]]], object]
     clock: Callable[[], int]
     stopping: threading.Event
     _in_a_row: int = field(default=0, init=False)
@@ -110,13 +116,16 @@ class Issuer:
             self.issued([(work.attempt, work.task) for work in works])
 
     def _blame(self, work: Work, error: StoiloError) -> None:
-        """End, hold or spare the one attempt that the engine refused by itself."""
+        """End, renew, hold or spare the one attempt that the engine refused by itself."""
         if isinstance(error, InternalError):
             self._in_a_row += 1
             if self._in_a_row >= _OWN_TROUBLE or not self._shared:
                 raise error
         if error.code in LOST_CODES:
             self.give_up(work.task, work.attempt, error)
+        elif error.code in TAKEN_CODES:
+            LOGGER.warning("%s is admitted anew: %s", work.attempt.workunit, error)
+            self.renew([(work.attempt, work.task)])
         else:
             self._hold(work.attempt, error)
 

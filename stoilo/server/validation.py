@@ -68,9 +68,10 @@ def _summarise(answer: Answer, task: TaskRow) -> ResultCheck:
 
 
 def split_workunit(name: str) -> tuple[str, int]:
-    """Return task id and attempt of a workunit's name."""
+    """Return task id and attempt of a workunit's name; attempt 0 of a stranger's."""
     task_id, _, number = name.rpartition("_")
-    return task_id, int(number)
+    ours = number.isascii() and number.isdigit()
+    return task_id, int(number) if ours else 0
 
 
 class ResultValidation:

@@ -7,7 +7,6 @@ shown.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +24,7 @@ from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
 from stoilo.server.engines.interface import Engine
 from stoilo.server.engines.mirrors import parse_mirrors
+from stoilo.server.engines.stock.claim import owner_name
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.server.engines.stock.project import read_project
 from stoilo.server.mirrorwatch import MirrorWatch
@@ -122,11 +122,10 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
     _check(config)
     if config.engine == EngineName.STOCK:
         project = read_project(Path(config.project_dir))
-        owner = hashlib.sha256(log_key.encode()).hexdigest() if log_key else ""
         stock = StockEngine(
             project,
             database_url=config.engine_database,
-            options=StockOptions(owner=owner),
+            options=StockOptions(owner=owner_name(log_key)),
         )
         return WorkEngine(stock, master_url=project.config.master_url)
     embedded = EmbeddedEngine(

@@ -71,8 +71,11 @@ def test_answer_with_one_thing_wrong_is_refused(raw):
 
 
 def test_gradient_that_is_lacking_is_zero_only_where_it_may_lack():
-    may = Expectation(7, 4, FORM, EXPECTED.buffers, may_lack=True)
-    assert not check_reply(answer(tensors={}), may).tensors["w"].any()
+    forms = {**FORM, "unused": Form("float32", (2,))}
+    may = Expectation(7, 4, forms, EXPECTED.buffers, may_lack=True)
+    assert not check_reply(answer(), may).tensors["unused"].any()
+    with pytest.raises(TrustError, match="STO-T010"):  # who did nothing
+        check_reply(answer(tensors={}), may)
 
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)

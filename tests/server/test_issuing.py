@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.server import admission, issuing
+from stoilo.server import admission, auth, issuing
+from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import WorkunitSpec
@@ -106,15 +107,38 @@ def test_engine_that_is_away_is_asked_a_few_times_only(bench: Bench) -> None:
     assert len(bench.engine.specs) == 32
 
 
+def test_lone_task_that_cannot_be_staged_keeps_no_cancellation_from_the_engine(
+    bench: Bench,
+) -> None:
+    issued, _ = asyncio.run(bench.issued("k1"))
+    bad = asyncio.run(bench.submit("k2"))
+    refuse(bench, {bad}, DISK)
+    with pytest.raises(InternalError, match="STO-E003"):
+        bench.server.pipeline.run_once()
+    cancel(bench, issued.rpartition("_")[0])
+    issue = next(
+        one for one in bench.server.pipeline.workers if one.name == "admission-issue"
+    )
+    issue.go()
+    assert bench.engine.ended[issued] is OutcomeKind.CANCELLED
+    assert bench.server.pipeline.trouble is not None
+    refuse(bench, set(), DISK)
+    issue.go()
+    assert bench.poll(bad).state == "running"
+    assert bench.server.pipeline.trouble is None
+
+
+def cancel(bench: Bench, task_id: str) -> None:
+    with bench.store.read() as connection:
+        owner = auth.find_owner(connection, bench.token, bench.clock())
+    bench.server.desk.cancel(owner, task_id)
+
+
 def test_cancelled_task_leaves_no_hold(bench: Bench) -> None:
     (task_id,) = asyncio.run(submit_many(bench, 1))
     refuse(bench, {task_id}, NO_APP)
     bench.server.pipeline.run_once()
-    with bench.store.read() as connection:
-        from stoilo.server import auth  # noqa: PLC0415
-
-        owner = auth.find_owner(connection, bench.token, bench.clock())
-    bench.server.desk.cancel(owner, task_id)
+    cancel(bench, task_id)
     bench.server.pipeline.run_once()
     with bench.store.read() as connection:
         assert issuing.find_hold(connection, task_id, 1) == ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
-from stoilo.core.errors import DeniedError
+from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.learn.backends.interface import Ending, Handle, Job
 
 if TYPE_CHECKING:
@@ -90,9 +90,10 @@ class ServerBackend:
         )
         if not done:
             return None
-        ending = next(iter(done)).result()
-        del self._watched[ending.job_id]
-        return ending
+        work = next(iter(done))
+        for job_id in [j for j, watched in self._watched.items() if watched is work]:
+            del self._watched[job_id]
+        return work.result()
 
     async def restore(self, job_id: str) -> bool:
         """Take up a task of an earlier process."""
@@ -135,8 +136,11 @@ class ServerBackend:
 
 async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
     """Wait for a task's outcome; an error of ours becomes the ending's error."""
-    outcome = await submitted.result()
-    is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut))
+    try:
+        outcome: object = await submitted.result()
+    except StoiloError as failure:  # an answer that does not decode, for example
+        outcome = failure
+    is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))
     error = outcome if is_error and isinstance(outcome, Exception) else None
     value = None if error is not None else outcome
     return Ending(submitted.task_id, value, error, time.monotonic())

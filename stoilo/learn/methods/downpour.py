@@ -30,7 +30,7 @@ from stoilo.learn.methods.states import (
     save_snapshot,
 )
 from stoilo.learn.optimizers import Optimizer
-from stoilo.learn.tensors import mix, scale
+from stoilo.learn.tensors import mix
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
 
 __all__ = ["Downpour", "DownpourSettings"]
@@ -236,12 +236,15 @@ class Downpour:
             self._waiting.append(name)
 
     def _push(self, reply: Reply, weight: float) -> None:
-        """Apply a push; buffers follow by the share of one replica."""
+        """Apply a push; a stale one's *step* is damped, whatever the optimiser scales.
+
+        Buffers follow by the share of one replica.
+        """
         now, share = self._snapshot, 1.0 - weight / len(self._parts)
-        gradient = reply.tensors if weight == 1.0 else scale(reply.tensors, weight)
+        moved = self.optimizer.step(now.parameters, reply.tensors)
         self._snapshot = Snapshot(
             now.version + 1,
-            self.optimizer.step(now.parameters, gradient),
+            moved if weight == 1.0 else mix(moved, now.parameters, weight),
             mix(now.buffers, reply.buffers, share),
         )
         self._updates += 1

@@ -74,6 +74,13 @@ class VcasgdSettings:
                 hint="0 ≤ alpha < 1 or 'e/(e+1)', epochs ≥ 1",
             )
 
+        if self.pull == "epoch" and self.staleness.limit is not None:
+            raise UsageError(
+                "STO-T040",
+                "with pull='epoch' a discarded part would be as stale the next time",
+                hint="no limit of staleness, or pull='latest'",
+            )
+
     def keep(self, epoch: int) -> float:
         """Return the share that the server's parameters keep in an epoch, from 0."""
         if isinstance(self.alpha, str):

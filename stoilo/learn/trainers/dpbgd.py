@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -51,7 +51,8 @@ class DPBGDOptions:
         steps_per_epoch: optimiser steps in an epoch, each over its share of every batch.
         fraction: share of a step's answers that end it; what comes later is dropped.
         in_flight: tasks out at most; all of a step's when 0.
-        reduction: whether the loss is a mean over samples or their sum.
+        reduction: whether the loss is a mean over samples or their sum; what the loss
+            itself says (torch's classes do), else the mean, when None.
         seed: of splitting and shuffling.
         folder: of checkpoint and history; None keeps nothing.
     """
@@ -60,7 +61,7 @@ class DPBGDOptions:
     steps_per_epoch: int = 1
     fraction: float = 1.0
     in_flight: int = 0
-    reduction: str = "mean"
+    reduction: Literal["mean", "sum"] | None = None
     seed: int = 0
     folder: Path | None = None
 
@@ -107,7 +108,10 @@ class DPBGDTrainer:
             dataset, flavor = None, dataset
         self.options = options or DPBGDOptions()
         self.history: list[History] = []
-        self._torch = TorchModel(model, loss, self.options.reduction)
+        said = str(self.options.reduction or getattr(loss, "reduction", "mean"))
+        said = "mean" if said == "batchmean" else said
+        self._reduction: Literal["mean", "sum"] = "sum" if said == "sum" else "mean"
+        self._torch = TorchModel(model, loss, said)
         self._backend = open_backend(conn, redundancy_options, flavor)
         self._snapshot = self._torch.first()
         self._optimizer = TorchOptimizer(
@@ -185,6 +189,7 @@ class DPBGDTrainer:
             epochs=1,
             block=block,
             fraction=self.options.fraction,
+            reduction=self._reduction,
             seed=self.options.seed,
             bn_momentum=find_momentum(self._torch.module),
         )

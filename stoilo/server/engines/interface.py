@@ -399,7 +399,8 @@ class Engine(Protocol):
         Idempotent by name: a name that exists is left as it is.
 
         Raises:
-            UsageError: ``STO-E001`` for a spec that makes no sense.
+            UsageError: ``STO-E001`` for a spec that makes no sense; ``STO-B097`` for a
+                name that exists with another admission: the caller's tables are older.
             TrustError: ``STO-E002`` when a file does not have its digest.
             InternalError: ``STO-E003`` when the disk refuses.
         """

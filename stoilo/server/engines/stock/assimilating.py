@@ -115,7 +115,9 @@ class Listener:
         """
         table, there = schema.workunits, boinctables.workunits
         query = (
-            select(table.c.id, table.c.name, there.c.id.label("there"))
+            select(
+                table.c.id, table.c.name, table.c.attempts, there.c.id.label("there")
+            )
             .outerjoin(there, there.c.id == table.c.boinc_id)
             .where(
                 table.c.outcome.is_(None),
@@ -130,8 +132,13 @@ class Listener:
             found = connection.execute(query).all()
         return any([self._take_missed(*row) for row in found])  # noqa: C419 - all of them
 
-    def _take_missed(self, row: int, name: str, there: int | None) -> bool:
-        """Take one end, or have one workunit made anew; returns whether that was done."""
+    def _take_missed(
+        self, row: int, name: str, attempts: int, there: int | None
+    ) -> bool:
+        """Take one end, or have one workunit made anew; returns whether that was done.
+
+        What cannot be taken is put off: those behind it come first.
+        """
         if there is None:
             self._forget_made(row, name)
             return True
@@ -139,10 +146,13 @@ class Listener:
             self.hear(name=name)
         except StoiloError as error:
             log.warning("the end of %s waits: %s", name, error)
-            self._put_off(row)
         with self._database.read() as connection:
             own = find_own(connection, name=name)
-        return own is not None and own.outcome is not None
+        if own is None or own.outcome is not None:
+            return own is not None
+        if own.attempts == attempts:
+            self._put_off(row)
+        return False
 
     def _forget_made(self, row: int, name: str) -> None:
         """Let a workunit be made anew; what was said of its results is void.

@@ -31,7 +31,11 @@ _AT_ONCE: Final = 20
 """Each is a process of BOINC's; making workunits waits for them."""
 
 _PAUSE_S: Final = 10
-"""After a failure of the tool."""
+"""After a failure of the tool, or a call that changed nothing."""
+
+_UNTOLD: Final = (
+    boinctables.workunits.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
+)
 
 
 class Cancellations:
@@ -84,7 +88,11 @@ class Cancellations:
         except StoiloError as error:
             log.warning("%s is not cancelled yet: %s", name, error)
             return False
-        return True
+        with self._database.read() as connection:
+            untold = connection.scalar(_untold(name))
+        if untold is not None:  # some of BOINC's programs print errors and exit with 0
+            log.warning("%s is not cancelled yet: cancel_jobs changed nothing", name)
+        return untold is None
 
     def _read(self, *which: ColumnElement[bool]) -> list[Row]:  # type: ignore[type-arg]  # of `_query`
         """Return what needs something; BOINC's number of each is written down."""
@@ -109,12 +117,11 @@ def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # 
         there.c.assimilate_state == StageState.DONE,
         and_(there.c.error_mask != 0, there.c.assimilate_state != StageState.INIT),
     )
-    untold = there.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
     return (
         select(table.c.id, table.c.name, there.c.id.label("there"), over.label("over"))
         .outerjoin(there, there.c.id == table.c.boinc_id)
         .where(table.c.cancelling == 1, table.c.boinc_id != 0, *which)
-        .where(or_(there.c.id.is_(None), over, untold))
+        .where(or_(there.c.id.is_(None), over, _UNTOLD))
         .order_by(table.c.id)
         .limit(_AT_ONCE)
     )
@@ -134,3 +141,8 @@ def _unknown(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  
 def _number(name: str) -> Select[int]:
     table = boinctables.workunits
     return select(table.c.id).where(table.c.name == name)
+
+
+def _untold(name: str) -> Select[int]:
+    """Return BOINC's number of a workunit, should it not have been told yet."""
+    return _number(name).where(_UNTOLD)

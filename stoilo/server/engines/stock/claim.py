@@ -9,6 +9,7 @@ another project's log is kept out by the name also while the first is away.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.settings import Settings
 
-__all__ = ["FolderLock", "claim_project"]
+__all__ = ["FolderLock", "claim_project", "owner_name"]
 
 _LOCK: Final = "lock"
 _OWNER: Final = "owner"
@@ -59,6 +60,11 @@ class FolderLock:
         if self._number >= 0:
             os.close(self._number)
             self._number = -1
+
+
+def owner_name(log_key: str) -> str:
+    """Return the name of the server with an audit log's verifier key; empty without."""
+    return hashlib.sha256(log_key.encode()).hexdigest() if log_key else ""
 
 
 def claim_project(settings: Settings, owner: str) -> None:

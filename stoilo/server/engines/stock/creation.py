@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, case, select, update
 
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.executor.workdir import ADMISSION
 from stoilo.server.bulk import insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
@@ -89,12 +90,16 @@ def insert_drafts(
 
     One that no host could finish before its admission ends has its outcome at once, and
     BOINC never hears of it.
+
+    Raises:
+        UsageError: ``STO-B097`` when one that is there carries another admission.
     """
     table = schema.workunits
     names = [draft.spec.name for draft in drafts]
-    known = {
-        name for (name,) in select_in(connection, [table.c.name], table.c.name, names)
-    }
+    columns = [table.c.name, table.c.id]
+    found = select_in(connection, columns, table.c.name, names)
+    known = {str(name): int(row) for name, row in found}
+    _check_admissions(connection, drafts, known)
     fresh = {draft.spec.name: draft for draft in drafts if draft.spec.name not in known}
     insert_many(connection, table, [_row(draft, now) for draft in fresh.values()])
     rows = select_in(connection, [table.c.name, table.c.id], table.c.name, fresh)
@@ -106,6 +111,29 @@ def insert_drafts(
     insert_many(connection, schema.needs, needs)
     insert_many(connection, schema.issuing, _last_issues(rows, fresh, now))
     return list(fresh)
+
+
+def _check_admissions(
+    connection: Connection, drafts: Sequence[Draft], known: Mapping[str, int]
+) -> None:
+    """Raise ``STO-B097`` for a draft whose name stands for another admission.
+
+    So it is after a restore of the server's tables to a moment before the workunit was
+    made. One that claims no files any more is over, and found as such (`settled`).
+    """
+    needs = schema.needs
+    columns = [needs.c.workunit_id, needs.c.position, needs.c.file]
+    found = select_in(connection, columns, needs.c.workunit_id, list(known.values()))
+    claimed = {(row, position): file for row, position, file in found}
+    for draft in drafts:
+        row = known.get(draft.spec.name, 0)
+        for position, file in enumerate(draft.spec.files):
+            wanted = draft.files[position]
+            there = claimed.get((row, position), wanted)
+            if file.open_name == ADMISSION and there != wanted:
+                raise UsageError(
+                    "STO-B097", f"{draft.spec.name} is there with another admission"
+                )
 
 
 def _last_issues(

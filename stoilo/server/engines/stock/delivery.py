@@ -1,12 +1,20 @@
-"""Outcomes to the server, once each unless the process dies in between, oldest first."""
+"""Outcomes to the server, once each unless the process dies in between, oldest first.
+
+The server may be busy or away: an outcome that it does not take waits, and comes again.
+One whose kept results are gone (a dump of the project's tables taken before its files
+were copied) can never be taken: after some tries it is told as an admission's end, so
+that the work is done again.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, select, update
 
+from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import schema
 from stoilo.server.engines.stock.ending import read_outcome
 
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from stoilo.server.engines.interface import Assimilator
+    from stoilo.server.engines.interface import Assimilator, WorkunitOutcome
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.ending import Endings
 
@@ -24,6 +32,8 @@ __all__ = ["Delivery"]
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 64
 _LONGEST_WAIT_S: Final = 30
+_LOST_TRIES: Final = 8
+"""After so many tries, about a minute and a half, a file that is gone stays gone."""
 
 
 class Delivery:
@@ -62,6 +72,10 @@ class Delivery:
     def _tell(self, row: Row, assimilator: Assimilator) -> None:  # type: ignore[type-arg]  # a row of `workunits`
         with self._database.read() as connection:
             outcome = read_outcome(connection, row, self._endings)
+        if row.attempts >= _LOST_TRIES and _is_lost(outcome):
+            log.error("results of %s are gone: to be computed again", row.name)
+            kind = OutcomeKind.ADMISSION_ENDED
+            outcome = replace(outcome, kind=kind, canonical=None, valid=())
         try:
             assimilator.assimilate(outcome)
         except Exception:  # the server's trouble must not stop the engine
@@ -85,3 +99,8 @@ class Delivery:
                 .where(table.c.id == row.id)
                 .values(retry_at=self._now() + wait, attempts=row.attempts + 1)
             )
+
+
+def _is_lost(outcome: WorkunitOutcome) -> bool:
+    """Say whether a result that an outcome rests on is gone."""
+    return not all(one.path.exists() for one in outcome.valid)

@@ -131,6 +131,22 @@ def test_tool_that_fails_is_called_again_later_and_for_others_first(bench):
     assert count(bench, "workunit", "error_mask = 16") == 2
 
 
+def test_tool_that_says_yes_and_does_nothing_is_called_again_later(bench):
+    create(bench, "w_1")
+    bench.fetch(1)
+    mend, calls = break_tool(bench, "cancel_jobs", status=0)
+    bench.engine.cancel("w_1")
+    bench.settle()
+    assert calls() == 1
+    bench.pass_time(10)
+    bench.settle()
+    assert calls() == 2
+    mend()
+    bench.pass_time(10)
+    bench.settle()
+    assert count(bench, "workunit", "error_mask = 16") == 1
+
+
 def test_workunit_cancelled_before_its_number_was_noted_is_cancelled(bench):
     create(bench, "w_1")
     with bench.engine._database.write() as connection:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.stock.claim import FolderLock
+from stoilo.server.engines.stock.claim import FolderLock, owner_name
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
 from stoilo.testing.engine import BodyValidation, OutcomeRecorder
 from stoilo.testing.stocktools.project import make_fake_project
@@ -66,6 +66,14 @@ def test_project_of_another_server_is_refused_while_that_is_away(fake, other):
 def test_engine_without_a_name_leaves_the_project_to_the_first_that_has_one(fake):
     open_engine(fake).close()
     open_engine(fake, "a").close()
+
+
+def test_server_of_the_same_log_is_the_same_owner(fake):
+    assert owner_name("") == ""
+    open_engine(fake, owner_name("log+1")).close()
+    open_engine(fake, owner_name("log+1")).close()
+    with pytest.raises(UsageError, match="STO-B096"):
+        open_engine(fake, owner_name("log+2"))
 
 
 def test_folder_that_cannot_be_made_is_said(tmp_path):

@@ -178,6 +178,22 @@ def test_end_that_nobody_told_of_is_found(bench):
     assert bench.outcomes.bodies["w_1"] == b"x"
 
 
+def test_end_that_boinc_holds_without_a_result_is_looked_at_ever_more_rarely(
+    bench, caplog
+):
+    create(bench, "w_1", redundancy=SINGLE)
+    bench.fetch(1)
+    bench.daemons._database.run("UPDATE workunit SET assimilate_state = 2")
+    for _ in range(20):
+        bench.pass_time(30)
+        bench.engine.step()
+    assert 2 <= caplog.text.count("which goes on") <= 5
+    bench.daemons._database.run("UPDATE workunit SET error_mask = 2")
+    bench.pass_time(3600)
+    bench.engine.step()
+    assert bench.engine.status("w_1").outcome is OutcomeKind.TOO_MANY_ERRORS
+
+
 def test_workunit_that_is_gone_from_boinc_is_made_anew(bench):
     create(bench, "w_1", redundancy=SINGLE)
     bench.daemons._database.run("DELETE FROM workunit")

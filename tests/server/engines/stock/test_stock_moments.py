@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from stoilo.core.skeleton import encode
 from stoilo.policies.policy import default_policy
 from stoilo.server import auth, rows
 from stoilo.server.assembly import Neighbours, TaskServer
+from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
 from stoilo.testing.server import (
@@ -150,6 +152,30 @@ def test_server_put_back_behind_an_end_that_was_told_computes_again(project):
     assert project.poll(task) == ("succeeded", 2)
 
 
+def end_first_attempt(project, task):
+    """Let the first admission end; the second attempt's workunit is made."""
+    with project.store.read() as connection:
+        project.clock.now = rows.find_attempt(connection, task, 1).not_after + 10
+    for _ in range(3):
+        project.stock.settle()
+        project.server.pipeline.run_once()
+    assert project.poll(task) == ("running", 2)
+
+
+def test_server_put_back_before_an_attempt_was_issued_takes_no_older_workunit(project):
+    task = project.submit()
+    project.save("server")
+    end_first_attempt(project, task)
+    project.put_back("server")
+    project.clock.now += 60
+    for _ in range(3):
+        project.server.pipeline.run_once()
+    assert project.poll(task) == ("running", 3)
+    assert project.stock.engine.status(f"{task}_2").outcome is OutcomeKind.CANCELLED
+    project.compute(task)
+    assert project.poll(task) == ("succeeded", 3)
+
+
 def test_project_put_back_before_a_workunit_was_made_gets_another(project):
     project.save("boinc")
     task = project.submit()
@@ -158,6 +184,48 @@ def test_project_put_back_before_a_workunit_was_made_gets_another(project):
         project.server.pipeline.run_once()
     project.compute(task)
     assert project.poll(task) == ("succeeded", 2)
+
+
+def leave_untaken(project, task):
+    """Have a task computed while the server takes no outcome."""
+
+    class Away:
+        def assimilate(self, outcome):
+            raise RuntimeError(outcome.workunit)
+
+    project.stock.outcomes = Away()
+    project.stock.restart()
+    project.compute(task)
+
+
+def take_turns(project, hours):
+    for _ in range(hours):
+        project.clock.now += 3600
+        project.stock.engine.step()
+        project.server.pipeline.run_once()
+
+
+def test_outcome_whose_files_were_copied_too_late_is_computed_again(project):
+    task = project.submit()
+    leave_untaken(project, task)
+    project.close()
+    shutil.rmtree(project.place / "project" / "stoilo" / "kept")
+    project.stock.reopen()
+    project.open()
+    take_turns(project, 12)
+    assert project.poll(task) == ("running", 2)
+    project.compute(task)
+    assert project.poll(task) == ("succeeded", 2)
+
+
+def test_outcome_that_the_server_takes_late_is_not_computed_again(project):
+    task = project.submit()
+    leave_untaken(project, task)
+    take_turns(project, 12)
+    project.stock.outcomes = project.server.keeper
+    project.stock.restart()
+    take_turns(project, 1)
+    assert project.poll(task) == ("succeeded", 1)
 
 
 def test_both_of_one_moment_go_on_as_if_nothing_had_been(project):

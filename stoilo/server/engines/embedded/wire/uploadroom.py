@@ -16,9 +16,11 @@ from typing import Final
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["Owner", "UploadLimits", "UploadRoom"]
+__all__ = ["LARGEST_RESULT", "Owner", "UploadLimits", "UploadRoom"]
 
 MIB: Final = 1024 * 1024
+LARGEST_RESULT: Final = 544 * MIB
+"""The most that a level lets a task return, with its output and header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,11 @@ class UploadLimits:
         most_bytes: all result files together; 0: what the disk has.
         account_share: of an account, part of what all may take.
         host_share: of a host.
-        newcomers_share: of all newcomers together; each has `always_bytes` at most.
+        newcomers_share: of all newcomers together; each has `always_bytes` at most, or
+            one larger file.
         always_bytes: an account or host may have that much whatever its share is, as
             long as there is room at all.
+        one_bytes: or one file as large as that.
         stale_s: a part to which nothing came for so long is removed, s.
     """
 
@@ -42,6 +46,7 @@ class UploadLimits:
     host_share: float = 0.1
     newcomers_share: float = 0.25
     always_bytes: int = 64 * MIB
+    one_bytes: int = 0
     stale_s: int = 6 * 3600
 
 
@@ -118,7 +123,7 @@ class UploadRoom:
             before = self._held.get(name)
             self._put(name, _Holding(owner, here, size - here, now, whole=False))
             try:
-                self._check(owner, free)
+                self._check(owner, size, free)
             except InternalError:
                 self._put(name, before)
                 raise
@@ -178,20 +183,25 @@ class UploadRoom:
         if holding is not None:
             self._held[name] = holding
 
-    def _check(self, owner: Owner, free: int) -> None:
-        """Raise when more is held than the disk has, or all, or the owner, may have."""
+    def _check(self, owner: Owner, size: int, free: int) -> None:
+        """Raise when more is held than the disk has, or all, or the owner, may have.
+
+        One file of up to `UploadLimits.one_bytes` may everybody send: on a new project
+        all are newcomers.
+        """
         limits = self.limits
         if free < self._coming + limits.free_bytes:
             raise InternalError("STO-E003", "the project's disk is nearly full")
         most = limits.most_bytes or self._here + free - limits.free_bytes
         if self._here + self._coming > most:
             raise _no_room("all result files together have")
+        one = min(size, limits.one_bytes)
         for who, held, share in (
             ("this account has", self._of_account[owner.user_id], limits.account_share),
             ("this computer has", self._of_host[owner.host_id], limits.host_share),
         ):
             part = 0 if owner.newcomer else int(share * most)
-            if held > max(limits.always_bytes, part):
+            if held > max(limits.always_bytes, part, one):
                 raise _no_room(who)
         strangers = max(limits.always_bytes, int(limits.newcomers_share * most))
         if owner.newcomer and self._of_newcomers > strangers:

@@ -38,6 +38,7 @@ from stoilo.server.engines.embedded.wire.ondisk import (
     sync_directory,
 )
 from stoilo.server.engines.embedded.wire.uploadroom import (
+    LARGEST_RESULT,
     Owner,
     UploadLimits,
     UploadRoom,
@@ -128,7 +129,7 @@ class UploadDesk:
         self._directory = directory
         self._clock = clock
         self._free = free or free_bytes
-        self._room = UploadRoom(limits or UploadLimits())
+        self._room = UploadRoom(limits or UploadLimits(one_bytes=LARGEST_RESULT))
         self._looked_at = 0
         self._digests = KnownDigests()
         self._busy: set[str] = set()

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
+from stoilo.policies.levels import level_names, load_level
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.wire.uploadroom import (
+    LARGEST_RESULT,
     Owner,
     UploadLimits,
     UploadRoom,
@@ -109,6 +111,21 @@ def test_newcomer_has_what_everybody_always_has_and_no_share():
     refused(UploadRoom(NEW), "a", new, 21, free=1010, code="STO-E110")
     hold(UploadRoom(NEW), "a", new, 20, free=1010)
     hold(UploadRoom(NEW), "a", ANNA, 100, free=1010)
+
+
+def test_newcomer_sends_one_file_larger_than_what_everybody_has():
+    room = UploadRoom(UploadLimits(free_bytes=0, always_bytes=20, one_bytes=100))
+    newcomer = Owner(7, 7, newcomer=True)
+    room.reserve("large", newcomer, 100, 0, 1 << 40, 0)
+    with pytest.raises(InternalError, match="STO-E110"):
+        room.reserve("small", newcomer, 1, 0, 1 << 40, 0)
+    with pytest.raises(InternalError, match="STO-E110"):
+        room.reserve("larger", Owner(8, 8, newcomer=True), 101, 0, 1 << 40, 0)
+
+
+def test_no_level_lets_a_task_return_more_than_a_newcomer_may_send():
+    largest = max(load_level(name).max_limits().result_bytes for name in level_names())
+    assert largest < LARGEST_RESULT
 
 
 def test_newcomers_leave_room_however_many_they_are():

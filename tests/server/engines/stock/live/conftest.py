@@ -9,10 +9,13 @@ import pytest
 
 from stoilo.server.engines.stock.checkup.snapshot import DatabaseView
 from stoilo.server.engines.stock.checkup.web import ask_web
+from stoilo.server.engines.stock.claim import owner_name
 from stoilo.server.engines.stock.project import read_project
+from stoilo.testing.deployment import Deployment
 from stoilo.testing.stocklive import live_bench
 
 PROJECT = "STOILO_STOCK_PROJECT"
+DATA = "STOILO_STOCK_DATA"
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +32,14 @@ def scheduler(stock_project):
     return ask_web(stock_project, DatabaseView()).scheduler.url
 
 
+@pytest.fixture(scope="session")
+def owner():
+    """Name of the server whose data directory was given: the project is its from then on."""
+    data = os.environ.get(DATA)
+    return owner_name(Deployment(Path(data)).log_key()) if data else ""
+
+
 @pytest.fixture
-def bench(stock_project, scheduler):
-    with live_bench(stock_project, scheduler) as made:
+def bench(stock_project, scheduler, owner):
+    with live_bench(stock_project, scheduler, owner) as made:
         yield made
