@@ -19,7 +19,10 @@ LEAVE = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', "
 LEAVE += f"{SLEEP!r}], stdout=-3).pid)"
 HERE = pathlib.Path(__file__).parent
 def read(name):
-    while not (HERE / name).exists(): time.sleep(0.01)
+    end = time.monotonic() + 120
+    while not (HERE / name).exists():
+        assert time.monotonic() < end, name
+        time.sleep(0.01)
     return int((HERE / name).read_text())
 def write(name, number):
     (HERE / "new").write_text(str(number))
@@ -63,6 +66,7 @@ def run(tmp_path):
             text=True,
             check=False,
             env=own | {"TMPDIR": str(tmp_path)},
+            timeout=300,
         )
 
     return run
