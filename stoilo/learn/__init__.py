@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from stoilo.learn.models import ArrayModel, TorchModel
     from stoilo.learn.optimizers import Adagrad, Adam, Momentum, Sgd
     from stoilo.learn.ps.logistic import LogisticSettings
+    from stoilo.learn.ps.server import ParameterServer
     from stoilo.learn.robust import (
         CentredClipping,
         Clip,
@@ -97,6 +98,7 @@ _PLACES = {
     "LogisticTrainer": "trainers.logistic",
     "METHODS": "facade",
     "Momentum": "optimizers",
+    "ParameterServer": "ps.server",
     "Part": "data",
     "Rules": "methods.lbfgs",
     "Run": "run",
@@ -160,6 +162,7 @@ __all__ = [
     "LogisticSettings",
     "LogisticTrainer",
     "Momentum",
+    "ParameterServer",
     "Part",
     "Rules",
     "Run",
