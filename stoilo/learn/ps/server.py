@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.ps.functions import UpdateFunction
+from stoilo.learn.ps.functions import UpdateFunction, built_in
 from stoilo.learn.ps.keeper import Keeper
 from stoilo.learn.ps.remote import RemoteShard
 from stoilo.learn.ps.ring import Ring
@@ -31,9 +31,17 @@ class ParameterServer:
     anything is served, and again at the next opening when it was cut off.
     """
 
-    def __init__(self, shards: Mapping[str, Keeper]) -> None:
-        """Serve `shards` (by name); settle which of them keeps what."""
+    def __init__(
+        self, shards: Mapping[str, Keeper], functions: Iterable[UpdateFunction] = ()
+    ) -> None:
+        """Serve `shards` (by name); settle which of them keeps what.
+
+        Args:
+            shards: each of them knows `functions`.
+            functions: update functions besides the built-in ones.
+        """
         self._shards = dict(shards)
+        self.functions = {**built_in(), **{f.name: f for f in functions}}
         self.ring = Ring(tuple(self._shards))
         self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
         self._settle()
@@ -69,7 +77,7 @@ class ParameterServer:
             for name in names:
                 shards[name] = make(folder / f"{name}.db", known)
                 failing.callback(shards[name].close)
-            server = cls({name: shards[name] for name in wanted})
+            server = cls({name: shards[name] for name in wanted}, known)
             for name in names:
                 if name not in wanted:
                     server._move(shards[name], shards[name].list_keys())
