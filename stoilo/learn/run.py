@@ -34,6 +34,7 @@ from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
 from stoilo.learn.probing import expect_norm
 from stoilo.learn.tensors import Tensors, add, forms_of
+from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
 from stoilo.learn.work import (
     Method,
     Order,
@@ -64,6 +65,7 @@ class RunSettings:
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
     """
 
     name: str = "run"
@@ -73,6 +75,7 @@ class RunSettings:
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
 
 
 class Run:
@@ -185,6 +188,7 @@ class Run:
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
+        orders = [ask(order, self.settings.transport) for order in orders]
         await self._seed(orders[0])
         added = [self._flights.add(order) for order in orders]
         self._save()
@@ -274,7 +278,9 @@ class Run:
                 self.tally.failed += 1
                 self._lose(flight, ending.error)
                 return None
-            reply = check_reply(ending.value, self._expect(flight.order))
+            expected = self._expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            reply = check_reply(value, expected)
             reply = self._bound(flight.order, keep_buffers(flight.order, reply))
         except TrustError as error:
             self.tally.refused += 1
@@ -287,7 +293,7 @@ class Run:
             raise
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
-        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
+        self.tally.received_bytes += count_bytes(ending.value)
         self.history.note(update, ending.finished_at, self.tally)
         self._save()
         if self._watcher is not None:
