@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         TrainerOptions,
         TrainingUpdate,
     )
+    from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
     "Adagrad": "optimizers",
@@ -76,6 +77,7 @@ _PLACES = {
     "ArrayModel": "models",
     "CentredClipping": "robust",
     "Clip": "robust",
+    "Compressed": "transport",
     "Conditions": "timing",
     "CoordinateMedian": "robust",
     "DPBGDOptions": "trainers.dpbgd",
@@ -100,6 +102,7 @@ _PLACES = {
     "Momentum": "optimizers",
     "ParameterServer": "ps.server",
     "Part": "data",
+    "Raw": "transport",
     "Rules": "methods.lbfgs",
     "Run": "run",
     "RunSettings": "run",
@@ -116,6 +119,7 @@ _PLACES = {
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
+    "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
     "Trained": "trainers.trainer",
@@ -141,6 +145,7 @@ __all__ = [
     "ArrayModel",
     "CentredClipping",
     "Clip",
+    "Compressed",
     "Conditions",
     "CoordinateMedian",
     "DPBGDOptions",
@@ -164,6 +169,7 @@ __all__ = [
     "Momentum",
     "ParameterServer",
     "Part",
+    "Raw",
     "Rules",
     "Run",
     "RunSettings",
@@ -180,6 +186,7 @@ __all__ = [
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
+    "Ternary",
     "TorchModel",
     "TorchOptimizer",
     "Trained",
