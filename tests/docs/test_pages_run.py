@@ -38,6 +38,7 @@ EXPECTED = {
         "\nlocal rounds: True",
         "\nlogistic: True",
     ],
+    "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],
     "howto/read-errors.md": ["2.5"],

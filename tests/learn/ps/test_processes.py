@@ -78,6 +78,18 @@ def test_closed_shard_leaves_no_process(shard):
         shard.list_keys()
 
 
+def test_key_that_is_asked_for_twice_is_given_once(shard):
+    assert list(shard.read(["b", "a", "b"])) == ["b", "a"]
+
+
+@pytest.mark.parametrize("given", [[], ["b"], ["a", "b", "c", "d"]])
+def test_shard_that_gives_other_cells_than_asked_for_is_not_believed(shard, given):
+    entries = [protocol.Entry.of(key, Cell(0)) for key in given]
+    shard._exchange = lambda _request: protocol.Cells(entries)
+    with pytest.raises(TrustError, match="STO-T038"):
+        shard.read(KEYS)
+
+
 def test_frozen_shard_is_killed_and_started_again(tmp_path):
     shard = RemoteShard(tmp_path / "shard0.db")
     shard.create(dict.fromkeys(KEYS, 0))
