@@ -10,10 +10,9 @@ kill is the same task afterwards, not a second one.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
+import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -21,20 +20,22 @@ from typing import Self
 import numpy as np
 
 from stoilo.client.results import UserError
-from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.learn import robust
 from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
-from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
+from stoilo.learn.backends.interface import Backend, Ending
 from stoilo.learn.buffers import keep_buffers
-from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
 from stoilo.learn.history import History, Tally
+from stoilo.learn.identity import identify
+from stoilo.learn.jobs import Jobs
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
 from stoilo.learn.probing import expect_norm
+from stoilo.learn.saving import Saving, Standing
 from stoilo.learn.tensors import Tensors, add, forms_of
-from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Method, Order, Reply, Snapshot, Update
 
 __all__ = ["Run", "RunSettings"]
 
@@ -89,10 +90,11 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher = watcher
         self._flights = Flights()
-        self._handles: dict[str, Handle] = {}
+        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
         self._memory = memory or robust.Memory()
         self._pace = Pace()
-        self._ident = secrets.token_hex(8)
+        self._saving: Saving | None = None
+        self._untold: Update | None = None
         self._buffers = forms_of(model.first().buffers)
 
     @property
@@ -105,27 +107,38 @@ class Run:
 
         Raises:
             TrustError: ``STO-T011``.
-            UsageError: ``STO-T012`` when it is of another run.
+            UsageError: ``STO-T012`` when it is of another training, ``STO-T023`` when
+                another process trains there.
         """
         folder = self.settings.folder
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        saved = read_checkpoint(folder)
-        if saved is None:
-            return
-        self._load(saved)
+        first = self.model.first()
+        who = await asyncio.to_thread(identify, self.method, first, self.parts)
+        saving = Saving(folder, self.history, self.tally)
+        standing = await saving.open(who)
+        if standing is not None:
+            self._take_up(standing)
+        self._saving = saving
         for flight in self._flights.waiting():
             await self._submit(flight)
+
+    def _take_up(self, standing: Standing) -> None:
+        self._jobs.ident = standing.ident
+        self._memory = robust.Memory(standing.norms)
+        self.method.load(standing.method)
+        self._flights.load(standing.flights, self.method.snapshot)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
 
         Raises:
             UserError: the researcher's own function failed too often.
-            InternalError: ``STO-T020``, ``STO-T021``.
+            InternalError: ``STO-T020``, ``STO-T021``, ``STO-T022``.
             StopAsyncIteration: the method is finished.
         """
+        if self._untold is not None:
+            return await self._tell()
         while not self.method.finished:
             await self._fill()
             ending = await self.backend.next()
@@ -133,21 +146,20 @@ class Run:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
                 )
-            update = await self._settle(ending)
-            if update is not None:
-                return update
+            if await self._settle(ending):
+                return await self._tell()
         raise StopAsyncIteration
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
-        while not self.method.finished:
+        while not self.method.finished or self._untold is not None:
             yield await self.step()
         await self.end()
 
     async def end(self) -> None:
         """Forget what is under way and save: for a method that is finished."""
         await self._drop(self._flights.all())
-        self._save()
+        await self._save()
 
     async def finish(self) -> Snapshot:
         """Run to the end and return the newest version."""
@@ -159,43 +171,31 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
-        room = self.settings.in_flight - len(self._flights)
+        most = self.settings.in_flight
+        room = min(most - self._flights.in_time, 2 * most - len(self._flights))
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
-        await self._seed(orders[0])
         added = [self._flights.add(order) for order in orders]
-        self._save()
+        await self._seed(orders[0])
+        await self._save()
         for flight in added:
             await self._submit(flight)
 
     async def _seed(self, order: Order) -> None:
         """Begin the memory of norms with what an answer computed here has."""
-        clip, part = self.settings.clip, self._part(order)
+        clip, part = self.settings.clip, self._jobs.part_of(order)
         if clip is None or not self.settings.probe or self._memory.norms:
             return
         norm = await asyncio.to_thread(expect_norm, self.model, order, part)
         if norm is not None:
             self._memory = self._memory.with_norms([norm] * clip.least)
 
-    def _part(self, order: Order) -> Part:
-        if not 0 <= order.part < len(self.parts):
-            raise UsageError("STO-T012", f"there is no data part {order.part}")
-        return self.parts[order.part]
-
     async def _submit(self, flight: Flight) -> None:
-        order = flight.order
-        self._part(order)
-        arguments = await self._arguments(order)
+        self._jobs.forget(self._flights.versions())
+        arguments = await self._jobs.arguments(flight.order, self.backend)
         while True:
-            job = Job(
-                key=self._job_key(flight, arguments),
-                function=self.model.kernel(order.kernel),
-                arguments=arguments,
-                samples=order.samples,
-                level=self.model.level,
-                label=f"{self.settings.name} {order.key}"[:128],
-            )
+            job = self._jobs.make(flight, arguments, self.settings.name)
             try:
                 job_id = await self.backend.submit(job)
             except StoiloError as error:
@@ -207,92 +207,80 @@ class Run:
             self._pace.begin(flight.job_id, self.backend.now())
             return
 
-    def _job_key(self, flight: Flight, arguments: Mapping[str, object]) -> str:
-        """Return a name for what is computed: same content, same key, in every process."""
-        order = flight.order
-        words = [self._ident, order.key, order.kernel, str(order.snapshot.version)]
-        words += [str(flight.attempt), json.dumps(dict(order.settings), sort_keys=True)]
-        words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
-        words.append(repr(order.rows))
-        return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
-
-    async def _arguments(self, order: Order) -> dict[str, object]:
-        snapshot, part = order.snapshot, self.parts[order.part]
-        version = f"v{snapshot.version}"
-        return {
-            **self.model.constants(),
-            "parameters": await self._put(version, dict(snapshot.parameters)),
-            "buffers": await self._put(f"{version}/buffers", dict(snapshot.buffers)),
-            "data": await self._put(f"p{order.part}", {"x": part.x, "y": part.y}),
-            "rows": None if order.rows is None else list(order.rows),
-            "settings": dict(order.settings),
-            "version": snapshot.version,
-        }
-
-    async def _put(self, name: str, value: object) -> Handle:
-        """Store a version or part once; versions that no order names any more go."""
-        if name not in self._handles:
-            kept = {f"v{v}" for v in self._flights.versions()}
-            for old in [n for n in self._handles if n[0] == "v"]:
-                if old.partition("/")[0] not in kept:
-                    del self._handles[old]
-            self._handles[name] = await self.backend.put(value)
-            self.tally.sent_bytes += self._handles[name].size
-        return self._handles[name]
-
-    async def _settle(self, ending: Ending) -> Update | None:
-        """Hand an answer over, or give its work out again."""
+    async def _settle(self, ending: Ending) -> bool:
+        """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
         self._pace.end(ending.job_id, ending.finished_at)
         self.tally.stragglers = self._pace.count_late(ending.finished_at)
         if flight is None:
-            return None
+            return False
         try:
             if ending.error is not None:
                 self.tally.failed += 1
-                self._lose(flight, ending.error)
-                return None
+                await self._lose(flight, ending.error)
+                return False
             reply = check_reply(ending.value, self._expect(flight.order))
             reply = self._bound(flight.order, keep_buffers(flight.order, reply))
         except TrustError as error:
             self.tally.refused += 1
-            self._lose(flight, error)
-            return None
+            await self._lose(flight, error)
+            return False
+        self._take(flight, reply, ending.finished_at)
+        return True
+
+    def _take(self, flight: Flight, reply: Reply, at: float) -> None:
+        """Hand a reply over and note all that follows from it: no kill comes between."""
+        key = flight.order.key
         try:
             update = self.method.take(flight.order, reply)
         except BaseException:
             self._flights.put_back(flight)  # nothing was applied: it stays out
             raise
-        await self._drop(self._flights.named(flight.order.key))
-        self._flights.forget(flight.order.key)
+        self._flights.forget(key)
+        self._flights.overtake(update.late)
         self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
-        self.history.note(update, ending.finished_at, self.tally)
-        self._save()
+        self.history.note(update, at, self.tally)
+        self._untold = update
+
+    async def _tell(self) -> Update:
+        """Save, cancel what nobody needs any more, and return the newest update.
+
+        An exception on the way (a full disk, Ctrl-C) leaves it for the next `step`.
+        """
+        update = self._untold
+        if update is None:
+            raise InternalError("STO-T020", "there is nothing to tell")
+        for key in (update.key, *update.given_up):
+            await self._drop(self._flights.named(key))
+            self._flights.forget(key)
+        await self._save()
+        self._untold = None
         if self._watcher is not None:
             self._watcher(update, self.tally)
         return update
 
-    def _lose(self, flight: Flight, error: Exception) -> None:
+    async def _lose(self, flight: Flight, error: Exception) -> None:
         """Note a failure; the run ends when the same work failed too often."""
-        too_often = self._flights.failures(flight.order.key) >= self.settings.tries
+        key, tries = flight.order.key, self.settings.tries
+        too_often = self._flights.failures(key) >= tries and not flight.is_late
         self.method.lose(flight.order)
-        if too_often:
-            self._flights.forget(flight.order.key)  # another start tries it anew
-        self._save()
+        if too_often or flight.is_late:
+            self._flights.forget(key)  # another start tries it anew
+        await self._save()
         if too_often:
             if isinstance(error, UserError):
                 raise error
             raise InternalError(
-                "STO-T021",
-                f"{flight.order.key} failed {self.settings.tries} times, at last: {error}",
+                "STO-T021", f"{key} failed {tries} times, at last: {error}"
             ) from error
 
     async def _drop(self, flights: Sequence[Flight]) -> None:
-        """Forget copies of work that is done."""
+        """Forget work whose answer nobody needs; what cannot be cancelled runs on."""
         for flight in flights:
             self._flights.end(flight.job_id)
             self._pace.forget(flight.job_id)
-            await self.backend.cancel(flight.job_id)
+            with contextlib.suppress(StoiloError):
+                await self.backend.cancel(flight.job_id)
 
     def _expect(self, order: Order) -> Expectation:
         frozen = order.settings.get("frozen_buffers") is True
@@ -335,37 +323,26 @@ class Run:
         tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
         return replace(reply, tensors=tensors)
 
-    def _save(self) -> None:
-        if self.settings.folder is None:
-            return
-        method, flights = self.method.save(), self._flights.save()
-        plain: dict[str, Plain] = {
-            "ident": self._ident,
-            "parts": [len(part) for part in self.parts],
-            "norms": list(self._memory.norms),
-            "method": dict(method.plain),
-            "flights": dict(flights.plain),
-        }
-        tensors = {f"method/{n}": a for n, a in method.tensors.items()}
-        tensors |= {f"flights/{n}": a for n, a in flights.tensors.items()}
-        write_checkpoint(self.settings.folder, State(tensors, plain))
-
-    def _load(self, saved: State) -> None:
-        plain = saved.plain
-        if plain.get("parts") != [len(part) for part in self.parts]:
-            raise UsageError(
-                "STO-T012", "the checkpoint is of a run with other data parts"
+    async def _save(self) -> None:
+        """Write the run as it is, in another thread; nothing without a folder."""
+        if self._saving is not None:
+            await self._saving.save(
+                Standing(
+                    self._jobs.ident,
+                    self._memory.norms,
+                    self.method.save(),
+                    self._flights.save(),
+                )
             )
-        self._ident = str(plain["ident"])
-        norms = plain["norms"]
-        if isinstance(norms, list):
-            self._memory = robust.Memory(tuple(float(str(one)) for one in norms))
-        self.method.load(_below(saved, "method"))
-        self._flights.load(_below(saved, "flights"), self.method.snapshot)
 
     async def close(self) -> None:
         """Save; tasks at a server go on and are waited for by the next start."""
-        self._save()
+        try:
+            await self._save()
+        finally:
+            if self._saving is not None:
+                self._saving.close()
+                self._saving = None
 
     async def __aenter__(self) -> Self:
         """Take up a checkpoint, if there is one."""
@@ -375,21 +352,3 @@ class Run:
     async def __aexit__(self, *exc_info: object) -> None:
         """Save."""
         await self.close()
-
-
-def _below(saved: State, group: str) -> State:
-    """Return the part of a saved state below `group`.
-
-    Raises:
-        UsageError: ``STO-T012`` when it has none.
-    """
-    plain = saved.plain.get(group)
-    if not isinstance(plain, dict):
-        raise UsageError("STO-T012", f"the checkpoint has no {group}")
-    start = f"{group}/"
-    tensors = {
-        name.removeprefix(start): array
-        for name, array in saved.tensors.items()
-        if name.startswith(start)
-    }
-    return State(tensors, plain)
