@@ -37,10 +37,11 @@ from stoilo.learn.saving import Saving, Standing
 from stoilo.learn.tensors import Tensors, add, forms_of
 from stoilo.learn.work import Method, Order, Reply, Snapshot, Update
 
-__all__ = ["Run", "RunSettings"]
+__all__ = ["Run", "RunSettings", "Watcher"]
 
 _KEY_TAKEN = "STO-R011"  # by a task of other content
 Watcher = Callable[[Update, Tally], None]
+"""Told of each update once it is saved."""
 
 
 @dataclass(frozen=True, slots=True)

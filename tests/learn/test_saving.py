@@ -97,14 +97,14 @@ async def test_history_tally_and_epochs_are_taken_up_again(tmp_path):
     killed = make_run(tmp_path)
     async with killed.backend:
         await killed.start()
-        for _ in range(8):
+        for _ in range(9):
             await killed.step()
     async with make_run(tmp_path) as run, run.backend:
         assert run.history.updates == killed.history.updates
         assert list(run.history.epochs()) == list(killed.history.epochs())
         assert run.tally.received_bytes == killed.tally.received_bytes
         await run.finish()
-    assert [row.samples for row in run.history.epochs()] == [24, 24]
+    assert [row.samples for row in run.history.epochs()] == [32, 32]
 
 
 async def test_history_that_is_shorter_than_saved_is_refused(tmp_path):
