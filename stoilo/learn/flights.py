@@ -100,6 +100,13 @@ class Flights:
                 return flight
         return None
 
+    def take_out(self, key: str) -> tuple[Flight, ...]:
+        """Take out all flights of one piece of work, which is done."""
+        found = self.named(key)
+        self._flights = [one for one in self._flights if one.order.key != key]
+        self.forget(key)
+        return found
+
     def put_back(self, flight: Flight) -> None:
         """Take a flight up again that was ended and not handed over."""
         self._flights.append(flight)

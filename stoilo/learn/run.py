@@ -11,16 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
+from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.results import UserError
-from stoilo.core.errors import InternalError, StoiloError, TrustError
+from stoilo.core.errors import (
+    InternalError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+)
 from stoilo.learn import robust
 from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
 from stoilo.learn.backends.interface import Backend, Ending
@@ -40,6 +47,7 @@ from stoilo.learn.work import Method, Order, Reply, Snapshot, Update
 __all__ = ["Run", "RunSettings", "Watcher"]
 
 _KEY_TAKEN = "STO-R011"  # by a task of other content
+Reached = TypeVar("Reached")
 Watcher = Callable[[Update, Tally], None]
 """Told of each update once it is saved."""
 
@@ -57,6 +65,8 @@ class RunSettings:
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        patience_s: how long a server that does not answer is waited for, s, when there is
+            something to submit; answers are waited for as long as it takes.
     """
 
     name: str = "run"
@@ -66,6 +76,7 @@ class RunSettings:
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    patience_s: float = 3600.0
 
 
 class Run:
@@ -96,6 +107,7 @@ class Run:
         self._pace = Pace()
         self._saving: Saving | None = None
         self._untold: Update | None = None
+        self._unwanted: list[Flight] = []
         self._buffers = forms_of(model.first().buffers)
 
     @property
@@ -159,8 +171,10 @@ class Run:
 
     async def end(self) -> None:
         """Forget what is under way and save: for a method that is finished."""
-        await self._drop(self._flights.all())
+        for key in {flight.order.key for flight in self._flights.all()}:
+            self._unwanted += self._flights.take_out(key)
         await self._save()
+        await self._cancel_unwanted()
 
     async def finish(self) -> Snapshot:
         """Run to the end and return the newest version."""
@@ -194,11 +208,13 @@ class Run:
 
     async def _submit(self, flight: Flight) -> None:
         self._jobs.forget(self._flights.versions())
-        arguments = await self._jobs.arguments(flight.order, self.backend)
+        arguments = await self._reach(
+            lambda: self._jobs.arguments(flight.order, self.backend)
+        )
         while True:
             job = self._jobs.make(flight, arguments, self.settings.name)
             try:
-                job_id = await self.backend.submit(job)
+                job_id = await self._reach(functools.partial(self.backend.submit, job))
             except StoiloError as error:
                 if error.code != _KEY_TAKEN:
                     raise
@@ -207,6 +223,24 @@ class Run:
             self._flights.submitted(flight, job_id)
             self._pace.begin(flight.job_id, self.backend.now())
             return
+
+    async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
+        """Await `call()` again and again while the backend cannot be reached.
+
+        Raises:
+            UnreachableError: as the backend's, when patience has ended.
+        """
+        pauses, end = (
+            Backoff(RECONNECTING),
+            self.backend.now() + self.settings.patience_s,
+        )
+        while True:
+            try:
+                return await call()
+            except UnreachableError:
+                if self.backend.now() >= end:
+                    raise
+            await asyncio.sleep(pauses.next_pause())
 
     async def _settle(self, ending: Ending) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
@@ -251,11 +285,15 @@ class Run:
         update = self._untold
         if update is None:
             raise InternalError("STO-T020", "there is nothing to tell")
-        for key in (update.key, *update.given_up):
-            await self._drop(self._flights.named(key))
-            self._flights.forget(key)
+        unwanted = [
+            flight
+            for key in (update.key, *update.given_up)
+            for flight in self._flights.take_out(key)
+        ]
+        self._unwanted += unwanted
         await self._save()
         self._untold = None
+        await self._cancel_unwanted()
         if self._watcher is not None:
             self._watcher(update, self.tally)
         return update
@@ -275,10 +313,10 @@ class Run:
                 "STO-T021", f"{key} failed {tries} times, at last: {error}"
             ) from error
 
-    async def _drop(self, flights: Sequence[Flight]) -> None:
-        """Forget work whose answer nobody needs; what cannot be cancelled runs on."""
-        for flight in flights:
-            self._flights.end(flight.job_id)
+    async def _cancel_unwanted(self) -> None:
+        """Cancel work whose answer nobody needs; what cannot be reached runs on."""
+        while self._unwanted:
+            flight = self._unwanted.pop()
             self._pace.forget(flight.job_id)
             with contextlib.suppress(StoiloError):
                 await self.backend.cancel(flight.job_id)

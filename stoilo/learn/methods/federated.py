@@ -106,12 +106,14 @@ class Federated:
         """Keep the parameters of a part; with the last that is needed, end the round."""
         staleness = self._snapshot.version - reply.version
         number, ended = self._round, False
+        given_up: tuple[str, ...] = ()
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
             needed = round_up(self.settings.fraction, self._ledger.size)
             ended = self._ledger.answered >= needed
         if ended:
+            given_up = self._ledger.outstanding
             self._apply()
             self._round += 1
             self._open()
@@ -124,6 +126,8 @@ class Federated:
             staleness=staleness,
             epoch=min(number, self.settings.rounds - 1),
             epoch_ended=ended,
+            late=given_up,
+            given_up=given_up,
         )
 
     def lose(self, order: Order) -> None:

@@ -167,7 +167,7 @@ class Synchronous:
     def take(self, order: Order, reply: Reply) -> Update:
         """Keep an answer; with the last one that is needed, make the step."""
         staleness = self._snapshot.version - reply.version
-        epoch, ended = self._epoch, False
+        epoch, ended, late = self._epoch, False, self._late
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
@@ -183,7 +183,16 @@ class Synchronous:
             staleness=staleness,
             epoch=min(epoch, self.settings.epochs - 1),
             epoch_ended=ended,
+            late=tuple(sorted(self._late - late)),
+            given_up=self._give_up(),
         )
+
+    def _give_up(self) -> tuple[str, ...]:
+        """Return the orders of earlier steps whose answers would be discarded."""
+        if self.settings.late == "queue":
+            return ()
+        given_up, self._late = tuple(sorted(self._late)), set()
+        return given_up
 
     def lose(self, order: Order) -> None:
         """Order it again, unless its step is over."""
@@ -261,7 +270,7 @@ class Synchronous:
         if self._ledger.answered < self.settings.count_needed(self._ledger.size):
             return False
         self._apply()
-        self._late |= set(self._ledger.outstanding)
+        self._late = self._late | set(self._ledger.outstanding)
         self._count += 1
         self._step += 1
         ended = self._step == self.steps_per_epoch
