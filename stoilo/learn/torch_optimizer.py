@@ -33,6 +33,7 @@ class TorchOptimizer:
     ) -> None:
         self._weights = {n: _parameter(a) for n, a in like.items()}
         self._optimizer = kind(self._weights.values(), **options)
+        self.kind, self.options = kind, dict(options)  # what a checkpoint is known by
 
     @property
     def rate(self) -> float:
