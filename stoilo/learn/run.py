@@ -35,7 +35,16 @@ from stoilo.learn.pace import Pace
 from stoilo.learn.probing import expect_norm
 from stoilo.learn.tensors import Tensors, add, forms_of
 from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
-from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import (
+    Method,
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
+    Timed,
+    Update,
+)
 
 __all__ = ["Run", "RunSettings"]
 
@@ -131,7 +140,11 @@ class Run:
         """
         while not self.method.finished:
             await self._fill()
-            ending = await self.backend.next()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
             if ending is None:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
@@ -140,6 +153,13 @@ class Run:
             if update is not None:
                 return update
         raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
@@ -162,6 +182,8 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
         room = self.settings.in_flight - len(self._flights)
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
