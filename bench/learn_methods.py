@@ -21,14 +21,18 @@ from stoilo.learn import (
     Adagrad,
     DownpourSettings,
     DownpourTrainer,
+    LargeMinibatchSettings,
+    LargeMinibatchTrainer,
     LogisticSettings,
     LogisticTrainer,
     Part,
     SimulatedBackend,
     SimulatedHost,
+    TrainerOptions,
     split,
 )
 from stoilo.learn.kernels.logistic import make_loss
+from stoilo.learn.transport import TransportName
 
 WORKERS, SAMPLES, WIDTH = 8, 1600, 50
 RATE, DECAY, GAP = 0.3 / SAMPLES, 0.01, 0.02
@@ -124,11 +128,49 @@ def measure_downpour(replicas: Sequence[int]) -> list[Row]:
     ]
 
 
+async def travel(transport: TransportName, seed: int) -> tuple[int, int]:
+    """Return the answers and their bytes that eight parts need, large minibatches."""
+    backend = SimulatedBackend([SimulatedHost(poll_s=0.0)] * WORKERS)
+    options = TrainerOptions(transport=transport, seed=seed)
+    settings = LargeMinibatchSettings(200, block=25, rate=0.1, seed=seed)
+    async with LargeMinibatchTrainer(
+        backend, make_model(), make_parts(WORKERS), settings, options=options
+    ) as trainer:
+        found = await train_until(trainer, ACCURACY)
+        return found.answers, trainer.run.tally.received_bytes
+
+
+def measure_codecs(seeds: Sequence[int]) -> list[Row]:
+    """Return what a codec's noise costs in answers, and saves in bytes, to an accuracy."""
+
+    def mean(transport: TransportName) -> tuple[float, float]:
+        found = [asyncio.run(travel(transport, seed)) for seed in seeds]
+        answers, sizes = zip(*found, strict=True)
+        return sum(answers) / len(found), sum(sizes) / len(found)
+
+    (answers, size), title = mean("raw"), f"{ACCURACY:.0%} of the digits"
+    rows = []
+    names: tuple[TransportName, ...] = ("compressed", "ternary")
+    for name in names:
+        more, less = mean(name)
+        rows += [
+            Row(f"gradients, {name}: answers to {title}", more, "answers", "raw",
+                answers, more / answers, "of raw"),
+            Row(f"gradients, {name}: bytes to {title}", less / 1e6, "MB", "raw",
+                size / 1e6, size / less, "times smaller"),
+        ]  # fmt: skip
+    return rows
+
+
 def measure(
     seeds: Sequence[int] = (0, 1, 2), replicas: Sequence[int] = (4, 8, 16)
 ) -> list[Row]:
-    """Return the rows of the parameter server's limits, and of Downpour."""
-    return [*measure_limits(seeds), *measure_downpour(replicas)]
+    """Return the rows of the parameter server's limits, of Downpour, of codecs."""
+    return [
+        *measure_limits(seeds),
+        *measure_downpour(replicas),
+        *measure_codecs(seeds),
+    ]
 
 
 def _row(name: str, ours: float, peer_name: str, peer: float) -> Row:
