@@ -18,6 +18,7 @@ from stoilo.learn.transport.travel import (
     TransportName,
     as_transport,
     ask,
+    asked,
     count_bytes,
     receive,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "TransportName",
     "as_transport",
     "ask",
+    "asked",
     "count_bytes",
     "receive",
 ]

@@ -16,7 +16,14 @@ from stoilo.learn.transport.interface import Raw, Transport, refusing
 from stoilo.learn.transport.ternary import Ternary
 from stoilo.learn.work import Order, Plain
 
-__all__ = ["TransportName", "as_transport", "ask", "count_bytes", "receive"]
+__all__ = [
+    "TransportName",
+    "as_transport",
+    "ask",
+    "asked",
+    "count_bytes",
+    "receive",
+]
 
 TransportName: TypeAlias = Literal["raw", "compressed", "ternary"]
 _KEY = "transport"
@@ -56,6 +63,15 @@ def ask(order: Order, transport: Transport) -> Order:
     return replace(order, settings={**order.settings, _KEY: dict(told)})
 
 
+def asked(order: Order) -> dict[str, Plain] | None:
+    """Return what the bytes of the order's answer mean: codec and constants, no seed."""
+    told = order.settings.get(_KEY)
+    if told is None:
+        return None
+    known = cast("dict[str, Plain]", told)  # ours: `ask` wrote it
+    return {name: value for name, value in known.items() if name != "seed"}
+
+
 def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
     """Return an answer (hostile, unchecked) with its arrays decoded.
 
@@ -65,7 +81,7 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
     Raises:
         TrustError: ``STO-T090`` for arrays that are not encoded as was asked for.
     """
-    told = cast("dict[str, Plain] | None", order.settings.get(_KEY))
+    told = asked(order)
     if told is None or not isinstance(raw, dict):
         return raw
     plain = {name: (form.dtype, form.shape) for name, form in forms.items()}
