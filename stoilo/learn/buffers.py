@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from stoilo.core.errors import TrustError
+from stoilo.learn.momenta import USUAL, Momenta, share_of
 from stoilo.learn.tensors import Array, Tensors
 from stoilo.learn.work import Order, Reply
 
@@ -51,7 +52,7 @@ def keep_buffers(order: Order, reply: Reply) -> Reply:
 
 
 def pool_buffers(
-    before: Tensors, replies: Sequence[Reply], momentum: float = 0.1
+    before: Tensors, replies: Sequence[Reply], momentum: float | Momenta = USUAL
 ) -> dict[str, Array]:
     """Return what one pass over all samples together would have left, nearly.
 
@@ -75,7 +76,11 @@ def pool_buffers(
 
 
 def _pool(
-    name: str, like: Array, found: list[Tensors], samples: list[int], momentum: float
+    name: str,
+    like: Array,
+    found: list[Tensors],
+    samples: list[int],
+    momentum: float | Momenta,
 ) -> Array:
     arrays = [buffers[name] for buffers in found]
     if not np.issubdtype(like.dtype, np.floating):
@@ -86,7 +91,10 @@ def _pool(
         means = [buffers[partner].astype(np.float64) for buffers in found]
         middle = _average(means, samples)
         spread = _average([(mean - middle) ** 2 for mean in means], samples)
-        pooled = pooled + spread / momentum
+        layer = partner.removesuffix(_MEAN)
+        passes = float(found[0].get(layer + _COUNTER, np.ones(())))
+        share = share_of(momentum, layer.removesuffix("."), passes)
+        pooled = pooled + (spread / share if share else 0.0)
     return np.asarray(pooled, dtype=like.dtype)
 
 

@@ -44,7 +44,7 @@ class LogisticTrainer(Trainer):
     ) -> None:
         parts = as_parts(data, options or TrainerOptions())
         if model is None:
-            width = int(np.prod(parts[0].x.shape[1:]))
+            width = int(np.prod(np.shape(parts[0].x)[1:]))
             own: Any = make_loss  # untyped: it travels as source
             model = ArrayModel({"theta": np.zeros(width)}, own(decay))
         super().__init__(
