@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         TrainerOptions,
         TrainingUpdate,
     )
+    from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
     "Adagrad": "optimizers",
@@ -89,6 +90,7 @@ _PLACES = {
     "ArrayModel": "models",
     "CentredClipping": "robust",
     "Clip": "robust",
+    "Compressed": "transport",
     "Conditions": "timing",
     "CoordinateMedian": "robust",
     "DPBGDOptions": "trainers.dpbgd",
@@ -112,6 +114,7 @@ _PLACES = {
     "METHODS": "facade",
     "Momentum": "optimizers",
     "Part": "data",
+    "Raw": "transport",
     "Rules": "methods.lbfgs",
     "Run": "run",
     "RunSettings": "run",
@@ -129,6 +132,7 @@ _PLACES = {
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
+    "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
     "Trained": "trainers.trainer",
@@ -163,6 +167,7 @@ __all__ = [
     "ArrayModel",
     "CentredClipping",
     "Clip",
+    "Compressed",
     "Conditions",
     "CoordinateMedian",
     "DPBGDOptions",
@@ -185,6 +190,7 @@ __all__ = [
     "LogisticTrainer",
     "Momentum",
     "Part",
+    "Raw",
     "Rules",
     "Run",
     "RunSettings",
@@ -202,6 +208,7 @@ __all__ = [
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
+    "Ternary",
     "TorchModel",
     "TorchOptimizer",
     "Trained",
