@@ -195,13 +195,14 @@ class DPBGDTrainer:
             fraction=self.options.fraction,
             reduction=self._reduction,
             seed=self.options.seed,
-            bn_momentum=find_momentum(self._torch.module),
         )
 
     def _make_run(
         self, parts: Sequence[Part], settings: SynchronousSettings, *, keep: bool = True
     ) -> Run:
         rehearse(self._torch, parts[0])
+        momenta = find_momentum(self._torch.module, parts[0])
+        settings = replace(settings, bn_momentum=momenta)
         sizes = [len(part) for part in parts]
         method = Synchronous(self._snapshot, sizes, self._optimizer, settings)
         run = Run(
