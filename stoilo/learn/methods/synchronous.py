@@ -28,6 +28,7 @@ from stoilo.learn.methods.states import (
     save_replies,
     select,
 )
+from stoilo.learn.momenta import USUAL, Momenta
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
@@ -67,7 +68,7 @@ class SynchronousSettings:
     late: Literal["discard", "queue"] = "discard"
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
-    bn_momentum: float = 0.1
+    bn_momentum: float | Momenta = USUAL
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
