@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.methods.states import read_float, select
 from stoilo.learn.methods.vectors import Vectors
-from stoilo.learn.tensors import flatten, unflatten
+from stoilo.learn.tensors import Tensors, flatten, unflatten
 from stoilo.learn.work import Order, Reply, Snapshot, State
 
 __all__ = ["Sandblaster", "SandblasterSettings"]
@@ -75,8 +75,9 @@ class Sandblaster(Frame):
         self.settings = settings
         self._samples = sum(check_parts(parts))
         self._pieces = _cut_portions(parts, settings.portions)
-        self._coordinator = Coordinator(settings.rules)
+        self._coordinator = Coordinator(fit_rules(settings.rules, start.parameters))
         self._losses: dict[str, float] = {}
+        self._base = start
         vector = flatten(start.parameters)
         self._vectors = Vectors(vector.size, settings.shards)
         for name in ("x", "trial"):
@@ -130,13 +131,13 @@ class Sandblaster(Frame):
             "coordinator": State({}, self._coordinator.save()),
             "ledger": self._ledger.save(),
             "losses": State({}, dict(self._losses)),
-            "vectors": State(self._vectors.save(), {}),
+            "vectors": self._vectors.save(),
         }
 
     def _load(self, state: State) -> None:
         losses = select(state, "losses").plain
         self._coordinator.load(select(state, "coordinator").plain)
-        self._vectors.load(dict(select(state, "vectors").tensors))
+        self._vectors.load(select(state, "vectors"))
         self._ledger = Ledger.load(select(state, "ledger"))
         self._losses = {key: read_float(losses, key) for key in losses}
 
@@ -168,9 +169,21 @@ class Sandblaster(Frame):
         accepted = self._coordinator.judge(vectors, value)
         now = self._snapshot
         point = unflatten(vectors.gather("trial"), now.parameters)
+        vectors.put("trial", flatten(point))  # as the volunteers see it: rounded
         self._snapshot = Snapshot(now.version + 1, point, now.buffers)
         self._open()
         return accepted
+
+
+def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
+    """Return the rules with the noise of losses that are summed in the parameters' type.
+
+    A noise that was given stays.
+    """
+    if rules.noise:
+        return rules
+    coarsest = max(float(np.finfo(a.dtype).eps) for a in parameters.values())
+    return replace(rules, noise=4.0 * coarsest)
 
 
 def _cut_portions(parts: Sequence[int], portions: int) -> dict[str, Piece]:

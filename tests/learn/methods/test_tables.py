@@ -194,7 +194,7 @@ def scale(k, kind, scaled=True):
     """Median loss and mean error, per cent, over seeds, n = 4 and rate .005."""
     crew, found = gather(1, DEEP), []
     rates = Warmup(0.005, k if scaled else 1, math.ceil(1400 / (4 * k)), 5.0, kind)
-    for seed in range(5 if k > 1 else 2):
+    for seed in range(3 if k > 1 else 1):
         settings = SynchronousSettings(30, block=4 * k, seed=seed)
         method = Synchronous(
             crew.start(seed), crew.sizes, Sgd(0.005, momentum=0.9), settings,
