@@ -10,8 +10,9 @@ import torch
 
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.kernels.packing import pack
+from stoilo.learn.kernels.rays import follow
 
-__all__ = ["evaluate", "gradient", "local_steps"]
+__all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
 
 def gradient(kwargs):
@@ -33,6 +34,11 @@ def evaluate(kwargs):
     with torch.no_grad():
         loss_sum, correct = run(model, kwargs, x, y)
     return answer(kwargs, model, len(x), loss_sum.item(), correct, {})
+
+
+def ray(kwargs):
+    """Return loss and slope at several steps along a direction: see `follow`."""
+    return follow(kwargs, gradient)
 
 
 def local_steps(kwargs):

@@ -4,7 +4,7 @@ Vectors of the shards: ``x`` the accepted point, ``g`` its gradient, ``d`` the d
 ``trial`` a trial point, ``slope`` the gradient there, ``s0 y0 …`` the history.
 
 Two things are ours. A loss summed in single precision has *noise*: a step that changes it by
-less is judged by slopes alone (Hager, Zhang 2005). And a trial that is refused may be followed
+less is judged by slopes alone (Hager, Zhang 2005). And trials that are refused may be followed
 by a *ray*: loss and slope at many steps along the direction in one pass over the data.
 """
 
@@ -21,6 +21,7 @@ from stoilo.learn.work import Plain
 __all__ = ["STANDARD", "Coordinator", "LineSearch", "Point", "Rules"]
 
 _WORST = 2  # line searches that fail in a row end the run
+_SHORT = 2  # refused trials before a ray: most searches need no more
 _QUIET = 5  # steps within the noise, none with a smaller gradient, end it as well
 
 
@@ -36,7 +37,7 @@ class Rules:
         curvature: c2 of the Wolfe conditions (weak form).
         trials: most trial points of one line search.
         skip: a pair is kept only with ``y·s > skip * y·y``.
-        ray: steps that one pass tries after a trial that was refused; 0: one by one.
+        ray: steps that one pass tries after two trials that were refused; 0: one by one.
         noise: of the loss, as a share of it.
     """
 
@@ -126,7 +127,8 @@ class LineSearch:
         bound = self.value + rules.decrease * point.step * self.slope
         level = self.value + rules.noise * abs(self.value)
         flat = value <= level and slope <= (2.0 * rules.decrease - 1.0) * self.slope
-        if not (math.isfinite(value) and (value <= bound or (rules.noise and flat))):
+        is_number = math.isfinite(value) and math.isfinite(slope)
+        if not (is_number and (value <= bound or (rules.noise and flat))):
             self.high = min(self.high, point.step)
         elif slope < rules.curvature * self.slope:
             self.low = max(self.low, point.step)
@@ -206,7 +208,7 @@ class Coordinator:
             self._turn(vectors)
             return
         self._try(vectors, search.step)
-        if self.rules.ray:
+        if self.rules.ray and search.trials >= _SHORT:
             self.ray = search.spread(self.rules.ray)
 
     def _accept(self, vectors: Vectors, value: float) -> None:

@@ -109,12 +109,12 @@ def test_single_precision_ends_at_its_noise_and_searches_no_lines_in_it(
 def test_way_that_was_gone_is_that_of_the_rounded_points():
     start = {n: a.astype(np.float32) for n, a in NET.start(spread=0.0).items()}
     method = Sandblaster(Snapshot(0, start), [140], SandblasterSettings())
-    run_serially(method, answer_singly, limit=4)
+    run_serially(method, answer_singly, limit=8)
     ways = [method._vectors.gather(f"s{pair}") for pair in method.coordinator.pairs]
     point = flatten(method._snapshot.parameters)
     assert len(ways) > 1
     assert (method._vectors.gather("trial") == point).all()
-    assert (sum(ways) == method._vectors.gather("x")).all()
+    assert np.abs(sum(ways) - method._vectors.gather("x")).max() < 1e-14
 
 
 def time_pass(portions, times, backups):
