@@ -119,6 +119,6 @@ def refuse_answer(what: str) -> TrustError:
 
 def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
     """Return the forms of the arrays that `kernel` returns."""
-    if kernel == "evaluate":
+    if kernel in ("evaluate", "ray"):  # numbers only
         return {}
     return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}

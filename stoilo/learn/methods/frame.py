@@ -64,7 +64,7 @@ class Frame(ABC):
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Let the first answer to an order count, unless it comes too late."""
-        staleness = self._snapshot.version - reply.version
+        staleness = max(0, self._snapshot.version - reply.version)
         outcome = self._count(order, reply, staleness)
         return Update(
             key=order.key,
