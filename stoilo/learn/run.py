@@ -233,9 +233,7 @@ class Run:
         order = flight.order
         await self._guard.look(order, self._jobs.part_of(order))
         self._jobs.forget(self._flights.versions())
-        arguments = await self._reach(
-            lambda: self._jobs.arguments(order, self.backend)
-        )
+        arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
         expected, name = self._guard.expect(order), self.settings.name
         while True:
             job = self._jobs.make(flight, arguments, expected, name)

@@ -103,9 +103,7 @@ class Federated(Frame):
         self._apply()
         self._round += 1
         self._open()
-        return Outcome(
-            applied=True, epoch=number, ended=True, late=late, given_up=late
-        )
+        return Outcome(applied=True, epoch=number, ended=True, late=late, given_up=late)
 
     def _save(self) -> Mapping[str, State]:
         """Return the outer optimiser, and the answers of the round so far."""
