@@ -37,6 +37,7 @@ EXPECTED = {
         "\nlarge minibatch: True",
         "\nlocal rounds: True",
         "\nlogistic: True",
+        "\nternary: True",
     ],
     "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
     "howto/write-validators.md": ["2.5"],
