@@ -144,9 +144,17 @@ class Run:
             yield await self.step()
         await self.end()
 
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
+
     async def end(self) -> None:
-        """Forget what is under way and save: for a method that is finished."""
-        await self._drop(self._flights.all())
+        """Forget what is under way and save: for a method that is finished, or stopped."""
+        flights = self._flights.all()
+        await self._drop(flights)
+        for flight in flights if not self.method.finished else ():
+            self.method.lose(flight.order)  # another start may go on
         self._save()
 
     async def finish(self) -> Snapshot:
@@ -243,7 +251,9 @@ class Run:
     async def _settle(self, ending: Ending) -> Update | None:
         """Hand an answer over, or give its work out again."""
         flight = self._flights.end(ending.job_id)
-        self._pace.end(ending.job_id, ending.finished_at)
+        took = self._pace.end(ending.job_id, ending.finished_at)
+        self.tally.out_s += took
+        self.tally.computed_s += min(max(0.0, ending.computed_s), took)
         self.tally.stragglers = self._pace.count_late(ending.finished_at)
         if flight is None:
             return None

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import collect
+from stoilo.learn.data import Part, collect
 
-__all__ = ["read_arrays"]
+__all__ = ["read_arrays", "read_batches"]
+
+
+def read_batches(loader: Iterable[tuple[Any, Any]]) -> list[Part]:
+    """Return the batches of a loader, each a part.
+
+    Raises:
+        UsageError: ``STO-T006`` when it yields none.
+    """
+    parts = [Part(np.asarray(x), np.asarray(y)) for x, y in loader]
+    if not parts:
+        raise UsageError(
+            "STO-T006", "the data loader yields no batch", hint="at least one"
+        )
+    return parts
 
 
 def read_arrays(dataset: object) -> tuple[Any, Any]:
