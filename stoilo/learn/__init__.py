@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.stopping import StopRule
     from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
+    from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
     "Adagrad": "optimizers",
@@ -72,6 +73,7 @@ _PLACES = {
     "ArrayModel": "models",
     "CentredClipping": "robust",
     "Clip": "robust",
+    "Compressed": "transport",
     "Conditions": "timing",
     "CoordinateMedian": "robust",
     "DPBGDOptions": "trainers.dpbgd",
@@ -96,6 +98,7 @@ _PLACES = {
     "METHODS": "facade",
     "Momentum": "optimizers",
     "Part": "data",
+    "Raw": "transport",
     "Rules": "methods.lbfgs",
     "Run": "run",
     "RunSettings": "run",
@@ -113,6 +116,7 @@ _PLACES = {
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
+    "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
     "Trained": "trainers.epoch",
@@ -138,6 +142,7 @@ __all__ = [
     "ArrayModel",
     "CentredClipping",
     "Clip",
+    "Compressed",
     "Conditions",
     "CoordinateMedian",
     "DPBGDOptions",
@@ -161,6 +166,7 @@ __all__ = [
     "LogisticTrainer",
     "Momentum",
     "Part",
+    "Raw",
     "Rules",
     "Run",
     "RunSettings",
@@ -178,6 +184,7 @@ __all__ = [
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
+    "Ternary",
     "TorchModel",
     "TorchOptimizer",
     "Trained",

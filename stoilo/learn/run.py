@@ -34,7 +34,17 @@ from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
 from stoilo.learn.probing import expect_norm
 from stoilo.learn.tensors import Tensors, add, forms_of
-from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
+from stoilo.learn.work import (
+    Method,
+    Order,
+    Plain,
+    Reply,
+    Snapshot,
+    State,
+    Timed,
+    Update,
+)
 
 __all__ = ["Run", "RunSettings"]
 
@@ -55,6 +65,7 @@ class RunSettings:
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
     """
 
     name: str = "run"
@@ -64,6 +75,7 @@ class RunSettings:
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
 
 
 class Run:
@@ -128,7 +140,11 @@ class Run:
         """
         while not self.method.finished:
             await self._fill()
-            ending = await self.backend.next()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
             if ending is None:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
@@ -137,6 +153,13 @@ class Run:
             if update is not None:
                 return update
         raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
@@ -167,10 +190,13 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
         room = self.settings.in_flight - len(self._flights)
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
+        orders = [ask(order, self.settings.transport) for order in orders]
         await self._seed(orders[0])
         added = [self._flights.add(order) for order in orders]
         self._save()
@@ -262,7 +288,9 @@ class Run:
                 self.tally.failed += 1
                 self._lose(flight, ending.error)
                 return None
-            reply = check_reply(ending.value, self._expect(flight.order))
+            expected = self._expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            reply = check_reply(value, expected)
             reply = self._bound(flight.order, keep_buffers(flight.order, reply))
         except TrustError as error:
             self.tally.refused += 1
@@ -275,7 +303,7 @@ class Run:
             raise
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
-        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
+        self.tally.received_bytes += count_bytes(ending.value)
         self.history.note(update, ending.finished_at, self.tally)
         self._save()
         if self._watcher is not None:

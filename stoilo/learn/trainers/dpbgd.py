@@ -28,6 +28,7 @@ from stoilo.learn.trainers.metrics import EpochMetrics
 from stoilo.learn.trainers.places import Place
 from stoilo.learn.trainers.stopping import StopRule
 from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
+from stoilo.learn.transport import Transport, TransportName
 from stoilo.learn.work import Snapshot
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class DPBGDOptions:
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
         clip: bound on the influence of one answer; None for none.
+        transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
     """
 
     tasks: int = 8
@@ -69,6 +71,7 @@ class DPBGDOptions:
     held_out: object = None
     stop: StopRule | None = None
     clip: Clip | None = field(default_factory=Clip)
+    transport: Transport | TransportName = "raw"
 
     def common(
         self, redundancy: Redundancy | None, flavor: str | None
@@ -82,6 +85,7 @@ class DPBGDOptions:
             folder=self.folder,
             held_out=self.held_out,
             stop=self.stop,
+            transport=self.transport,
             redundancy=redundancy,
             flavor=flavor,
         )

@@ -27,6 +27,7 @@ from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
 from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
 from stoilo.learn.trainers.places import Place, open_backend
 from stoilo.learn.trainers.stopping import StopRule
+from stoilo.learn.transport import Transport, TransportName, as_transport
 from stoilo.learn.work import Method, Order, Snapshot, Update
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class TrainerOptions:
         redundancy: copies and quorum of a task at a server; one copy when None.
         flavor: dependency set at a server.
         limits: of a task at a server.
+        transport: how answers' arrays travel: "raw", "compressed" (the same to the last
+            bit), "ternary" (a twentieth of float32, unbiased and noisy), or a codec.
     """
 
     tasks: int = 8
@@ -72,6 +75,7 @@ class TrainerOptions:
     redundancy: Redundancy | None = None
     flavor: str | None = None
     limits: TaskLimits | None = None
+    transport: Transport | TransportName = "raw"
 
 
 class Common(TypedDict, total=False):
@@ -137,6 +141,7 @@ class Trainer:
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
+            transport=as_transport(self.options.transport),
         )
         method = make(self.snapshot, [len(part) for part in self.parts])
         return Run(
@@ -306,7 +311,8 @@ class Trainer:
         buffers = sum(a.nbytes for a in snapshot.buffers.values())
         return TaskSize(
             download_bytes=model + buffers + part.x.nbytes + part.y.nbytes,
-            upload_bytes=model + buffers,
+            upload_bytes=round(model * as_transport(self.options.transport).share)
+            + buffers,
             compute_s=order.samples * measure_seconds(self.form, order, part),
         )
 
