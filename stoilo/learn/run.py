@@ -9,12 +9,11 @@ kill is the same task afterwards, not a second one.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -23,28 +22,24 @@ import numpy as np
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.learn import robust
-from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
 from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
-from stoilo.learn.buffers import keep_buffers
 from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
+from stoilo.learn.guard import Guard
 from stoilo.learn.history import History, Tally
+from stoilo.learn.kernels.checks import are_alike
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
-from stoilo.learn.probing import expect_norm
-from stoilo.learn.tensors import Tensors, add, forms_of
-from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
-from stoilo.learn.work import (
-    Method,
-    Order,
-    Plain,
-    Reply,
-    Snapshot,
-    State,
-    Timed,
-    Update,
+from stoilo.learn.transport import (
+    Raw,
+    Transport,
+    ask,
+    count_bytes,
+    expect_frames,
+    receive,
 )
+from stoilo.learn.work import Method, Order, Plain, Snapshot, State, Timed, Update
 
 __all__ = ["Run", "RunSettings"]
 
@@ -59,7 +54,10 @@ class RunSettings:
     Attributes:
         name: of the run, in labels; its checkpoint keeps it.
         in_flight: how many orders are out at most.
-        tries: how often the same work may fail before the run ends.
+        tries: how often the researcher's own function may fail at the same work before
+            the run ends.
+        patience: how many answers and tasks in a row may come to nothing through others'
+            fault before the run ends: a single cheat cannot end it.
         clip: bound on the influence of one answer; None for none.
         probe: compute a few samples here first, so that the bound holds from the first
             answer on; without it nothing is cut until `clip.least` answers are known.
@@ -71,6 +69,7 @@ class RunSettings:
     name: str = "run"
     in_flight: int = 8
     tries: int = 4
+    patience: int = 200
     clip: robust.Clip | None = field(default_factory=robust.Clip)
     probe: bool = True
     folder: Path | None = None
@@ -102,15 +101,22 @@ class Run:
         self._watcher = watcher
         self._flights = Flights()
         self._handles: dict[str, Handle] = {}
-        self._memory = memory or robust.Memory()
+        self._guard = Guard(
+            model,
+            self.settings.clip,
+            probe=self.settings.probe,
+            least_loss=self.settings.least_loss,
+            memory=memory,
+        )
+        self._in_vain = 0  # endings in a row that came to nothing
+        self._faults: dict[str, int] = {}  # of the researcher's function, by order
         self._pace = Pace()
         self._ident = secrets.token_hex(8)
-        self._buffers = forms_of(model.first().buffers)
 
     @property
     def memory(self) -> robust.Memory:
         """The norms of answers so far, for a run that goes on with the same model."""
-        return self._memory
+        return self._guard.memory
 
     async def start(self) -> None:
         """Take up a checkpoint, if there is one: its orders in flight are waited for.
@@ -197,20 +203,10 @@ class Run:
         if not orders:
             return
         orders = [ask(order, self.settings.transport) for order in orders]
-        await self._seed(orders[0])
         added = [self._flights.add(order) for order in orders]
         self._save()
         for flight in added:
             await self._submit(flight)
-
-    async def _seed(self, order: Order) -> None:
-        """Begin the memory of norms with what an answer computed here has."""
-        clip, part = self.settings.clip, self._part(order)
-        if clip is None or not self.settings.probe or self._memory.norms:
-            return
-        norm = await asyncio.to_thread(expect_norm, self.model, order, part)
-        if norm is not None:
-            self._memory = self._memory.with_norms([norm] * clip.least)
 
     def _part(self, order: Order) -> Part:
         if not 0 <= order.part < len(self.parts):
@@ -219,8 +215,11 @@ class Run:
 
     async def _submit(self, flight: Flight) -> None:
         order = flight.order
-        self._part(order)
+        await self._guard.look(order, self._part(order))
         arguments = await self._arguments(order)
+        expected = self._guard.expect(order)
+        frames = expect_frames(order, expected.tensors)
+        is_place = order.settings.get("give") == "parameters"
         while True:
             job = Job(
                 key=self._job_key(flight, arguments),
@@ -229,6 +228,8 @@ class Run:
                 samples=order.samples,
                 level=self.model.level,
                 label=f"{self.settings.name} {order.key}"[:128],
+                check=expected.validator(frames),
+                alike=are_alike if frames is None and not is_place else None,
             )
             try:
                 job_id = await self.backend.submit(job)
@@ -288,12 +289,13 @@ class Run:
                 self.tally.failed += 1
                 self._lose(flight, ending.error)
                 return None
-            expected = self._expect(flight.order)
+            expected = self._guard.expect(flight.order)
             value = receive(ending.value, flight.order, expected.tensors)
-            reply = check_reply(value, expected)
-            reply = self._bound(flight.order, keep_buffers(flight.order, reply))
+            reply = self._guard.admit(flight.order, value)
+            self.tally.shortened = self._guard.shortened
         except TrustError as error:
             self.tally.refused += 1
+            await self.backend.refuse(ending.job_id, error.message)
             self._lose(flight, error)
             return None
         try:
@@ -303,6 +305,7 @@ class Run:
             raise
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
+        self._in_vain, _ = 0, self._faults.pop(flight.order.key, None)
         self.tally.received_bytes += count_bytes(ending.value)
         self.history.note(update, ending.finished_at, self.tally)
         self._save()
@@ -311,18 +314,29 @@ class Run:
         return update
 
     def _lose(self, flight: Flight, error: Exception) -> None:
-        """Note a failure; the run ends when the same work failed too often."""
-        too_often = self._flights.failures(flight.order.key) >= self.settings.tries
+        """Note a failure; the run ends when the researcher's own code failed too often.
+
+        What hosts and their place do wrong ends it only when nothing else comes any more.
+        """
+        key = flight.order.key
+        self._flights.failures(key)
+        self._in_vain += 1
+        if isinstance(error, UserError):
+            self._faults[key] = self._faults.get(key, 0) + 1
+        too_often = self._faults.get(key, 0) >= self.settings.tries
         self.method.lose(flight.order)
         if too_often:
-            self._flights.forget(flight.order.key)  # another start tries it anew
+            del self._faults[key]
+            self._flights.forget(key)  # another start tries it anew
         self._save()
         if too_often:
-            if isinstance(error, UserError):
-                raise error
+            raise error
+        if self._in_vain >= self.settings.patience:
+            self._in_vain = 0
             raise InternalError(
                 "STO-T021",
-                f"{flight.order.key} failed {self.settings.tries} times, at last: {error}",
+                f"{self.settings.patience} answers or tasks in a row came to nothing,"
+                f" {key} at last: {error}",
             ) from error
 
     async def _drop(self, flights: Sequence[Flight]) -> None:
@@ -332,47 +346,6 @@ class Run:
             self._pace.forget(flight.job_id)
             await self.backend.cancel(flight.job_id)
 
-    def _expect(self, order: Order) -> Expectation:
-        frozen = order.settings.get("frozen_buffers") is True
-        return Expectation(
-            version=order.snapshot.version,
-            samples=order.samples,
-            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
-            buffers={} if frozen else self._buffers,
-            least_loss=self.settings.least_loss * order.samples
-            if np.isfinite(self.settings.least_loss)
-            else -np.inf,
-            may_lack=order.kernel == "gradient",
-        )
-
-    def _bound(self, order: Order, reply: Reply) -> Reply:
-        """Return the reply with its influence bounded: gradient, or way gone by steps.
-
-        Raises:
-            TrustError: ``STO-T010`` when it is too large for any bound: entries that are
-                finite, while their norm, or the way to them, is not.
-        """
-        if not reply.tensors:
-            return reply
-        base = order.snapshot.parameters
-        is_place = order.settings.get("give") == "parameters"
-        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
-            moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
-        if not robust.is_sound(replace(reply, tensors=moved)):
-            raise TrustError(
-                "STO-T010", "a volunteer's answer is not used: its norm is not finite"
-            )
-        if self.settings.clip is None:
-            return reply
-        cut, self._memory = robust.clip(
-            replace(reply, tensors=moved), self._memory, self.settings.clip
-        )
-        if cut.tensors is moved:
-            return reply
-        self.tally.shortened += 1
-        tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
-        return replace(reply, tensors=tensors)
-
     def _save(self) -> None:
         if self.settings.folder is None:
             return
@@ -380,7 +353,7 @@ class Run:
         plain: dict[str, Plain] = {
             "ident": self._ident,
             "parts": [len(part) for part in self.parts],
-            "norms": list(self._memory.norms),
+            "norms": list(self.memory.norms),
             "method": dict(method.plain),
             "flights": dict(flights.plain),
         }
@@ -397,7 +370,8 @@ class Run:
         self._ident = str(plain["ident"])
         norms = plain["norms"]
         if isinstance(norms, list):
-            self._memory = robust.Memory(tuple(float(str(one)) for one in norms))
+            known = tuple(float(str(one)) for one in norms)
+            self._guard.memory = robust.Memory(known)
         self.method.load(_below(saved, "method"))
         self._flights.load(_below(saved, "flights"), self.method.snapshot)
 

@@ -19,6 +19,7 @@ from stoilo.learn.transport.travel import (
     as_transport,
     ask,
     count_bytes,
+    expect_frames,
     receive,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "as_transport",
     "ask",
     "count_bytes",
+    "expect_frames",
     "receive",
 ]

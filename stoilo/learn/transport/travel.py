@@ -15,7 +15,14 @@ from stoilo.learn.transport.interface import Raw, Transport, refused
 from stoilo.learn.transport.ternary import Ternary
 from stoilo.learn.work import Order
 
-__all__ = ["TransportName", "as_transport", "ask", "count_bytes", "receive"]
+__all__ = [
+    "TransportName",
+    "as_transport",
+    "ask",
+    "count_bytes",
+    "expect_frames",
+    "receive",
+]
 
 TransportName: TypeAlias = Literal["raw", "compressed", "ternary"]
 _KEY = "transport"
@@ -62,6 +69,16 @@ def asked(order: Order) -> Transport:
         return Raw()
     known = cast("dict[str, Any]", told)  # ours: `ask` wrote it
     return Ternary(known["block"]) if known["codec"] == "ternary" else Compressed()
+
+
+def expect_frames(
+    order: Order, forms: Mapping[str, Form]
+) -> dict[str, tuple[int, int]] | None:
+    """Return the least and most bytes of each encoded array; None when none is encoded."""
+    transport = asked(order)
+    if isinstance(transport, Raw):
+        return None
+    return {name: transport.bounds(form) for name, form in forms.items()}
 
 
 def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:

@@ -7,6 +7,7 @@ from torch import nn
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.learn import fit, make_trainer
+from stoilo.learn.acceptance import Expectation
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.data import split
@@ -15,7 +16,7 @@ from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.tensors import forms_of
+from stoilo.learn.tensors import Form, forms_of
 from stoilo.learn.trainers.trainer import TrainerOptions
 from stoilo.learn.transport import (
     Compressed,
@@ -256,3 +257,11 @@ async def test_estimate_counts_what_travels(model, samples):
             order = trainer.run.method.next_orders(1)[0]
             found.append(trainer._measure(order).upload_bytes)
     assert found[1] < found[0] / 10
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(7, False), (8, True), (9, False)])
+def test_servers_check_looks_at_the_size_of_encoded_arrays(size, wanted):
+    check = Expectation(0, 1, {"w": Form("float32", (3,))}, {}).validator({"w": (8, 8)})
+    frame = np.zeros(size, np.uint8)
+    answer = {"version": 0, "samples": 1, "loss_sum": 1.0, "tensors": {"w": frame}}
+    assert check({**answer, "buffers": {}, "correct": -1, "numbers": {}}) is wanted
