@@ -31,8 +31,8 @@ class Pace:
         began = self._began.pop(job_id, None)
         if began is None:
             return 0.0
-        self._took.append(at - began)
-        return at - began
+        self._took.append(max(0.0, at - began))
+        return self._took[-1]
 
     def forget(self, job_id: str) -> None:
         """Note that nobody waits for it any more."""

@@ -231,6 +231,7 @@ class Run:
                 check=expected.validator(frames),
                 alike=are_alike if frames is None and not is_place else None,
             )
+            began = self.backend.now()
             try:
                 job_id = await self.backend.submit(job)
             except StoiloError as error:
@@ -239,7 +240,7 @@ class Run:
                 self._flights.renew(flight)  # the source was changed since the kill
                 continue
             self._flights.submitted(flight, job_id)
-            self._pace.begin(flight.job_id, self.backend.now())
+            self._pace.begin(flight.job_id, began)
             return
 
     def _job_key(self, flight: Flight, arguments: Mapping[str, object]) -> str:

@@ -54,7 +54,7 @@ def make_loader():
 
 def by_fit(method):
     async def train(place):
-        wish = {"batch": 16, **WISHES[method], "epochs": 2}
+        wish = {**WISHES[method], "batch": 16, "epochs": 2}
         model = ArrayModel({"w": np.zeros((4, 3))}, softmax_loss)
         trained = await stoilo.learn.fit(method, model, split(*DATA, 3), place, **wish)
         return trained.epochs
