@@ -11,11 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.acceptance import Expectation
 from stoilo.learn.backends.interface import Backend, Handle, Job
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight
 from stoilo.learn.history import Tally
+from stoilo.learn.kernels.checks import are_alike
 from stoilo.learn.models import Model
+from stoilo.learn.transport import expect_frames
 from stoilo.learn.work import Order
 
 __all__ = ["Jobs"]
@@ -79,9 +82,17 @@ class Jobs:
             if place.partition("/")[0] not in kept:
                 del self._handles[place]
 
-    def make(self, flight: Flight, arguments: Mapping[str, object], label: str) -> Job:
-        """Return the job of an order."""
+    def make(
+        self,
+        flight: Flight,
+        arguments: Mapping[str, object],
+        expected: Expectation,
+        label: str,
+    ) -> Job:
+        """Return the job of an order, with what its place may check of an answer."""
         order = flight.order
+        frames = expect_frames(order, expected.tensors)
+        is_place = order.settings.get("give") == "parameters"
         return Job(
             key=self._key(flight, arguments),
             function=self._model.kernel(order.kernel),
@@ -89,6 +100,8 @@ class Jobs:
             samples=order.samples,
             level=self._model.level,
             label=f"{label} {order.key}"[:128],
+            check=expected.validator(frames),
+            alike=are_alike if frames is None and not is_place else None,
         )
 
     def _key(self, flight: Flight, arguments: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -29,20 +29,18 @@ from stoilo.core.errors import (
     UnreachableError,
 )
 from stoilo.learn import robust
-from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
 from stoilo.learn.backends.interface import Backend, Ending
-from stoilo.learn.buffers import keep_buffers
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
+from stoilo.learn.guard import Guard
 from stoilo.learn.history import History, Tally
 from stoilo.learn.identity import identify
 from stoilo.learn.jobs import Jobs
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
-from stoilo.learn.probing import expect_norm
 from stoilo.learn.saving import Saving, Standing
-from stoilo.learn.tensors import Tensors, add, forms_of
-from stoilo.learn.work import Method, Order, Reply, Snapshot, Update
+from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
+from stoilo.learn.work import Method, Reply, Snapshot, Timed, Update
 
 __all__ = ["Run", "RunSettings", "Watcher"]
 
@@ -59,12 +57,16 @@ class RunSettings:
     Attributes:
         name: of the run, in labels; its checkpoint keeps it.
         in_flight: how many orders are out at most.
-        tries: how often the same work may fail before the run ends.
+        tries: how often the researcher's own function may fail at the same work before
+            the run ends.
+        patience: how many answers and tasks in a row may come to nothing through others'
+            fault before the run ends: a single cheat cannot end it.
         clip: bound on the influence of one answer; None for none.
         probe: compute a few samples here first, so that the bound holds from the first
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
         patience_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
@@ -72,10 +74,12 @@ class RunSettings:
     name: str = "run"
     in_flight: int = 8
     tries: int = 4
+    patience: int = 200
     clip: robust.Clip | None = field(default_factory=robust.Clip)
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
     patience_s: float = 3600.0
 
 
@@ -102,18 +106,25 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher = watcher
         self._flights = Flights()
+        self._guard = Guard(
+            model,
+            self.settings.clip,
+            probe=self.settings.probe,
+            least_loss=self.settings.least_loss,
+            memory=memory,
+        )
         self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
-        self._memory = memory or robust.Memory()
+        self._in_vain = 0  # endings in a row that came to nothing
+        self._faults: dict[str, int] = {}  # of the researcher's function, by order
         self._pace = Pace()
         self._saving: Saving | None = None
         self._untold: Update | None = None
         self._unwanted: list[Flight] = []
-        self._buffers = forms_of(model.first().buffers)
 
     @property
     def memory(self) -> robust.Memory:
         """The norms of answers so far, for a run that goes on with the same model."""
-        return self._memory
+        return self._guard.memory
 
     async def start(self) -> None:
         """Take up a checkpoint, if there is one: its orders in flight are waited for.
@@ -138,7 +149,8 @@ class Run:
 
     def _take_up(self, standing: Standing) -> None:
         self._jobs.ident = standing.ident
-        self._memory = robust.Memory(standing.norms)
+        self._guard.memory = standing.memory
+        self._guard.shortened = self.tally.shortened
         self.method.load(standing.method)
         self._flights.load(standing.flights, self.method.snapshot)
 
@@ -154,7 +166,11 @@ class Run:
             return await self._tell()
         while not self.method.finished:
             await self._fill()
-            ending = await self.backend.next()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
             if ending is None:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
@@ -162,6 +178,13 @@ class Run:
             if await self._settle(ending):
                 return await self._tell()
         raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
@@ -186,33 +209,27 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
         most = self.settings.in_flight
         room = min(most - self._flights.in_time, 2 * most - len(self._flights))
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
+        orders = [ask(order, self.settings.transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
-        await self._seed(orders[0])
         await self._save()
         for flight in added:
             await self._submit(flight)
 
-    async def _seed(self, order: Order) -> None:
-        """Begin the memory of norms with what an answer computed here has."""
-        clip, part = self.settings.clip, self._jobs.part_of(order)
-        if clip is None or not self.settings.probe or self._memory.norms:
-            return
-        norm = await asyncio.to_thread(expect_norm, self.model, order, part)
-        if norm is not None:
-            self._memory = self._memory.with_norms([norm] * clip.least)
-
     async def _submit(self, flight: Flight) -> None:
+        order = flight.order
         self._jobs.forget(self._flights.versions())
-        arguments = await self._reach(
-            lambda: self._jobs.arguments(flight.order, self.backend)
-        )
+        await self._guard.look(order, self._jobs.part_of(order))
+        arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
+        expected = self._guard.expect(order)
         while True:
-            job = self._jobs.make(flight, arguments, self.settings.name)
+            job = self._jobs.make(flight, arguments, expected, self.settings.name)
             try:
                 job_id = await self._reach(functools.partial(self.backend.submit, job))
             except StoiloError as error:
@@ -254,16 +271,19 @@ class Run:
                 self.tally.failed += 1
                 await self._lose(flight, ending.error)
                 return False
-            reply = check_reply(ending.value, self._expect(flight.order))
-            reply = self._bound(flight.order, keep_buffers(flight.order, reply))
+            expected = self._guard.expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            reply = self._guard.admit(flight.order, value)
+            self.tally.shortened = self._guard.shortened
         except TrustError as error:
             self.tally.refused += 1
+            await self.backend.refuse(ending.job_id, error.message)
             await self._lose(flight, error)
             return False
-        self._take(flight, reply, ending.finished_at)
+        self._take(flight, reply, ending)
         return True
 
-    def _take(self, flight: Flight, reply: Reply, at: float) -> None:
+    def _take(self, flight: Flight, reply: Reply, ending: Ending) -> None:
         """Hand a reply over and note all that follows from it: no kill comes between."""
         key = flight.order.key
         try:
@@ -273,8 +293,9 @@ class Run:
             raise
         self._flights.forget(key)
         self._flights.overtake(update.late)
-        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
-        self.history.note(update, at, self.tally)
+        self._in_vain, _ = 0, self._faults.pop(key, None)
+        self.tally.received_bytes += count_bytes(ending.value)
+        self.history.note(update, ending.finished_at, self.tally)
         self._untold = update
 
     async def _tell(self) -> Update:
@@ -299,18 +320,29 @@ class Run:
         return update
 
     async def _lose(self, flight: Flight, error: Exception) -> None:
-        """Note a failure; the run ends when the same work failed too often."""
-        key, tries = flight.order.key, self.settings.tries
-        too_often = self._flights.failures(key) >= tries and not flight.is_late
+        """Note a failure; the run ends when the researcher's own code failed too often.
+
+        What hosts and their place do wrong ends it only when nothing else comes any more.
+        """
+        key, patience = flight.order.key, self.settings.patience
+        self._flights.failures(key)
+        self._in_vain += 1
+        if isinstance(error, UserError):
+            self._faults[key] = self._faults.get(key, 0) + 1
+        too_often = self._faults.get(key, 0) >= self.settings.tries
         self.method.lose(flight.order)
         if too_often or flight.is_late:
+            self._faults.pop(key, None)
             self._flights.forget(key)  # another start tries it anew
         await self._save()
         if too_often:
-            if isinstance(error, UserError):
-                raise error
+            raise error
+        if self._in_vain >= patience:
+            self._in_vain = 0
             raise InternalError(
-                "STO-T021", f"{key} failed {tries} times, at last: {error}"
+                "STO-T021",
+                f"{patience} answers or tasks in a row came to nothing,"
+                f" {key} at last: {error}",
             ) from error
 
     async def _cancel_unwanted(self) -> None:
@@ -321,54 +353,13 @@ class Run:
             with contextlib.suppress(StoiloError):
                 await self.backend.cancel(flight.job_id)
 
-    def _expect(self, order: Order) -> Expectation:
-        frozen = order.settings.get("frozen_buffers") is True
-        return Expectation(
-            version=order.snapshot.version,
-            samples=order.samples,
-            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
-            buffers={} if frozen else self._buffers,
-            least_loss=self.settings.least_loss * order.samples
-            if np.isfinite(self.settings.least_loss)
-            else -np.inf,
-            may_lack=order.kernel == "gradient",
-        )
-
-    def _bound(self, order: Order, reply: Reply) -> Reply:
-        """Return the reply with its influence bounded: gradient, or way gone by steps.
-
-        Raises:
-            TrustError: ``STO-T010`` when it is too large for any bound: entries that are
-                finite, while their norm, or the way to them, is not.
-        """
-        if not reply.tensors:
-            return reply
-        base = order.snapshot.parameters
-        is_place = order.settings.get("give") == "parameters"
-        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
-            moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
-        if not robust.is_sound(replace(reply, tensors=moved)):
-            raise TrustError(
-                "STO-T010", "a volunteer's answer is not used: its norm is not finite"
-            )
-        if self.settings.clip is None:
-            return reply
-        cut, self._memory = robust.clip(
-            replace(reply, tensors=moved), self._memory, self.settings.clip
-        )
-        if cut.tensors is moved:
-            return reply
-        self.tally.shortened += 1
-        tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
-        return replace(reply, tensors=tensors)
-
     async def _save(self) -> None:
         """Write the run as it is, in another thread; nothing without a folder."""
         if self._saving is not None:
             await self._saving.save(
                 Standing(
                     self._jobs.ident,
-                    self._memory.norms,
+                    self.memory,
                     self.method.save(),
                     self._flights.save(),
                 )
