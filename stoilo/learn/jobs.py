@@ -16,9 +16,8 @@ from stoilo.learn.backends.interface import Backend, Handle, Job
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight
 from stoilo.learn.history import Tally
-from stoilo.learn.kernels.checks import are_alike
 from stoilo.learn.models import Model
-from stoilo.learn.transport import expect_frames
+from stoilo.learn.transport import asked
 from stoilo.learn.work import Order
 
 __all__ = ["Jobs"]
@@ -89,9 +88,9 @@ class Jobs:
         expected: Expectation,
         label: str,
     ) -> Job:
-        """Return the job of an order, with what its place may check of an answer."""
+        """Return the job of an order whose answer must be as `expected`."""
         order = flight.order
-        frames = expect_frames(order, expected.tensors)
+        told = asked(order)
         is_place = order.settings.get("give") == "parameters"
         return Job(
             key=self._key(flight, arguments),
@@ -100,8 +99,8 @@ class Jobs:
             samples=order.samples,
             level=self._model.level,
             label=f"{label} {order.key}"[:128],
-            check=expected.validator(frames),
-            alike=are_alike if frames is None and not is_place else None,
+            check=expected.validator(told),
+            alike=None if is_place else expected.comparator(told),
         )
 
     def _key(self, flight: Flight, arguments: Mapping[str, object]) -> str:

@@ -106,6 +106,7 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher = watcher
         self._flights = Flights()
+        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
         self._guard = Guard(
             model,
             self.settings.clip,
@@ -113,7 +114,6 @@ class Run:
             least_loss=self.settings.least_loss,
             memory=memory,
         )
-        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
         self._in_vain = 0  # endings in a row that came to nothing
         self._faults: dict[str, int] = {}  # of the researcher's function, by order
         self._pace = Pace()
@@ -150,7 +150,6 @@ class Run:
     def _take_up(self, standing: Standing) -> None:
         self._jobs.ident = standing.ident
         self._guard.memory = standing.memory
-        self._guard.shortened = self.tally.shortened
         self.method.load(standing.method)
         self._flights.load(standing.flights, self.method.snapshot)
 
@@ -186,6 +185,11 @@ class Run:
         alarm = self.method.next_alarm()
         return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
+
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
         while not self.method.finished or self._untold is not None:
@@ -193,9 +197,12 @@ class Run:
         await self.end()
 
     async def end(self) -> None:
-        """Forget what is under way and save: for a method that is finished."""
-        for key in {flight.order.key for flight in self._flights.all()}:
+        """Forget what is under way and save: for a method that is finished, or stopped."""
+        flights = self._flights.all()
+        for key in {flight.order.key for flight in flights}:
             self._unwanted += self._flights.take_out(key)
+        for flight in flights if not self.method.finished else ():
+            self.method.lose(flight.order)  # another start may go on
         await self._save()
         await self._cancel_unwanted()
 
@@ -224,12 +231,13 @@ class Run:
 
     async def _submit(self, flight: Flight) -> None:
         order = flight.order
-        self._jobs.forget(self._flights.versions())
         await self._guard.look(order, self._jobs.part_of(order))
+        self._jobs.forget(self._flights.versions())
         arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
-        expected = self._guard.expect(order)
+        expected, name = self._guard.expect(order), self.settings.name
         while True:
-            job = self._jobs.make(flight, arguments, expected, self.settings.name)
+            job = self._jobs.make(flight, arguments, expected, name)
+            began = self.backend.now()
             try:
                 job_id = await self._reach(functools.partial(self.backend.submit, job))
             except StoiloError as error:
@@ -238,7 +246,7 @@ class Run:
                 self._flights.renew(flight)  # the source was changed since the kill
                 continue
             self._flights.submitted(flight, job_id)
-            self._pace.begin(flight.job_id, self.backend.now())
+            self._pace.begin(flight.job_id, began)
             return
 
     async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
@@ -262,7 +270,9 @@ class Run:
     async def _settle(self, ending: Ending) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
-        self._pace.end(ending.job_id, ending.finished_at)
+        took = self._pace.end(ending.job_id, ending.finished_at)
+        self.tally.out_s += took
+        self.tally.computed_s += min(max(0.0, ending.computed_s), took)
         self.tally.stragglers = self._pace.count_late(ending.finished_at)
         if flight is None:
             return False
@@ -273,17 +283,19 @@ class Run:
                 return False
             expected = self._guard.expect(flight.order)
             value = receive(ending.value, flight.order, expected.tensors)
+            cut = self._guard.shortened
             reply = self._guard.admit(flight.order, value)
-            self.tally.shortened = self._guard.shortened
         except TrustError as error:
             self.tally.refused += 1
             await self.backend.refuse(ending.job_id, error.message)
             await self._lose(flight, error)
             return False
-        self._take(flight, reply, ending)
+        self.tally.shortened += self._guard.shortened - cut
+        self.tally.received_bytes += count_bytes(ending.value)
+        self._take(flight, reply, ending.finished_at)
         return True
 
-    def _take(self, flight: Flight, reply: Reply, ending: Ending) -> None:
+    def _take(self, flight: Flight, reply: Reply, at: float) -> None:
         """Hand a reply over and note all that follows from it: no kill comes between."""
         key = flight.order.key
         try:
@@ -291,11 +303,10 @@ class Run:
         except BaseException:
             self._flights.put_back(flight)  # nothing was applied: it stays out
             raise
+        self._in_vain, _ = 0, self._faults.pop(key, None)
         self._flights.forget(key)
         self._flights.overtake(update.late)
-        self._in_vain, _ = 0, self._faults.pop(key, None)
-        self.tally.received_bytes += count_bytes(ending.value)
-        self.history.note(update, ending.finished_at, self.tally)
+        self.history.note(update, at, self.tally)
         self._untold = update
 
     async def _tell(self) -> Update:
@@ -324,12 +335,13 @@ class Run:
 
         What hosts and their place do wrong ends it only when nothing else comes any more.
         """
-        key, patience = flight.order.key, self.settings.patience
+        key = flight.order.key
         self._flights.failures(key)
         self._in_vain += 1
         if isinstance(error, UserError):
             self._faults[key] = self._faults.get(key, 0) + 1
         too_often = self._faults.get(key, 0) >= self.settings.tries
+        too_often = too_often and not flight.is_late
         self.method.lose(flight.order)
         if too_often or flight.is_late:
             self._faults.pop(key, None)
@@ -337,11 +349,11 @@ class Run:
         await self._save()
         if too_often:
             raise error
-        if self._in_vain >= patience:
+        if self._in_vain >= self.settings.patience:
             self._in_vain = 0
             raise InternalError(
                 "STO-T021",
-                f"{patience} answers or tasks in a row came to nothing,"
+                f"{self.settings.patience} answers or tasks in a row came to nothing,"
                 f" {key} at last: {error}",
             ) from error
 

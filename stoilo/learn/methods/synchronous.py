@@ -28,6 +28,7 @@ from stoilo.learn.methods.states import (
     save_replies,
     select,
 )
+from stoilo.learn.momenta import USUAL, Momenta
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
@@ -67,7 +68,7 @@ class SynchronousSettings:
     late: Literal["discard", "queue"] = "discard"
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
-    bn_momentum: float = 0.1
+    bn_momentum: float | Momenta = USUAL
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -161,7 +162,7 @@ class Synchronous(Frame):
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
         """Keep an answer; with the last one that is needed, make the step."""
         epoch, ended = min(self._epoch, self.settings.epochs - 1), False
-        before = set(self._late)
+        before = frozenset(self._late)
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
