@@ -67,7 +67,7 @@ class RunSettings:
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
         transport: how the arrays of answers travel.
-        patience_s: how long a server that does not answer is waited for, s, when there is
+        outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
 
@@ -80,7 +80,7 @@ class RunSettings:
     folder: Path | None = None
     least_loss: float = -np.inf
     transport: Transport = field(default_factory=Raw)
-    patience_s: float = 3600.0
+    outage_s: float = 3600.0
 
 
 class Run:
@@ -257,7 +257,7 @@ class Run:
         """
         pauses, end = (
             Backoff(RECONNECTING),
-            self.backend.now() + self.settings.patience_s,
+            self.backend.now() + self.settings.outage_s,
         )
         while True:
             try:
