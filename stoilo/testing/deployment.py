@@ -182,8 +182,9 @@ class Deployment:
     ) -> subprocess.Popen[bytes]:
         """Start one more volunteer as an own user and host, outside the server.
 
-        With `lies` it sends those of `stoilo.testing.liar`, in turn. `max_level` is what the volunteer's own opt-in file says, which is named to it
-        explicitly; empty makes none. `environ` replaces the environment.
+        `max_level` is what the volunteer's own opt-in file says, which is named to it
+        explicitly; empty makes none. `environ` replaces the environment. With `lies` it
+        sends those of `stoilo.testing.liar`, in turn.
         """
         if self.line is None:
             raise InternalError("STO-U005", "the server is not running")

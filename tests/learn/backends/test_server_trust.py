@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sqlite3
 import time
 
 import numpy as np
@@ -115,3 +116,29 @@ async def test_every_wrong_form_is_an_invalid_result_and_none_counts(
     here = await train_here(len(TURNS))
     np.testing.assert_array_equal(end.parameters["w"], here.parameters["w"])
     assert (run.tally.refused, run.tally.failed) == (0, 0)
+
+
+def errors_of(deployment, name):
+    """Return how many results in a row of a volunteer's host count as bad."""
+    query = (
+        "select max(errors_in_row) from engine_quota q join engine_host h on"
+        " h.id = q.host_id join engine_user u on u.id = h.user_id where u.email = ?"
+    )
+    file = deployment.data / "engine" / "engine.sqlite"
+    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as found:
+        return found.execute(query, [f"{name}@example.org"]).fetchone()[0]
+
+
+async def test_host_whose_answers_the_trainer_refuses_loses_its_record(
+    deployment, attach
+):
+    stop_liar = attach("forger", ["another version"])
+    async with start_run(deployment, 4) as (_, run):
+        while run.tally.refused < 4:
+            await run._fill()
+            await run._settle(await run.backend.next())
+        assert errors_of(deployment, "forger") >= 3
+        stop_liar()
+        attach("true")
+        await run.finish()
+    assert errors_of(deployment, "true") == 0
