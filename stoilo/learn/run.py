@@ -255,6 +255,8 @@ class Run:
                 return None
             reply = self._guard.admit(flight.order, ending.value)
             self.tally.shortened = self._guard.shortened
+            if self._guard.doubt:
+                await self.backend.refuse(ending.job_id, self._guard.doubt)
         except TrustError as error:
             self.tally.refused += 1
             await self.backend.refuse(ending.job_id, error.message)

@@ -45,7 +45,7 @@ def local_steps(kwargs):
     x, y = choose(kwargs)
     model.train()
     optimizer = make_optimizer(model, settings)
-    sums = {name: torch.zeros_like(p) for name, p in trained(model)}
+    sums = {}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(len(x), settings["batch"] or len(x), settings["seed"])
     for _ in range(settings["steps"]):
@@ -55,7 +55,7 @@ def local_steps(kwargs):
         (loss_sum / len(rows)).backward()
         for name, p in trained(model):
             if p.grad is not None:
-                sums[name] += p.grad
+                sums[name] = sums[name] + p.grad if name in sums else p.grad.clone()
         optimizer.step()
         used, right = used + len(rows), right + correct
         loss_total += loss_sum.item()

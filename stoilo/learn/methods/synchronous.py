@@ -98,18 +98,8 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
 
 
 def combine_robustly(rule: robust.Rule) -> Combine:
-    """Return a way to combine a step's replies that bounds the influence of each.
-
-    What rules remember between steps is not kept: the driver's clipping does that
-    for single answers.
-    """
-
-    def combine(replies: Sequence[Reply]) -> Tensors:
-        combined = robust.combine(replies, rule)
-        everyone = sum(reply.samples for reply in replies)
-        return scale(combined.tensors, everyone / combined.samples)
-
-    return combine
+    """Return a way to combine a step's replies that bounds the influence of each."""
+    return robust.RobustSum(rule)
 
 
 class Synchronous:
@@ -194,8 +184,15 @@ class Synchronous:
         """Return parameters, optimiser, place, and the answers of the step so far."""
         here, replies = save_snapshot(self._snapshot), save_replies(self._replies)
         queued, optimizer = save_replies(self._queued), self.optimizer.save()
+        combine = self._combine
+        rule = (
+            combine.save() if isinstance(combine, robust.RobustSum) else State({}, {})
+        )
         groups = join(
-            replies=replies.tensors, queued=queued.tensors, optimizer=optimizer.tensors
+            replies=replies.tensors,
+            queued=queued.tensors,
+            optimizer=optimizer.tensors,
+            combine=rule.tensors,
         )
         plain: dict[str, Plain] = {
             **here.plain,
@@ -207,6 +204,7 @@ class Synchronous:
             "replies": dict(replies.plain),
             "queued": dict(queued.plain),
             "optimizer": dict(optimizer.plain),
+            "combine": dict(rule.plain),
         }
         return State({**here.tensors, **groups}, plain)
 
@@ -222,6 +220,8 @@ class Synchronous:
         self._replies = load_replies(_select(state, "replies"))
         self._queued = load_replies(_select(state, "queued"))
         self.optimizer.load(_select(state, "optimizer"))
+        if isinstance(self._combine, robust.RobustSum) and "combine" in plain:
+            self._combine.load(_select(state, "combine"))
 
     def _begin(self) -> None:
         self._pieces = self._plan()
