@@ -16,7 +16,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stoilo import ddl as ddl
+    from stoilo import learn as learn
     from stoilo import low_level
+    from stoilo import ml as ml
+    from stoilo import testing as testing
     from stoilo.client.address import Address
     from stoilo.client.capture.library import send_source_of
     from stoilo.client.completed import as_completed

@@ -51,14 +51,25 @@ class Expectation:
             "lacking": tuple(sorted(self.may_lack)),
         }
 
-    def validator(self) -> Callable[[object], bool]:
+    def validator(
+        self, frames: Mapping[str, tuple[int, int]] | None = None
+    ) -> Callable[[object], bool]:
         """Return the check for a server: travels as source, runs in its jail.
 
         It leaves version and samples to the driver: one source for all orders of a run
         is judged by the gate once.
+
+        Args:
+            frames: least and largest bytes of each array, where they travel encoded.
         """
         least = 0.0 if self.least_loss == 0.0 else None
-        alike = {"version": None, "samples": None, "least_loss": least}
+        alike: dict[str, object] = {
+            "version": None,
+            "samples": None,
+            "least_loss": least,
+        }
+        if frames is not None:
+            alike["tensors"] = {name: ("frame", size) for name, size in frames.items()}
         make: Callable[[dict[str, object]], Callable[[object], bool]] = (
             checks.make_check
         )

@@ -12,13 +12,15 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
 from stoilo.learn.data import Part
 from stoilo.learn.models import Model
 from stoilo.learn.robust import safe_norm
-from stoilo.learn.tensors import Tensors, add
+from stoilo.learn.tensors import Tensors, add, forms_of
+from stoilo.learn.transport import receive
 from stoilo.learn.work import Order, Plain
 
 __all__ = ["Look", "expect_norm", "look_at", "measure_seconds"]
@@ -150,7 +152,7 @@ def _shrink(order: Order, rows: np.ndarray) -> Order:
 
 
 def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
-    """Return what a volunteer would answer; the caller's objects stay as they are."""
+    """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
     kwargs = {
         **model.constants(),
@@ -161,4 +163,6 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
         "settings": dict(order.settings),
         "version": order.snapshot.version,
     }
-    return model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    arrived = receive(answer, order, forms_of(order.snapshot.parameters))
+    return cast("dict[str, Tensors]", arrived)

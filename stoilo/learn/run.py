@@ -31,7 +31,15 @@ from stoilo.learn.history import History, Tally
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
-from stoilo.learn.work import Method, Order, Plain, Snapshot, State, Update
+from stoilo.learn.transport import (
+    Raw,
+    Transport,
+    ask,
+    count_bytes,
+    expect_frames,
+    receive,
+)
+from stoilo.learn.work import Method, Order, Plain, Snapshot, State, Timed, Update
 
 __all__ = ["Run", "RunSettings"]
 
@@ -55,6 +63,7 @@ class RunSettings:
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
     """
 
     name: str = "run"
@@ -65,6 +74,7 @@ class RunSettings:
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
 
 
 class Run:
@@ -136,7 +146,11 @@ class Run:
         """
         while not self.method.finished:
             await self._fill()
-            ending = await self.backend.next()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
             if ending is None:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
@@ -145,6 +159,13 @@ class Run:
             if update is not None:
                 return update
         raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
@@ -167,10 +188,13 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
         room = self.settings.in_flight - len(self._flights)
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
+        orders = [ask(order, self.settings.transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
         self._save()
         for flight in added:
@@ -185,6 +209,8 @@ class Run:
         order = flight.order
         await self._guard.look(order, self._part(order))
         arguments = await self._arguments(order)
+        expected = self._guard.expect(order)
+        frames = expect_frames(order, expected.tensors)
         is_place = order.settings.get("give") == "parameters"
         while True:
             job = Job(
@@ -194,8 +220,8 @@ class Run:
                 samples=order.samples,
                 level=self.model.level,
                 label=f"{self.settings.name} {order.key}"[:128],
-                check=self._guard.expect(order).validator(),
-                alike=None if is_place else are_alike,  # long ways differ too much
+                check=expected.validator(frames),
+                alike=are_alike if frames is None and not is_place else None,
             )
             try:
                 job_id = await self.backend.submit(job)
@@ -253,7 +279,9 @@ class Run:
                 self.tally.failed += 1
                 self._lose(flight, ending.error)
                 return None
-            reply = self._guard.admit(flight.order, ending.value)
+            expected = self._guard.expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            reply = self._guard.admit(flight.order, value)
             self.tally.shortened = self._guard.shortened
             if self._guard.doubt:
                 await self.backend.refuse(ending.job_id, self._guard.doubt)
@@ -270,7 +298,7 @@ class Run:
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
         self._in_vain, _ = 0, self._faults.pop(flight.order.key, None)
-        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
+        self.tally.received_bytes += count_bytes(ending.value)
         self.history.note(update, ending.finished_at, self.tally)
         self._save()
         if self._watcher is not None:

@@ -50,3 +50,10 @@ def futures() -> int:
         future = pool.submit(area, 2, height=3)
         assert_type(future, stoilo.TaskFuture[int])
         return future.result() + sum(pool.map(area, [1, 2]))
+
+
+async def trains(conn: stoilo.Connection) -> None:
+    fitted = await stoilo.learn.fit("fedavg", None, None, conn)
+    assert_type(fitted, stoilo.learn.Trained)
+    assert_type(stoilo.ml.VCASGDTrainer(conn, None, None), stoilo.ml.VCASGDTrainer)
+    assert_type(stoilo.ddl.TrainerOptions(), stoilo.learn.TrainerOptions)

@@ -87,9 +87,19 @@ def find_array_fault(arrays, forms, lacking):
 
 
 def find_form_fault(array, dtype, shape):
-    """Return what is wrong with one array."""
+    """Return what is wrong with one array; an encoded one has type ``frame``.
+
+    Args:
+        array: anything.
+        dtype: as text, or ``frame`` for an array that travels as bytes.
+        shape: of the array; of a frame its least and its largest size.
+    """
     if type(array) is not np.ndarray:
         return "is not an array"
+    if dtype == "frame":
+        least, most = shape
+        is_frame = array.dtype == np.uint8 and array.ndim == 1
+        return "" if is_frame and least <= array.size <= most else "is not encoded"
     if str(array.dtype) != dtype or array.shape != tuple(shape):
         return "is of another type or shape than the model's"
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():

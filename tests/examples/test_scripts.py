@@ -1,0 +1,64 @@
+"""Every script runs without a server; what it claims, it asserts itself."""
+
+import asyncio
+
+import pytest
+
+slow = pytest.mark.slow
+SCRIPTS = {
+    "architecture_search": slow,
+    "checkpoints": (),
+    "comparison": slow,
+    "downpour": (),
+    "dpbgd": slow,
+    "large_minibatch": (),
+    "local_rounds": (),
+    "low_level": slow,
+    "parameter_server": (),
+    "robust_rules": (),
+    "sandblaster": (),
+    "simulated_volunteers": (),
+    "vcasgd": (),
+}
+SHARED = {"commandline", "digits", "resnet18"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=marks) for name, marks in SCRIPTS.items()]
+)
+def test_script_reaches_what_it_claims(example, name):
+    asyncio.run(example("commandline").attend(example(name).main, None))
+
+
+def test_every_script_is_run_by_a_test(folder):
+    assert {path.stem for path in folder.glob("*.py")} - SHARED == set(SCRIPTS)
+
+
+def test_command_line_names_the_connection_file(example, monkeypatch):
+    asked = []
+
+    async def main(conn):
+        asked.append(conn)
+
+    monkeypatch.setattr("sys.argv", ["vcasgd.py"])
+    example("commandline").run(main, "text")
+    assert asked == [None]
+
+
+def test_command_line_says_what_is_wrong_with_the_file(example, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.argv", ["x.py", "--connect", str(tmp_path / "none.json")])
+    with pytest.raises(example("stoilo").StoiloError):
+        example("commandline").run(example("vcasgd").main, "text")
+
+
+@slow
+def test_search_without_heredity_gains_less(example):
+    module = example("architecture_search")
+
+    def gain(breed):
+        seen = asyncio.run(module.search(None, breed=breed))
+        scores = [one.score for one in seen]
+        return sum(scores[-8:]) - sum(scores[:8])
+
+    blind = gain(lambda _, rng: module.at_random(rng))
+    assert gain(module.breed) > 2 * blind
