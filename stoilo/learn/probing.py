@@ -125,7 +125,7 @@ def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
 
 
 def _gives_gradients(order: Order) -> bool:
-    return order.kernel == "gradient"
+    return order.kernel == "gradient" or order.settings.get("give") == "sum"
 
 
 def _gives_parameters(order: Order) -> bool:

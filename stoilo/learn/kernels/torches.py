@@ -73,7 +73,7 @@ def take_steps(kwargs):
     x, y = choose(kwargs)
     samples = count(x)
     optimizer = make_optimizer(model, settings)
-    sums = {name: torch.zeros_like(widen(p)) for name, p in trained(model)}
+    sums = {}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(samples, settings["batch"] or samples, settings["seed"])
     for _ in range(settings["steps"]):
@@ -85,7 +85,8 @@ def take_steps(kwargs):
         for name, p in trained(model):
             if p.grad is not None:
                 p.grad = dense(p.grad)
-                sums[name] += widen(p.grad)
+                wide = widen(p.grad)
+                sums[name] = sums[name] + wide if name in sums else wide.clone()
         optimizer.step()
         used, right = used + len(rows), right + correct
         loss_total += len(rows) * loss.item()
