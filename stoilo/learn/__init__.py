@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stoilo.learn.models import ArrayModel, TorchModel
     from stoilo.learn.optimizers import Adagrad, Adam, Momentum, Sgd
     from stoilo.learn.ps.logistic import LogisticSettings
+    from stoilo.learn.ps.server import ParameterServer
     from stoilo.learn.robust import (
         CentredClipping,
         Clip,
@@ -113,6 +114,7 @@ _PLACES = {
     "LogisticTrainer": "trainers.logistic",
     "METHODS": "facade",
     "Momentum": "optimizers",
+    "ParameterServer": "ps.server",
     "Part": "data",
     "Raw": "transport",
     "Rules": "methods.lbfgs",
@@ -189,6 +191,7 @@ __all__ = [
     "LogisticSettings",
     "LogisticTrainer",
     "Momentum",
+    "ParameterServer",
     "Part",
     "Raw",
     "Rules",

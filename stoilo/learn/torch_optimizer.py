@@ -38,6 +38,7 @@ class TorchOptimizer:
         _check_kind(kind)
         self._weights = {n: _parameter(a) for n, a in like.items()}
         self._optimizer = kind(self._weights.values(), **options)
+        self.kind, self.options = kind, dict(options)  # what a checkpoint is known by
 
     @property
     def rate(self) -> float:

@@ -10,8 +10,9 @@ import numpy as np
 
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.kernels.packing import pack
+from stoilo.learn.kernels.rays import follow
 
-__all__ = ["evaluate", "gradient", "local_steps"]
+__all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
 
 def gradient(kwargs):
@@ -36,6 +37,11 @@ def evaluate(kwargs):
         if kwargs["settings"].get("labels"):
             found["tensors"] = {"labels": labels}
     return found
+
+
+def ray(kwargs):
+    """Return loss and slope at several steps along a direction: see `follow`."""
+    return follow(kwargs, gradient)
 
 
 def local_steps(kwargs):

@@ -10,8 +10,9 @@ import torch
 
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.kernels.packing import pack
+from stoilo.learn.kernels.rays import follow
 
-__all__ = ["evaluate", "gradient", "local_steps"]
+__all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
 
 def gradient(kwargs):
@@ -48,6 +49,11 @@ def evaluate(kwargs):
     wanted = kwargs["settings"].get("labels") and correct >= 0
     found = {"labels": output.argmax(1)} if wanted else {}
     return answer(kwargs, model, samples, samples * loss.item(), correct, found)
+
+
+def ray(kwargs):
+    """Return loss and slope at several steps along a direction: see `follow`."""
+    return follow(kwargs, gradient)
 
 
 def local_steps(kwargs):
