@@ -37,6 +37,7 @@ EXPECTED = {
         "\nlarge minibatch: True",
         "\nlocal rounds: True",
         "\nlogistic: True",
+        "\nternary: True",
     ],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],

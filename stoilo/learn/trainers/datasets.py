@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import collect
+from stoilo.learn.data import Samples, as_samples, collect
 
 __all__ = ["read_arrays"]
 
 
-def read_arrays(dataset: object) -> tuple[Any, Any]:
+def read_arrays(dataset: object) -> tuple[Samples, Samples]:
     """Return inputs and targets of a pair of arrays or of pairs (a torch dataset).
 
     Raises:
         UsageError: ``STO-T006`` for anything else.
     """
     if isinstance(dataset, tuple) and len(dataset) == 2:  # noqa: PLR2004 - x and y
-        return np.asarray(dataset[0]), np.asarray(dataset[1])
+        return as_samples(dataset[0]), as_samples(dataset[1], "the targets")
     length = getattr(dataset, "__len__", None)
     if length is None:
         raise UsageError(

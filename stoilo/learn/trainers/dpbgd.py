@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, split
+from stoilo.learn.data import Part, as_batch, count_samples, split
 from stoilo.learn.history import History
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import TorchModel, find_momentum
+from stoilo.learn.rehearsal import rehearse
 from stoilo.learn.robust import Memory
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.torch_optimizer import TorchOptimizer
@@ -171,7 +170,9 @@ class DPBGDTrainer:
                 hint="give one to the trainer, or call epoch(data_loader)",
             )
         x, y = read_arrays(self._dataset)
-        return split(x, y, min(self.options.tasks, len(x)), seed=self.options.seed)
+        return split(
+            x, y, min(self.options.tasks, count_samples(x)), seed=self.options.seed
+        )
 
     async def epoch(
         self, data_loader: Iterable[tuple[Any, Any]]
@@ -181,7 +182,7 @@ class DPBGDTrainer:
         Args:
             data_loader: yields (inputs, targets); each batch is one task.
         """
-        parts = [Part(np.asarray(x), np.asarray(y)) for x, y in data_loader]
+        parts = [Part(as_batch(x), as_batch(y, "the targets")) for x, y in data_loader]
         run = self._make_run(parts, self._settings(block=0), keep=False)
         self._snapshot = await run.finish()
         self._memory = run.memory
@@ -194,12 +195,14 @@ class DPBGDTrainer:
             fraction=self.options.fraction,
             reduction=self._reduction,
             seed=self.options.seed,
-            bn_momentum=find_momentum(self._torch.module),
         )
 
     def _make_run(
         self, parts: Sequence[Part], settings: SynchronousSettings, *, keep: bool = True
     ) -> Run:
+        rehearse(self._torch, parts[0])
+        momenta = find_momentum(self._torch.module, parts[0])
+        settings = replace(settings, bn_momentum=momenta)
         sizes = [len(part) for part in parts]
         method = Synchronous(self._snapshot, sizes, self._optimizer, settings)
         run = Run(

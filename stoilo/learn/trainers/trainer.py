@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, split
+from stoilo.learn.data import Part, count_samples, split
 from stoilo.learn.evaluation import Evaluation, evaluate
 from stoilo.learn.history import History, Tally
 from stoilo.learn.models import Model, TorchModel
 from stoilo.learn.probing import measure_seconds
+from stoilo.learn.rehearsal import rehearse
 from stoilo.learn.robust import Clip
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
@@ -58,7 +59,7 @@ class EpochMetrics:
         average_loss: mean over the samples that counted, each before its update.
         samples: that counted.
         accepted_tasks: answers that counted.
-        discarded_tasks: answers that came too late to count.
+        discarded_tasks: answers that came too late to count, or were not waited for.
         staleness: mean number of versions between an answer's start and its use.
         held_out: loss and accuracy of the epoch's last version; None without such data.
     """
@@ -184,6 +185,7 @@ class Trainer:
         self.form = as_model(model, loss)
         self.parts = as_parts(data, self.options)
         self._held_out = as_held_out(self.options.held_out)
+        rehearse(self.form, self.parts[0])
         self._make = make
         self._backend = open_backend(
             conn, self.options.redundancy, self.options.flavor, self.options.limits
@@ -285,7 +287,7 @@ class Trainer:
         model = sum(a.nbytes for a in snapshot.parameters.values())
         buffers = sum(a.nbytes for a in snapshot.buffers.values())
         return TaskSize(
-            download_bytes=model + buffers + part.x.nbytes + part.y.nbytes,
+            download_bytes=model + buffers + part.nbytes,
             upload_bytes=round(model * as_transport(self.options.transport).share)
             + buffers,
             compute_s=order.samples * measure_seconds(self.form, order, part),
@@ -354,7 +356,7 @@ def as_parts(data: object, options: TrainerOptions) -> list[Part]:
     if isinstance(data, list) and data and all(isinstance(p, Part) for p in data):
         return list(data)
     x, y = read_arrays(data)
-    return split(x, y, min(options.tasks, len(x)), seed=options.seed)
+    return split(x, y, min(options.tasks, count_samples(x)), seed=options.seed)
 
 
 def as_held_out(data: object) -> Part | None:
@@ -375,6 +377,7 @@ def _sum_up(
     epoch: int, updates: Sequence[Update], held_out: Evaluation | None
 ) -> EpochMetrics:
     counted = [update for update in updates if update.applied]
+    given_up = sum(len(update.given_up) for update in updates)
     samples = sum(update.samples for update in counted)
     total = sum(update.loss * update.samples for update in counted)
     stale = sum(update.staleness for update in counted)
@@ -383,7 +386,7 @@ def _sum_up(
         average_loss=total / samples if samples else math.nan,
         samples=samples,
         accepted_tasks=len(counted),
-        discarded_tasks=len(updates) - len(counted),
+        discarded_tasks=len(updates) - len(counted) + given_up,
         staleness=stale / len(counted) if counted else 0.0,
         held_out=held_out,
     )
