@@ -19,13 +19,21 @@ if TYPE_CHECKING:
         Part,
         chain,
         collect,
-        read_lines,
         split,
-        split_by_label,
     )
     from stoilo.learn.display import Display
     from stoilo.learn.evaluation import Evaluation, evaluate
     from stoilo.learn.facade import METHODS, fit, make_trainer
+    from stoilo.learn.lines import (
+        deal_blocks,
+        deal_by_key,
+        parse_columns,
+        parse_set,
+        parse_triple,
+        parse_vector,
+        read_lines,
+        split_lines,
+    )
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
     from stoilo.learn.methods.largeminibatch import LargeMinibatchSettings
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from stoilo.learn.models import ArrayModel, TorchModel
     from stoilo.learn.optimizers import Adagrad, Adam, Momentum, Sgd
     from stoilo.learn.ps.logistic import LogisticSettings
+    from stoilo.learn.ps.server import ParameterServer
     from stoilo.learn.robust import (
         CentredClipping,
         Clip,
@@ -44,6 +53,12 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.run import Run, RunSettings
+    from stoilo.learn.scores import Scores
+    from stoilo.learn.splits import (
+        split_by_classes,
+        split_by_dirichlet,
+        split_by_label,
+    )
     from stoilo.learn.timing import Conditions, Estimate
     from stoilo.learn.torch_optimizer import TorchOptimizer
     from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
@@ -97,6 +112,7 @@ _PLACES = {
     "LogisticTrainer": "trainers.logistic",
     "METHODS": "facade",
     "Momentum": "optimizers",
+    "ParameterServer": "ps.server",
     "Part": "data",
     "Raw": "transport",
     "Rules": "methods.lbfgs",
@@ -104,6 +120,7 @@ _PLACES = {
     "RunSettings": "run",
     "SandblasterSettings": "methods.sandblaster",
     "SandblasterTrainer": "trainers.rounds",
+    "Scores": "scores",
     "ServerBackend": "backends.server",
     "Sgd": "optimizers",
     "SimulatedBackend": "backends.simulated",
@@ -127,12 +144,21 @@ _PLACES = {
     "VCASGDTrainer": "trainers.asynchronous",
     "chain": "data",
     "collect": "data",
+    "deal_blocks": "lines",
+    "deal_by_key": "lines",
     "evaluate": "evaluation",
     "fit": "facade",
     "make_trainer": "facade",
-    "read_lines": "data",
+    "parse_columns": "lines",
+    "parse_set": "lines",
+    "parse_triple": "lines",
+    "parse_vector": "lines",
+    "read_lines": "lines",
     "split": "data",
-    "split_by_label": "data",
+    "split_by_classes": "splits",
+    "split_by_dirichlet": "splits",
+    "split_by_label": "splits",
+    "split_lines": "lines",
 }
 
 __all__ = [
@@ -165,6 +191,7 @@ __all__ = [
     "LogisticSettings",
     "LogisticTrainer",
     "Momentum",
+    "ParameterServer",
     "Part",
     "Raw",
     "Rules",
@@ -172,6 +199,7 @@ __all__ = [
     "RunSettings",
     "SandblasterSettings",
     "SandblasterTrainer",
+    "Scores",
     "ServerBackend",
     "Sgd",
     "SimulatedBackend",
@@ -195,12 +223,21 @@ __all__ = [
     "VCASGDTrainer",
     "chain",
     "collect",
+    "deal_blocks",
+    "deal_by_key",
     "evaluate",
     "fit",
     "make_trainer",
+    "parse_columns",
+    "parse_set",
+    "parse_triple",
+    "parse_vector",
     "read_lines",
     "split",
+    "split_by_classes",
+    "split_by_dirichlet",
     "split_by_label",
+    "split_lines",
 ]
 
 

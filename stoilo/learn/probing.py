@@ -154,11 +154,12 @@ def _shrink(order: Order, rows: np.ndarray) -> Order:
 def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
+    small = part.take(rows)
     kwargs = {
         **model.constants(),
         "parameters": dict(order.snapshot.parameters),
         "buffers": dict(order.snapshot.buffers),
-        "data": {"x": part.x[rows], "y": part.y[rows]},
+        "data": {"x": small.x, "y": small.y},
         "rows": None,
         "settings": dict(order.settings),
         "version": order.snapshot.version,

@@ -156,6 +156,8 @@ class Volunteers:
             rows = rows[list(order.rows)]
         if order.kernel == "gradient":
             return self._gradient(order, rows)
+        if order.kernel == "ray":
+            return self._ray(order, rows)
         return self._local_steps(order, rows)
 
     def _gradient(self, order: Order, rows: NDArray[np.int64]) -> Reply:
@@ -164,6 +166,20 @@ class Volunteers:
             w, self.images[rows], self.labels[rows]
         )
         return Reply(order.snapshot.version, len(rows), loss, slope, correct=right)
+
+    def _ray(self, order: Order, rows: NDArray[np.int64]) -> Reply:
+        steps: Any = order.settings["ray"]
+        both = order.snapshot.parameters
+        numbers: dict[str, float] = {}
+        loss = 0.0
+        for number, step in enumerate(steps):
+            there = {name: array[0] + step * array[1] for name, array in both.items()}
+            loss, slope, _ = self.net.differentiate(
+                there, self.images[rows], self.labels[rows]
+            )
+            along = sum(float(np.sum(slope[name] * both[name][1])) for name in both)
+            numbers |= {f"loss{number}": loss, f"slope{number}": along}
+        return Reply(order.snapshot.version, len(rows), loss, {}, numbers=numbers)
 
     def _local_steps(self, order: Order, rows: NDArray[np.int64]) -> Reply:
         plain: Mapping[str, Any] = order.settings

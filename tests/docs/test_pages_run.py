@@ -41,6 +41,7 @@ EXPECTED = {
         "\nlogistic: True",
         "\nstopped: True True",
         "\nepochs: 3 True",
+        "\nternary: True",
     ],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
@@ -12,6 +14,10 @@ from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
 
 __all__ = ["LocalBackend"]
+
+
+_TURNS = threading.Lock()
+"""Held by who computes with torch: the process has one generator, which orders seed."""
 
 
 class LocalBackend:
@@ -86,9 +92,11 @@ class LocalBackend:
 
 def run_job(job: Job) -> Ending:
     """Run a job as a volunteer would, on copies of its arguments."""
-    began = time.monotonic()
+    turn = _TURNS if job.level == "tensor" else contextlib.nullcontext()
     try:
-        value = job.function(copy.deepcopy(resolve(job.arguments)))
+        with turn:
+            began = time.monotonic()
+            value = job.function(copy.deepcopy(resolve(job.arguments)))
     except Exception as error:  # noqa: BLE001 - a process edge: the task's own error
         return Ending(job.key, None, as_user_error(error), time.monotonic())
     now = time.monotonic()

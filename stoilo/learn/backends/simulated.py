@@ -136,7 +136,7 @@ class SimulatedBackend:
         if is_gone or self._random.random() < who.loss:
             self._lost[job.key] = self._lost.get(job.key, 0) + 1
             self._push(self._clock + self.deadline_s, -1, job)
-            self._push(end, host, None)
+            self._push(end + who.poll_s, host, None)
         else:
             self._push(end, host, job)
 

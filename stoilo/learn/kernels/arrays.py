@@ -10,22 +10,38 @@ import numpy as np
 
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.kernels.packing import pack
+from stoilo.learn.kernels.rays import follow
 
-__all__ = ["evaluate", "gradient", "local_steps"]
+__all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
     x, y = choose(kwargs)
     loss_sum, sums = kwargs["function"](kwargs["parameters"], x, y)
-    return answer(kwargs, len(x), loss_sum, sums)
+    return answer(kwargs, count(x), loss_sum, sums)
 
 
 def evaluate(kwargs):
-    """Return the sum of the samples' losses; no arrays travel back."""
+    """Return the sum of the samples' losses and, by ``predict``, how many were right.
+
+    With the setting ``labels``, an array comes with it: the class that each sample was
+    taken for. Otherwise no arrays do.
+    """
     x, y = choose(kwargs)
     loss_sum, _ = kwargs["function"](kwargs["parameters"], x, y)
-    return answer(kwargs, len(x), loss_sum, {})
+    found = answer(kwargs, count(x), loss_sum, {})
+    if kwargs.get("predict") is not None:
+        labels = np.asarray(kwargs["predict"](kwargs["parameters"], x), np.int64)
+        found["correct"] = int((labels == y).sum())
+        if kwargs["settings"].get("labels"):
+            found["tensors"] = {"labels": labels}
+    return found
+
+
+def ray(kwargs):
+    """Return loss and slope at several steps along a direction: see `follow`."""
+    return follow(kwargs, gradient)
 
 
 def local_steps(kwargs):
@@ -40,10 +56,11 @@ def local_steps(kwargs):
     sums = {name: np.zeros_like(w) for name, w in weights.items()}
     memory = {}
     used, loss_sum = 0, 0.0
-    batches = deal(len(x), settings["batch"] or len(x), settings["seed"])
+    samples = count(x)
+    batches = deal(samples, settings["batch"] or samples, settings["seed"])
     for step in range(settings["steps"]):
         rows = next(batches)
-        loss, found = kwargs["function"](weights, x[rows], y[rows])
+        loss, found = kwargs["function"](weights, take(x, rows), take(y, rows))
         used, loss_sum = used + len(rows), loss_sum + float(loss)
         mean = {name: found[name] / len(rows) for name in weights}
         for name in weights:
@@ -80,7 +97,19 @@ def choose(kwargs):
     x, y, rows = kwargs["data"]["x"], kwargs["data"]["y"], kwargs["rows"]
     if rows is None:
         return x, y
-    return x[np.array(rows)], y[np.array(rows)]
+    return take(x, np.array(rows)), take(y, np.array(rows))
+
+
+def take(samples, rows):
+    """Return the samples of these rows; of each array, where it is a tuple."""
+    if isinstance(samples, tuple):
+        return tuple([one[rows] for one in samples])
+    return samples[rows]
+
+
+def count(samples):
+    """Return how many samples there are."""
+    return len(samples[0]) if isinstance(samples, tuple) else len(samples)
 
 
 def answer(kwargs, samples, loss_sum, tensors):

@@ -99,10 +99,11 @@ class Federated(Frame):
         needed = round_up(self.settings.fraction, self._ledger.size)
         if self._ledger.answered < needed:
             return Outcome(applied=True, epoch=number)
+        late = self._ledger.outstanding
         self._apply()
         self._round += 1
         self._open()
-        return Outcome(applied=True, epoch=number, ended=True)
+        return Outcome(applied=True, epoch=number, ended=True, late=late, given_up=late)
 
     def _save(self) -> Mapping[str, State]:
         """Return the outer optimiser, and the answers of the round so far."""

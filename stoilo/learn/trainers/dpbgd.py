@@ -24,6 +24,7 @@ from stoilo.learn.robust import Clip
 from stoilo.learn.run import Run
 from stoilo.learn.torch_optimizer import TorchOptimizer
 from stoilo.learn.trainers.datasets import read_batches
+from stoilo.learn.trainers.given import as_parts
 from stoilo.learn.trainers.metrics import EpochMetrics
 from stoilo.learn.trainers.places import Place
 from stoilo.learn.trainers.stopping import StopRule
@@ -136,14 +137,15 @@ class DPBGDTrainer:
         said = "mean" if said == "batchmean" else said
         self._reduction: Literal["mean", "sum"] = "sum" if said == "sum" else "mean"
         form = TorchModel(model, loss, said)
-        self._momentum = find_momentum(model)
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
         chosen = self.options.common(redundancy_options, flavor)
-        self._dataset = dataset
+        self._module = model
+        self._own = None if dataset is None else as_parts(dataset, chosen)
+        self._parts = self._own or []
         self._trainer = Trainer(
-            conn, form, dataset, self._make_endless, options=chosen, name="dpbgd"
+            conn, form, self._own, self._make_endless, options=chosen, name="dpbgd"
         )
         self._is_elsewhere = False
         self._works: tuple[str, ...] = ()
@@ -167,7 +169,7 @@ class DPBGDTrainer:
             fraction=self.options.fraction,
             reduction=self._reduction,
             seed=self.options.seed + start.version,
-            bn_momentum=self._momentum,
+            bn_momentum=find_momentum(self._module, self._parts[0]),
         )
         return Synchronous(start, sizes, self._optimizer, settings)
 
@@ -229,8 +231,9 @@ class DPBGDTrainer:
             UsageError: ``STO-T006`` without a dataset, ``STO-T081`` after the stop rule.
             UserError: the researcher's own code failed too often on volunteers.
         """
-        if self._is_elsewhere and self._dataset is not None:
-            await self._trainer.change_data(self._dataset)
+        if self._is_elsewhere and self._own is not None:
+            self._parts = self._own
+            await self._trainer.change_data(self._own)
         self._is_elsewhere = False
         metrics = await self._trainer.train_epoch()
         return self.model, metrics.average_loss
@@ -258,13 +261,14 @@ class DPBGDTrainer:
             UsageError: ``STO-T086`` with a folder and a dataset: its checkpoint would
                 know nothing of this step.
         """
-        if self.options.folder is not None and self._dataset is not None:
+        if self.options.folder is not None and self._own is not None:
             raise UsageError(
                 "STO-T086",
                 "the checkpoint in the folder is of the trainer's own dataset",
                 hint="train_epoch() alone, or a trainer without folder",
             )
-        await self._trainer.change_data(read_batches(data_loader), self._make_step)
+        self._parts = read_batches(data_loader)
+        await self._trainer.change_data(self._parts, self._make_step)
         self._is_elsewhere = True
         self._works = await self._trainer.order()
         return self._works

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, split
+from stoilo.learn.data import Part, count_samples, split
 from stoilo.learn.models import Model, TorchModel
 from stoilo.learn.trainers.datasets import read_arrays
 
@@ -41,7 +41,7 @@ def as_parts(data: object, options: TrainerOptions) -> list[Part]:
     if isinstance(data, list) and data and all(isinstance(p, Part) for p in data):
         return list(data)
     x, y = read_arrays(data)
-    return split(x, y, min(options.tasks, len(x)), seed=options.seed)
+    return split(x, y, min(options.tasks, count_samples(x)), seed=options.seed)
 
 
 def as_held_out(data: object) -> Part | None:

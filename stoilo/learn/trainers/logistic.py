@@ -47,7 +47,7 @@ class LogisticTrainer(Trainer):
         own_options = options or TrainerOptions()
         parts = as_parts(data, own_options)
         if model is None:
-            width = int(np.prod(parts[0].x.shape[1:]))
+            width = int(np.prod(np.shape(parts[0].x)[1:]))
             make: Any = make_loss  # untyped: it travels as source
             model = ArrayModel({"theta": np.zeros(width)}, make(decay))
         if settings.lease_s is not None and own_options.in_flight == 0:

@@ -31,7 +31,7 @@ class EpochMetrics:
         average_loss: mean over the samples that counted, each before its update.
         samples: that counted.
         accepted_tasks: answers that counted.
-        discarded_tasks: answers that came too late to count.
+        discarded_tasks: answers that came too late to count, or were not waited for.
         staleness: mean number of versions between an answer's start and its use.
         held_out: loss and accuracy of the epoch's last version; None without such data.
         seconds: that it took in this process, by the backend's clock.
@@ -100,6 +100,7 @@ def sum_up(
 ) -> EpochMetrics:
     """Return the metrics of an epoch's updates."""
     counted = [update for update in updates if update.applied]
+    given_up = sum(len(update.given_up) for update in updates)
     samples = sum(update.samples for update in counted)
     total = sum(update.loss * update.samples for update in counted)
     stale = sum(update.staleness for update in counted)
@@ -108,7 +109,7 @@ def sum_up(
         average_loss=total / samples if samples else math.nan,
         samples=samples,
         accepted_tasks=len(counted),
-        discarded_tasks=len(updates) - len(counted),
+        discarded_tasks=len(updates) - len(counted) + given_up,
         staleness=stale / len(counted) if counted else 0.0,
         held_out=held_out,
         seconds=seconds,

@@ -19,6 +19,7 @@ from stoilo.learn.data import Part
 from stoilo.learn.evaluation import evaluate
 from stoilo.learn.history import Tally
 from stoilo.learn.probing import measure_seconds
+from stoilo.learn.rehearsal import rehearse
 from stoilo.learn.robust import Clip
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
@@ -135,6 +136,7 @@ class Trainer:
             self._run = self._make_run(make, self.options.folder)
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
+        rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
             in_flight=self.options.in_flight or len(self.parts),
@@ -310,7 +312,7 @@ class Trainer:
         model = sum(a.nbytes for a in snapshot.parameters.values())
         buffers = sum(a.nbytes for a in snapshot.buffers.values())
         return TaskSize(
-            download_bytes=model + buffers + part.x.nbytes + part.y.nbytes,
+            download_bytes=model + buffers + part.nbytes,
             upload_bytes=round(model * as_transport(self.options.transport).share)
             + buffers,
             compute_s=order.samples * measure_seconds(self.form, order, part),

@@ -46,8 +46,8 @@ def make_downpour(optimizer=None, **more):
     return Downpour(CREW.start(), CREW.sizes, optimizer, DownpourSettings(**wanted))
 
 
-def make_sandblaster():
-    rules = Rules(history=3, iterations=6)
+def make_sandblaster(**more):
+    rules = Rules(history=3, iterations=6, **more)
     wanted = SandblasterSettings(2, penalty=0.01, shards=3, rules=rules)
     return Sandblaster(CREW.start(), CREW.sizes, wanted)
 
@@ -72,6 +72,7 @@ METHODS = {
         staleness=Staleness("discard", 1),
     ),
     "sandblaster": make_sandblaster,
+    "sandblaster, by rays": lambda: make_sandblaster(ray=3, curvature=0.05),
     "large minibatch": make_large,
     "large minibatch, folded rate": lambda: make_large(folded=True),
     "fedavg": lambda: make_federated(fedavg, clients=0.7),

@@ -50,13 +50,19 @@ async def test_epochs_before_the_kill_are_counted_and_kept(method, tmp_path):
     assert trainer.epoch_number == whole.epoch_number
 
 
+async def test_epoch_with_a_kill_in_its_middle_has_all_its_answers(tmp_path):
+    await train(tmp_path / "killed", "dpbgd", answers=6)
+    killed = await train(tmp_path / "killed", "dpbgd")
+    whole = await train(tmp_path / "whole", "dpbgd")
+    for one, other in zip(killed.epochs, whole.epochs, strict=True):
+        assert (one.samples, one.accepted_tasks) == (120, 4)
+        assert one.average_loss == pytest.approx(other.average_loss, rel=1e-9)
+
+
 async def test_epoch_number_is_known_before_a_step(tmp_path):
     await train(tmp_path, "vcasgd", answers=9)
-    options = TrainerOptions(tasks=4, folder=tmp_path)
-    trainer = await make_trainer(
-        "vcasgd", make_model(), DATA, epochs=3, options=options
-    )
-    assert trainer.epoch_number == 2
+    trainer = await train(tmp_path, "vcasgd", answers=0)
+    assert (await trainer).epoch_number == 2
     await trainer.close()
 
 
@@ -103,8 +109,6 @@ def test_damaged_line_is_named(line, tmp_path):
 
 async def test_epochs_of_a_removed_checkpoint_are_forgotten(tmp_path):
     await train(tmp_path, "vcasgd")
-    for path in tmp_path.iterdir():
-        if path.name != "epochs.jsonl":
-            path.unlink()
+    (tmp_path / "run.json").unlink()
     trainer = await train(tmp_path, "vcasgd", answers=1)
     assert trainer.epoch_number == 0
