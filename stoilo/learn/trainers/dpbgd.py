@@ -145,7 +145,13 @@ class DPBGDTrainer:
         self._own = None if dataset is None else as_parts(dataset, chosen)
         self._parts = self._own or []
         self._trainer = Trainer(
-            conn, form, self._own, self._make_endless, options=chosen, name="dpbgd"
+            conn,
+            form,
+            self._own,
+            self._make_endless,
+            options=chosen,
+            name="dpbgd",
+            kept=self._optimizer,
         )
         self._is_elsewhere = False
         self._works: tuple[str, ...] = ()
@@ -257,16 +263,12 @@ class DPBGDTrainer:
         Returns:
             The tasks' ids, for `epoch_aggregate_results`.
 
+        With a folder and no dataset, the model and the optimiser are saved after each
+        step: a killed trainer goes on with the step in which it was, from its beginning.
+
         Raises:
-            UsageError: ``STO-T086`` with a folder and a dataset: its checkpoint would
-                know nothing of this step.
+            UsageError: ``STO-T086`` with a folder and a dataset.
         """
-        if self.options.folder is not None and self._own is not None:
-            raise UsageError(
-                "STO-T086",
-                "the checkpoint in the folder is of the trainer's own dataset",
-                hint="train_epoch() alone, or a trainer without folder",
-            )
         self._parts = read_batches(data_loader)
         await self._trainer.change_data(self._parts, self._make_step)
         self._is_elsewhere = True
