@@ -41,6 +41,7 @@ EXPECTED = {
         "\nlogistic: True",
         "\nstopped: True True",
         "\nepochs: 3 True",
+        "\nbackups: True",
         "\nternary: True",
     ],
     "howto/write-validators.md": ["2.5"],

@@ -51,6 +51,8 @@ class DPBGDOptions:
         tasks: into how many mini-batches the dataset is split.
         steps_per_epoch: optimiser steps in an epoch, each over its share of every batch.
         fraction: share of a step's answers that end it; what comes later is dropped.
+        backups: once so small a share of a step is unanswered, what is out goes out again
+            to hosts that have nothing else to do; 0: never.
         in_flight: tasks out at most; all of a step's when 0.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
@@ -65,6 +67,7 @@ class DPBGDOptions:
     tasks: int = 8
     steps_per_epoch: int = 1
     fraction: float = 1.0
+    backups: float = 0.0
     in_flight: int = 0
     reduction: Literal["mean", "sum"] | None = None
     seed: int = 0
@@ -173,6 +176,7 @@ class DPBGDTrainer:
             epochs=epochs,
             block=block,
             fraction=self.options.fraction,
+            backups=self.options.backups,
             reduction=self._reduction,
             seed=self.options.seed + start.version,
             bn_momentum=find_momentum(self._module, self._parts[0]),
