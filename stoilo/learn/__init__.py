@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         TrainerOptions,
         TrainingUpdate,
     )
+    from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
     "Adagrad": "optimizers",
@@ -75,6 +76,7 @@ _PLACES = {
     "ArrayModel": "models",
     "CentredClipping": "robust",
     "Clip": "robust",
+    "Compressed": "transport",
     "Conditions": "timing",
     "CoordinateMedian": "robust",
     "DPBGDOptions": "trainers.dpbgd",
@@ -98,6 +100,7 @@ _PLACES = {
     "METHODS": "facade",
     "Momentum": "optimizers",
     "Part": "data",
+    "Raw": "transport",
     "Rules": "methods.lbfgs",
     "Run": "run",
     "RunSettings": "run",
@@ -114,6 +117,7 @@ _PLACES = {
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
+    "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
     "Trained": "trainers.trainer",
@@ -139,6 +143,7 @@ __all__ = [
     "ArrayModel",
     "CentredClipping",
     "Clip",
+    "Compressed",
     "Conditions",
     "CoordinateMedian",
     "DPBGDOptions",
@@ -161,6 +166,7 @@ __all__ = [
     "LogisticTrainer",
     "Momentum",
     "Part",
+    "Raw",
     "Rules",
     "Run",
     "RunSettings",
@@ -177,6 +183,7 @@ __all__ = [
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
+    "Ternary",
     "TorchModel",
     "TorchOptimizer",
     "Trained",

@@ -1,25 +1,33 @@
 """Buffers of several answers made into one: BatchNorm's statistics, counters.
 
 Rule: running means by number of samples; running variances by number of samples, plus the
-spread of the means; whole numbers (counters) by the largest; any other array like a mean.
+spread of the means; whole numbers (counters) by the median; any other array like a mean.
+
+No answer changes a buffer by much more than others did (`BufferBounds`): one lie about a
+variance would otherwise spoil what the model says outside of training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from stoilo.core.errors import TrustError
+from stoilo.learn.robust import Clip, safe_norm
 from stoilo.learn.tensors import Array, Tensors
 from stoilo.learn.work import Order, Reply
 
-__all__ = ["keep_buffers", "pool_buffers"]
+__all__ = ["BufferBounds", "keep_buffers", "pool_buffers"]
 
 _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNTER = "num_batches_tracked"
 _USES = 64  # of one layer in one pass, at most
+_KEPT = 200  # changes that a median looks back over
+_ALLOWANCE = 3.0
+"""Statistics differ more between honest parts than gradients do: times `Clip.factor`."""
 
 
 def keep_buffers(order: Order, reply: Reply) -> Reply:
@@ -48,6 +56,53 @@ def keep_buffers(order: Order, reply: Reply) -> Reply:
         for name, array in base.items()
     }
     return replace(reply, buffers=kept if reply.buffers else {})
+
+
+class BufferBounds:
+    """How far answers have moved each buffer, and the bound that follows for the next."""
+
+    def __init__(self) -> None:
+        self._moves: dict[str, tuple[float, ...]] = {}
+
+    def begin(self, moves: Mapping[str, float], count: int) -> None:
+        """Take what answers computed here did, counted as so many answers."""
+        for name, move in moves.items():
+            self._note(name, move, count)
+
+    def bound(self, before: Tensors, reply: Reply, rule: Clip) -> Reply:
+        """Return the reply, a buffer that went too far shortened on its way from `before`.
+
+        Raises:
+            TrustError: ``STO-T010`` when the way itself is beyond every number.
+        """
+        cut = {
+            name: self._shorten(name, before[name], array, rule)
+            for name, array in reply.buffers.items()
+            if np.issubdtype(array.dtype, np.floating)
+        }
+        if all(array is reply.buffers[name] for name, array in cut.items()):
+            return reply
+        return replace(reply, buffers={**reply.buffers, **cut})
+
+    def _shorten(self, name: str, before: Array, array: Array, rule: Clip) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
+            way = array.astype(np.float64) - before
+        size = safe_norm({name: way})
+        if not np.isfinite(size):
+            raise TrustError(
+                "STO-T010",
+                f"a volunteer's answer is not used: {name} went beyond numbers",
+            )
+        known = [move for move in self._note(name, size) if move > 0.0]
+        allowed = rule.factor * _ALLOWANCE * statistics.median(known or [size])
+        if len(known) < rule.least or size <= allowed:
+            return array
+        return np.asarray(before + allowed / size * way, array.dtype)
+
+    def _note(self, name: str, move: float, count: int = 1) -> tuple[float, ...]:
+        moves = (*self._moves.get(name, ()), *[move] * count)[-_KEPT:]
+        self._moves[name] = moves
+        return moves
 
 
 def pool_buffers(
@@ -79,7 +134,7 @@ def _pool(
 ) -> Array:
     arrays = [buffers[name] for buffers in found]
     if not np.issubdtype(like.dtype, np.floating):
-        return np.asarray(np.maximum.reduce(arrays))
+        return np.asarray(np.sort(arrays, axis=0)[len(arrays) // 2])
     pooled = _average(arrays, samples)
     partner = name.removesuffix(_VARIANCE) + _MEAN
     if name.endswith(_VARIANCE) and partner in found[0]:

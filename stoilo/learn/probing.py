@@ -11,17 +11,19 @@ import copy
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
 from stoilo.learn.data import Part
 from stoilo.learn.models import Model
 from stoilo.learn.robust import safe_norm
-from stoilo.learn.tensors import Tensors, add
+from stoilo.learn.tensors import Tensors, add, forms_of
+from stoilo.learn.transport import receive
 from stoilo.learn.work import Order, Plain
 
-__all__ = ["expect_norm", "measure_seconds"]
+__all__ = ["Look", "expect_norm", "look_at", "measure_seconds"]
 
 LOOKS = 4
 """How many small batches are looked at."""
@@ -31,21 +33,45 @@ MEASURED = 32
 """Samples of the batch that is timed."""
 
 
-def expect_norm(model: Model, order: Order, part: Part) -> float | None:
-    """Return about the largest norm per sample of an honest answer to `order`.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What answers computed here were like.
+
+    Attributes:
+        norm: about the largest norm per sample of an honest answer; None: unknown.
+        lacking: names of parameters that had no gradient in one of them at least.
+        moves: buffer → about the largest norm of its change.
+    """
+
+    norm: float | None = None
+    lacking: frozenset[str] = frozenset()
+    moves: Mapping[str, float] = field(default_factory=dict)
+
+
+def look_at(model: Model, order: Order, part: Part) -> Look:
+    """Return what honest answers to orders like `order` are like.
 
     Generous: small batches' gradients are longer than large ones', and local steps are
-    counted as if all went the same way. None where nothing can be said, also when the
-    researcher's function fails: volunteers will report that.
+    counted as if all went the same way. An empty look where nothing can be said, also
+    when the researcher's function fails: volunteers will report that.
     """
     rows = _choose(order, part)
     looks = np.array_split(rows, min(LOOKS, max(1, len(rows) // WIDTH)))
     try:
-        found = [_norm(model, order, part, look[:WIDTH]) for look in looks]
+        found = [_look(model, order, part, look[:WIDTH]) for look in looks]
     except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
-        return None
-    largest = max(found)
-    return largest if math.isfinite(largest) and largest > 0.0 else None
+        return Look()
+    largest = max(look.norm or 0.0 for look in found)
+    return Look(
+        largest if math.isfinite(largest) and largest > 0.0 else None,
+        frozenset().union(*(look.lacking for look in found)),
+        {name: max(look.moves[name] for look in found) for name in found[0].moves},
+    )
+
+
+def expect_norm(model: Model, order: Order, part: Part) -> float | None:
+    """Return about the largest norm per sample of an honest answer to `order`."""
+    return look_at(model, order, part).norm
 
 
 def measure_seconds(model: Model, order: Order, part: Part) -> float:
@@ -67,13 +93,39 @@ def _choose(order: Order, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int6
     return np.asarray(rows, np.int64)
 
 
-def _norm(model: Model, order: Order, part: Part, rows: np.ndarray) -> float:
-    answer = _compute(model, _shrink(order, rows), part)["tensors"]
+def _look(model: Model, order: Order, part: Part, rows: np.ndarray) -> Look:
+    raw = _compute(model, _shrink(order, rows), part)
+    tensors, base = raw["tensors"], order.snapshot.parameters
+    lacking = frozenset(base).difference(tensors) if _gives_gradients(order) else ()
+    return Look(
+        _norm(order, tensors, len(rows)),
+        frozenset(lacking),
+        _moves(order, raw["buffers"]),
+    )
+
+
+def _norm(order: Order, tensors: Tensors, samples: int) -> float:
     if order.kernel != "local_steps":
-        return safe_norm(answer) / len(rows)
+        return safe_norm(tensors) / samples
     base = order.snapshot.parameters
-    moved = add(answer, base, -1.0) if _gives_parameters(order) else answer
+    moved = add(tensors, base, -1.0) if _gives_parameters(order) else tensors
     return safe_norm(moved) * _count_steps(order.settings) / order.samples
+
+
+def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
+    """Return how far each buffer went, times the steps that are ordered."""
+    steps = order.settings.get("steps", 1)
+    times = float(steps) if isinstance(steps, int) else 1.0
+    base = order.snapshot.buffers
+    return {
+        name: times * safe_norm({name: array.astype(np.float64) - base[name]})
+        for name, array in buffers.items()
+        if np.issubdtype(array.dtype, np.floating)
+    }
+
+
+def _gives_gradients(order: Order) -> bool:
+    return order.kernel == "gradient"
 
 
 def _gives_parameters(order: Order) -> bool:
@@ -100,7 +152,7 @@ def _shrink(order: Order, rows: np.ndarray) -> Order:
 
 
 def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
-    """Return what a volunteer would answer; the caller's objects stay as they are."""
+    """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
     kwargs = {
         **model.constants(),
@@ -111,4 +163,6 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
         "settings": dict(order.settings),
         "version": order.snapshot.version,
     }
-    return model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    arrived = receive(answer, order, forms_of(order.snapshot.parameters))
+    return cast("dict[str, Tensors]", arrived)

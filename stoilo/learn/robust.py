@@ -60,6 +60,10 @@ class Mean:
 class Clip:
     """The weighted sum, each reply's mean shortened to `factor` times a running median norm.
 
+    A reply of few samples may have a longer mean, by as much as it has fewer samples than
+    the median reply: the mean of few varies more, and it counts for less. So no reply
+    changes the sum by more than `factor` times what a usual one does.
+
     Attributes:
         factor: how many times the median an honest norm may be.
         least: below so many known norms a median says nothing: nothing is shortened.
@@ -118,15 +122,21 @@ class Memory:
     Attributes:
         norms: of the last replies' mean gradients, as they came.
         centre: the last step's mean, for centred clipping.
+        samples: of the last replies; the newest norms' belong to the newest of them.
     """
 
     norms: tuple[float, ...] = ()
     centre: Tensors | None = None
+    samples: tuple[int, ...] = ()
 
-    def with_norms(self, norms: Sequence[float]) -> Memory:
+    def with_norms(self, norms: Sequence[float], samples: Sequence[int] = ()) -> Memory:
         """Return the memory with the newest norms added and the oldest gone."""
         kept = max(NORMS_KEPT, len(norms))
-        return replace(self, norms=(*self.norms, *norms)[-kept:])
+        return replace(
+            self,
+            norms=(*self.norms, *norms)[-kept:],
+            samples=(*self.samples, *samples)[-kept:],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +188,18 @@ def _scaled_norm(tensors: Tensors) -> float:
     return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
 
 
-def clip(reply: Reply, memory: Memory, rule: Clip) -> tuple[Reply, Memory]:
+def clip(
+    reply: Reply, memory: Memory, rule: Clip, *, is_sum: bool = True
+) -> tuple[Reply, Memory]:
     """Return a single reply as `rule` lets it count, for methods that wait for nobody.
 
-    The reply must be sound. Its own norm is remembered, not what it was cut to.
+    The reply must be sound. Its own norm is remembered, not what it was cut to. Where it
+    is no sum over its samples (local steps), those of few samples are allowed no more.
     """
     size = safe_norm(reply.tensors) / reply.samples
-    after = memory.with_norms([size])
-    factor = _clip_factor(size, after.norms, rule)
+    after = memory.with_norms([size], [reply.samples])
+    samples = reply.samples if is_sum else 0
+    factor = _clip_factor(size, samples, after, rule)
     if factor == 1.0:
         return reply, after
     return replace(reply, tensors=_weighted([reply], [factor])), after
@@ -207,7 +221,9 @@ def combine(
     good = [replies[index] for index in sound]
     if not good:
         raise _too_few(0, 1)
-    memory = memory.with_norms([safe_norm(r.tensors) / r.samples for r in good])
+    memory = memory.with_norms(
+        [safe_norm(r.tensors) / r.samples for r in good], [r.samples for r in good]
+    )
     samples = sum(reply.samples for reply in good)
     with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
         tensors, suspects = _apply(rule, good, memory)
@@ -275,32 +291,53 @@ def _apply(
 def _clipped(
     good: Sequence[Reply], sizes: Sequence[float], memory: Memory, rule: Clip
 ) -> tuple[Tensors, Sequence[int]]:
-    factors = [_clip_factor(size, memory.norms, rule) for size in sizes]
+    factors = [
+        _clip_factor(size, reply.samples, memory, rule)
+        for size, reply in zip(sizes, good, strict=True)
+    ]
     suspects = [index for index, factor in enumerate(factors) if factor < 1.0]
     return _weighted(good, factors), suspects
 
 
-def _clip_factor(size: float, norms: Sequence[float], rule: Clip) -> float:
-    if len(norms) < rule.least:
+def _clip_factor(size: float, samples: int, memory: Memory, rule: Clip) -> float:
+    known = [
+        norm for norm in memory.norms if norm > 0.0
+    ]  # who brings nothing says nothing
+    if len(known) < rule.least:
         return 1.0
-    allowed = rule.factor * statistics.median(norms)
+    fewer = statistics.median(memory.samples or [0]) / samples if samples else 1.0
+    allowed = rule.factor * statistics.median(known) * max(1.0, fewer)
     return 1.0 if size <= allowed else allowed / size
 
 
 def _weighted(good: Sequence[Reply], factors: Sequence[float]) -> dict[str, Array]:
     """Return the sum of the replies' tensors, each times its factor."""
     found: dict[str, Array] = {}
-    for name, array in good[0].tensors.items():
+    for name, array in _every(good).items():
         total = np.zeros(array.shape, np.float64)
         for reply, factor in zip(good, factors, strict=True):
-            total += factor * reply.tensors[name].astype(np.float64)
+            if name in reply.tensors:
+                total += factor * reply.tensors[name].astype(np.float64)
         found[name] = total.astype(array.dtype)
+    return found
+
+
+def _every(good: Sequence[Reply]) -> dict[str, Array]:
+    """Return one array of each name that any reply brings: a gradient may be absent."""
+    found: dict[str, Array] = {}
+    for reply in good:
+        for name, array in reply.tensors.items():
+            found.setdefault(name, array)
     return found
 
 
 def _stacked(good: Sequence[Reply], name: str) -> NDArray[np.float64]:
     """Return one array's means, ``(replies, entries) float64``."""
-    rows = [r.tensors[name].ravel().astype(np.float64) / r.samples for r in good]
+    like = _every(good)[name]
+    rows = [
+        r.tensors.get(name, np.zeros_like(like)).ravel().astype(np.float64) / r.samples
+        for r in good
+    ]
     return np.stack(rows)
 
 
@@ -312,7 +349,7 @@ def _by_coordinate(
         raise UsageError("STO-T061", f"cannot trim {share} at each end: at most 0.5")
     cut = min(math.floor(share * len(good)), (len(good) - 1) // 2)
     found: dict[str, Array] = {}
-    for name, array in good[0].tensors.items():
+    for name, array in _every(good).items():
         rows = np.sort(_stacked(good, name), axis=0)[cut : len(good) - cut]
         mean = samples * rows.mean(axis=0)
         found[name] = mean.reshape(array.shape).astype(array.dtype)
@@ -338,7 +375,7 @@ def _distances(good: Sequence[Reply]) -> NDArray[np.float64]:
     """Return the squared distances between all means, ``(replies, replies)``."""
     found = np.zeros((len(good), len(good)))
     with np.errstate(over="ignore"):  # far away is far away
-        for name in good[0].tensors:
+        for name in _every(good):
             rows = _stacked(good, name)
             for index, row in enumerate(rows):
                 found[index] += np.square(rows - row).sum(axis=1)
@@ -348,7 +385,7 @@ def _distances(good: Sequence[Reply]) -> NDArray[np.float64]:
 def _centred(
     good: Sequence[Reply], samples: int, start: Tensors | None, rule: CentredClipping
 ) -> dict[str, Array]:
-    means = [_mean_of(reply) for reply in good]
+    means = [_mean_of(reply, _every(good)) for reply in good]
     centre = dict(start) if start is not None else _median_of(good)
     for _ in range(rule.rounds):
         differences = [_minus(mean, centre) for mean in means]
@@ -359,13 +396,15 @@ def _centred(
             for name, array in difference.items():
                 centre[name] = centre[name] + share / len(good) * array
     return {
-        name: (samples * array).astype(good[0].tensors[name].dtype)
+        name: (samples * array).astype(_every(good)[name].dtype)
         for name, array in centre.items()
     }
 
 
-def _mean_of(reply: Reply) -> dict[str, Array]:
-    return {n: a.astype(np.float64) / reply.samples for n, a in reply.tensors.items()}
+def _mean_of(reply: Reply, like: Tensors) -> dict[str, Array]:
+    zeros = {name: np.zeros_like(array) for name, array in like.items()}
+    found = {**zeros, **reply.tensors}
+    return {n: found[n].astype(np.float64) / reply.samples for n in like}
 
 
 def _median_of(good: Sequence[Reply]) -> dict[str, Array]:

@@ -9,12 +9,11 @@ kill is the same task afterwards, not a second one.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -23,18 +22,24 @@ import numpy as np
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.learn import robust
-from stoilo.learn.acceptance import Expectation, check_reply, tensors_expected
 from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
-from stoilo.learn.buffers import keep_buffers
 from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
+from stoilo.learn.guard import Guard
 from stoilo.learn.history import History, Tally
+from stoilo.learn.kernels.checks import are_alike
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
-from stoilo.learn.probing import expect_norm
-from stoilo.learn.tensors import Tensors, add, forms_of
-from stoilo.learn.work import Method, Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.transport import (
+    Raw,
+    Transport,
+    ask,
+    count_bytes,
+    expect_frames,
+    receive,
+)
+from stoilo.learn.work import Method, Order, Plain, Snapshot, State, Timed, Update
 
 __all__ = ["Run", "RunSettings"]
 
@@ -49,21 +54,27 @@ class RunSettings:
     Attributes:
         name: of the run, in labels; its checkpoint keeps it.
         in_flight: how many orders are out at most.
-        tries: how often the same work may fail before the run ends.
+        tries: how often the researcher's own function may fail at the same work before
+            the run ends.
+        patience: how many answers and tasks in a row may come to nothing through others'
+            fault before the run ends: a single cheat cannot end it.
         clip: bound on the influence of one answer; None for none.
         probe: compute a few samples here first, so that the bound holds from the first
             answer on; without it nothing is cut until `clip.least` answers are known.
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
+        transport: how the arrays of answers travel.
     """
 
     name: str = "run"
     in_flight: int = 8
     tries: int = 4
+    patience: int = 200
     clip: robust.Clip | None = field(default_factory=robust.Clip)
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf
+    transport: Transport = field(default_factory=Raw)
 
 
 class Run:
@@ -90,15 +101,22 @@ class Run:
         self._watcher = watcher
         self._flights = Flights()
         self._handles: dict[str, Handle] = {}
-        self._memory = memory or robust.Memory()
+        self._guard = Guard(
+            model,
+            self.settings.clip,
+            probe=self.settings.probe,
+            least_loss=self.settings.least_loss,
+            memory=memory,
+        )
+        self._in_vain = 0  # endings in a row that came to nothing
+        self._faults: dict[str, int] = {}  # of the researcher's function, by order
         self._pace = Pace()
         self._ident = secrets.token_hex(8)
-        self._buffers = forms_of(model.first().buffers)
 
     @property
     def memory(self) -> robust.Memory:
         """The norms of answers so far, for a run that goes on with the same model."""
-        return self._memory
+        return self._guard.memory
 
     async def start(self) -> None:
         """Take up a checkpoint, if there is one: its orders in flight are waited for.
@@ -128,7 +146,11 @@ class Run:
         """
         while not self.method.finished:
             await self._fill()
-            ending = await self.backend.next()
+            wait_s, began = self._alarm_s(), self.backend.now()
+            ending = await self.backend.next(wait_s)
+            waited_s = self.backend.now() - began
+            if ending is None and wait_s is not None and waited_s > wait_s / 2:
+                continue
             if ending is None:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
@@ -137,6 +159,13 @@ class Run:
             if update is not None:
                 return update
         raise StopAsyncIteration
+
+    def _alarm_s(self) -> float | None:
+        """Return after how many s the method is to be told the time; None for never."""
+        if not isinstance(self.method, Timed):
+            return None
+        alarm = self.method.next_alarm()
+        return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
@@ -159,24 +188,17 @@ class Run:
         """Order what the method has; noted on disk before it is submitted."""
         for flight in self._flights.waiting():  # a submission that failed before
             await self._submit(flight)
+        if isinstance(self.method, Timed):
+            self.method.note_time(self.backend.now())
         room = self.settings.in_flight - len(self._flights)
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
-        await self._seed(orders[0])
+        orders = [ask(order, self.settings.transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
         self._save()
         for flight in added:
             await self._submit(flight)
-
-    async def _seed(self, order: Order) -> None:
-        """Begin the memory of norms with what an answer computed here has."""
-        clip, part = self.settings.clip, self._part(order)
-        if clip is None or not self.settings.probe or self._memory.norms:
-            return
-        norm = await asyncio.to_thread(expect_norm, self.model, order, part)
-        if norm is not None:
-            self._memory = self._memory.with_norms([norm] * clip.least)
 
     def _part(self, order: Order) -> Part:
         if not 0 <= order.part < len(self.parts):
@@ -185,8 +207,11 @@ class Run:
 
     async def _submit(self, flight: Flight) -> None:
         order = flight.order
-        self._part(order)
+        await self._guard.look(order, self._part(order))
         arguments = await self._arguments(order)
+        expected = self._guard.expect(order)
+        frames = expect_frames(order, expected.tensors)
+        is_place = order.settings.get("give") == "parameters"
         while True:
             job = Job(
                 key=self._job_key(flight, arguments),
@@ -195,6 +220,8 @@ class Run:
                 samples=order.samples,
                 level=self.model.level,
                 label=f"{self.settings.name} {order.key}"[:128],
+                check=expected.validator(frames),
+                alike=are_alike if frames is None and not is_place else None,
             )
             try:
                 job_id = await self.backend.submit(job)
@@ -252,10 +279,13 @@ class Run:
                 self.tally.failed += 1
                 self._lose(flight, ending.error)
                 return None
-            reply = check_reply(ending.value, self._expect(flight.order))
-            reply = self._bound(flight.order, keep_buffers(flight.order, reply))
+            expected = self._guard.expect(flight.order)
+            value = receive(ending.value, flight.order, expected.tensors)
+            reply = self._guard.admit(flight.order, value)
+            self.tally.shortened = self._guard.shortened
         except TrustError as error:
             self.tally.refused += 1
+            await self.backend.refuse(ending.job_id, error.message)
             self._lose(flight, error)
             return None
         try:
@@ -265,7 +295,8 @@ class Run:
             raise
         await self._drop(self._flights.named(flight.order.key))
         self._flights.forget(flight.order.key)
-        self.tally.received_bytes += sum(a.nbytes for a in reply.tensors.values())
+        self._in_vain, _ = 0, self._faults.pop(flight.order.key, None)
+        self.tally.received_bytes += count_bytes(ending.value)
         self.history.note(update, ending.finished_at, self.tally)
         self._save()
         if self._watcher is not None:
@@ -273,18 +304,29 @@ class Run:
         return update
 
     def _lose(self, flight: Flight, error: Exception) -> None:
-        """Note a failure; the run ends when the same work failed too often."""
-        too_often = self._flights.failures(flight.order.key) >= self.settings.tries
+        """Note a failure; the run ends when the researcher's own code failed too often.
+
+        What hosts and their place do wrong ends it only when nothing else comes any more.
+        """
+        key = flight.order.key
+        self._flights.failures(key)
+        self._in_vain += 1
+        if isinstance(error, UserError):
+            self._faults[key] = self._faults.get(key, 0) + 1
+        too_often = self._faults.get(key, 0) >= self.settings.tries
         self.method.lose(flight.order)
         if too_often:
-            self._flights.forget(flight.order.key)  # another start tries it anew
+            del self._faults[key]
+            self._flights.forget(key)  # another start tries it anew
         self._save()
         if too_often:
-            if isinstance(error, UserError):
-                raise error
+            raise error
+        if self._in_vain >= self.settings.patience:
+            self._in_vain = 0
             raise InternalError(
                 "STO-T021",
-                f"{flight.order.key} failed {self.settings.tries} times, at last: {error}",
+                f"{self.settings.patience} answers or tasks in a row came to nothing,"
+                f" {key} at last: {error}",
             ) from error
 
     async def _drop(self, flights: Sequence[Flight]) -> None:
@@ -294,47 +336,6 @@ class Run:
             self._pace.forget(flight.job_id)
             await self.backend.cancel(flight.job_id)
 
-    def _expect(self, order: Order) -> Expectation:
-        frozen = order.settings.get("frozen_buffers") is True
-        return Expectation(
-            version=order.snapshot.version,
-            samples=order.samples,
-            tensors=tensors_expected(order.kernel, order.snapshot.parameters),
-            buffers={} if frozen else self._buffers,
-            least_loss=self.settings.least_loss * order.samples
-            if np.isfinite(self.settings.least_loss)
-            else -np.inf,
-            may_lack=order.kernel == "gradient",
-        )
-
-    def _bound(self, order: Order, reply: Reply) -> Reply:
-        """Return the reply with its influence bounded: gradient, or way gone by steps.
-
-        Raises:
-            TrustError: ``STO-T010`` when it is too large for any bound: entries that are
-                finite, while their norm, or the way to them, is not.
-        """
-        if not reply.tensors:
-            return reply
-        base = order.snapshot.parameters
-        is_place = order.settings.get("give") == "parameters"
-        with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
-            moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
-        if not robust.is_sound(replace(reply, tensors=moved)):
-            raise TrustError(
-                "STO-T010", "a volunteer's answer is not used: its norm is not finite"
-            )
-        if self.settings.clip is None:
-            return reply
-        cut, self._memory = robust.clip(
-            replace(reply, tensors=moved), self._memory, self.settings.clip
-        )
-        if cut.tensors is moved:
-            return reply
-        self.tally.shortened += 1
-        tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
-        return replace(reply, tensors=tensors)
-
     def _save(self) -> None:
         if self.settings.folder is None:
             return
@@ -342,7 +343,7 @@ class Run:
         plain: dict[str, Plain] = {
             "ident": self._ident,
             "parts": [len(part) for part in self.parts],
-            "norms": list(self._memory.norms),
+            "norms": list(self.memory.norms),
             "method": dict(method.plain),
             "flights": dict(flights.plain),
         }
@@ -359,7 +360,8 @@ class Run:
         self._ident = str(plain["ident"])
         norms = plain["norms"]
         if isinstance(norms, list):
-            self._memory = robust.Memory(tuple(float(str(one)) for one in norms))
+            known = tuple(float(str(one)) for one in norms)
+            self._guard.memory = robust.Memory(known)
         self.method.load(_below(saved, "method"))
         self._flights.load(_below(saved, "flights"), self.method.snapshot)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from stoilo.learn.tensors import Tensors
 
-__all__ = ["Method", "Order", "Plain", "Reply", "Snapshot", "State", "Update"]
+__all__ = ["Method", "Order", "Plain", "Reply", "Snapshot", "State", "Timed", "Update"]
 
 Plain: TypeAlias = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None
 """What JSON holds."""
@@ -145,3 +145,14 @@ class Method(Protocol):
 
     def load(self, state: State) -> None:
         """Go on from a saved state (of the same method and settings)."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a method has that must know the time: leases run out while nothing ends."""
+
+    def note_time(self, now_s: float) -> None:
+        """Note the backend's time, s; called before each `Method.next_orders`."""
+
+    def next_alarm(self) -> float | None:
+        """Return when to be told the time at the latest; None when nothing runs out."""

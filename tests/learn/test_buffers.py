@@ -43,7 +43,7 @@ def test_average_of_variances_misses_the_spread_of_the_means():
     assert not np.allclose((900 * means[0] + 300 * means[1]) / 1200, whole, rtol=0.05)
 
 
-def test_counters_are_the_largest_and_forms_are_kept():
+def test_counters_are_the_median_and_forms_are_kept():
     before = {"n": np.asarray(0), "x": np.zeros(2, np.float32)}
     replies = [
         Reply(0, n, 0.0, {}, {"n": np.asarray(n), "x": np.full(2, n, np.float32)})

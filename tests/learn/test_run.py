@@ -101,21 +101,36 @@ def spoil(value):
     return {**value, "tensors": {"w": np.full((4, 3), math.nan), "b": np.zeros(3)}}
 
 
+def claim_another_version(value):
+    return {**value, "version": value["version"] + 1}
+
+
+FAST = {"samples_per_s": 1e9, "poll_s": 0.01}
+
+
+@pytest.mark.parametrize("cheat", [spoil, claim_another_version])
+async def test_fast_host_that_sends_garbage_ends_no_run_and_is_known(
+    make_method, model, samples, cheat
+):
+    parts = split(*samples, 6)
+    hosts = [*[SimulatedHost()] * 5, SimulatedHost(cheat=cheat, **FAST)]
+    backend = SimulatedBackend(hosts)
+    async with Run(make_method(model, parts), model, parts, backend) as run:
+        end = await run.finish()
+    assert backend.faults[-1] > 0
+    assert backend.faults[:-1] == [0] * 5
+    assert np.isfinite(end.parameters["w"]).all()
+
+
 async def test_answer_that_is_refused_is_ordered_again_and_counted(
     make_method, model, samples
 ):
     parts = split(*samples, 6)
-    hosts = [SimulatedHost(), SimulatedHost(), SimulatedHost(cheat=spoil)]
-    async with Run(
-        make_method(model, parts),
-        model,
-        parts,
-        SimulatedBackend(hosts),
-        RunSettings(tries=1000),
-    ) as run:
-        end = await run.finish()
-    assert run.tally.refused > 0
-    assert np.isfinite(end.parameters["w"]).all()
+    hosts = [SimulatedHost(), SimulatedHost(cheat=claim_another_version)]
+    backend = SimulatedBackend(hosts)
+    async with Run(make_method(model, parts), model, parts, backend) as run:
+        await run.finish()
+    assert run.tally.refused == backend.faults[1] > 0
 
 
 async def test_work_that_fails_always_ends_the_run_by_name(make_method, model, samples):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,10 @@ class Job:
         samples: how many samples it uses, for time estimates.
         level: policy level.
         label: shown in lists.
+        check: whether a value has the form of an answer, for the place to ask: a host
+            whose value has not is at fault, and the job goes to another.
+        alike: whether two values are the same answer, where copies are compared; equality
+            when None.
     """
 
     key: str
@@ -45,6 +49,8 @@ class Job:
     samples: int
     level: str
     label: str = ""
+    check: Callable[[object], bool] | None = None
+    alike: Callable[[object, object], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,9 @@ class Backend(Protocol):
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job; it gives no ending."""
+
+    async def refuse(self, job_id: str, reason: str) -> None:
+        """Say that the answer of a job that ended cannot be used: its host is at fault."""
 
     def now(self) -> float:
         """Return the time that `Ending.finished_at` is counted in, s."""

@@ -62,6 +62,9 @@ class LocalBackend:
         if work is not None:
             work.cancel()
 
+    async def refuse(self, job_id: str, reason: str) -> None:
+        """Do nothing: there are no hosts here."""
+
     def now(self) -> float:
         """Return seconds of a clock that only goes forward."""
         return time.monotonic()

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerBackend"]
 
+MOST_WRONG = 8
+
 
 class ServerBackend:
     """Runs jobs as tasks of a connection, one task a job.
 
     Args:
         connection: of `stoilo.connect`; it stays the caller's to close.
-        redundancy: how many copies, how many must agree; TRIVIAL when missing, because
-            every answer is checked and its influence bounded.
+        redundancy: how many copies, how many must agree; one that is believed when missing,
+            because its form is checked and its influence bounded, and further ones, each of
+            another volunteer, only where forms are wrong or hosts fail.
         limits: what one run may use.
         flavor: dependency set; the smallest that holds the imports when missing.
         publish_source: let anybody read the source in the public log.
@@ -41,10 +44,8 @@ class ServerBackend:
         flavor: str | None = None,
         publish_source: bool = False,
     ) -> None:
-        from stoilo.client.options import TRIVIAL  # noqa: PLC0415 - with the client
-
         self._connection = connection
-        self._redundancy = TRIVIAL if redundancy is None else redundancy
+        self._redundancy = make_redundancy() if redundancy is None else redundancy
         self._limits, self._publish = limits, publish_source
         self._flavor = flavor
         self._watched: dict[str, asyncio.Task[Ending]] = {}
@@ -62,6 +63,8 @@ class ServerBackend:
                 name: value.stored if isinstance(value, Handle) else value
                 for name, value in job.arguments.items()
             },
+            job.check,
+            job.alike if self._redundancy.min_quorum > 1 else None,
             redundancy_options=self._redundancy,
             flavor=self._flavor,
             level=job.level,
@@ -113,6 +116,9 @@ class ServerBackend:
             await asyncio.wait([work])
         await self._connection.restore_task(job_id).cancel()
 
+    async def refuse(self, job_id: str, reason: str) -> None:
+        """Tell the server that an answer cannot be used: it ends its host's record."""
+
     def now(self) -> float:
         """Return seconds of a clock that only goes forward."""
         return time.monotonic()
@@ -132,6 +138,19 @@ class ServerBackend:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it; the connection stays open."""
         await self.close()
+
+
+def make_redundancy() -> Redundancy:
+    """Return one copy, and room for `MOST_WRONG` hosts that fail or send nonsense."""
+    from stoilo.client.options import CreateOptions  # noqa: PLC0415 - with the client
+
+    return CreateOptions(
+        min_quorum=1,
+        target_nresults=1,
+        max_error_results=MOST_WRONG,
+        max_total_results=MOST_WRONG,
+        max_success_results=1,
+    )
 
 
 async def await_ending(submitted: SubmittedTask[Any]) -> Ending:

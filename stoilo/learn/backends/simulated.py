@@ -19,6 +19,8 @@ from stoilo.learn.backends.local import run_job
 
 __all__ = ["SimulatedBackend", "SimulatedHost", "Spell"]
 
+MOST_DOUBLED = 10
+"""Answers at fault that make a host's pause longer."""
 Cheat = Callable[[Any], Any]
 """What a dishonest host sends instead of the honest answer."""
 
@@ -62,6 +64,10 @@ class _Event:
     job: Job | None = field(compare=False)
 
 
+def _passes(job: Job, ending: Ending) -> bool:
+    return ending.error is not None or job.check is None or job.check(ending.value)
+
+
 class SimulatedBackend:
     """Runs jobs on simulated hosts; each takes one at a time, first come, first served.
 
@@ -83,11 +89,13 @@ class SimulatedBackend:
         self.hosts = tuple(hosts)
         self.deadline_s, self.tries = deadline_s, tries
         self.served = [0] * len(self.hosts)
+        self.faults = [0] * len(self.hosts)  # each doubles a host's pause
         self._random = random.Random(seed)  # noqa: S311 - a simulation's own
         self._clock, self._numbers = 0.0, 0
         self._waiting: list[Job] = []
         self._lost: dict[str, int] = {}
         self._open: set[str] = set()
+        self._givers: dict[str, int] = {}  # of answers that may still be refused
         self._free = list(range(len(self.hosts)))
         self._events: list[_Event] = []
 
@@ -167,12 +175,31 @@ class SimulatedBackend:
         if job is None:
             self._free.append(event.host)
             return None
-        self._push(self._clock + self.hosts[event.host].poll_s, event.host, None)
         if job.key not in self._open:
+            self._pause(event.host)
             return None
+        ending = self._answer(event.host, job)
+        if not _passes(job, ending):
+            self.faults[event.host] += 1
+            self._lost[job.key] = self._lost.get(job.key, 0) + 1
+            self._pause(event.host)
+            return self._give_again(job)
+        self._pause(event.host)
         self._open.discard(job.key)
+        self._givers[job.key] = event.host
         self.served[event.host] += 1
-        return self._answer(event.host, job)
+        return ending
+
+    def _pause(self, host: int) -> None:
+        """Let a host ask again: the later, the more of its last answers were at fault."""
+        pause = self.hosts[host].poll_s * 2 ** min(self.faults[host], MOST_DOUBLED)
+        self._push(self._clock + pause, host, None)
+
+    async def refuse(self, job_id: str, reason: str) -> None:  # noqa: ARG002 - ours know why
+        """Note that an answer could not be used; its host pauses longer from now on."""
+        host = self._givers.pop(job_id, None)
+        if host is not None:
+            self.faults[host] += 1
 
     def _give_again(self, job: Job) -> Ending | None:
         if job.key not in self._open:

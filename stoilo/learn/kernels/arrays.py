@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from stoilo.learn.kernels.batches import deal
+from stoilo.learn.kernels.packing import pack
 
 __all__ = ["evaluate", "gradient", "local_steps"]
 
@@ -85,13 +86,12 @@ def choose(kwargs):
 def answer(kwargs, samples, loss_sum, tensors):
     """Return what every kernel returns."""
     kept = kwargs["parameters"]
+    given = {name: np.asarray(tensors[name], kept[name].dtype) for name in tensors}
     return {
         "version": kwargs["version"],
         "samples": samples,
         "loss_sum": float(loss_sum),
-        "tensors": {
-            name: np.asarray(tensors[name], kept[name].dtype) for name in tensors
-        },
+        "tensors": pack(kwargs, given),
         "buffers": {},
         "correct": -1,
         "numbers": {},

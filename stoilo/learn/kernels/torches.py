@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from stoilo.learn.kernels.batches import deal
+from stoilo.learn.kernels.packing import pack
 
 __all__ = ["evaluate", "gradient", "local_steps"]
 
@@ -121,11 +122,12 @@ def choose(kwargs):
 def answer(kwargs, model, samples, loss_sum, correct, tensors):
     """Return what every kernel returns; arrays as numpy's."""
     buffers = {} if kwargs["settings"].get("frozen_buffers") else model.named_buffers()
+    given = {name: t.detach().numpy() for name, t in tensors.items()}
     return {
         "version": kwargs["version"],
         "samples": samples,
         "loss_sum": loss_sum,
-        "tensors": {name: t.detach().numpy() for name, t in tensors.items()},
+        "tensors": pack(kwargs, given),
         "buffers": {
             name: b.detach().numpy()
             for name, b in dict(buffers).items()

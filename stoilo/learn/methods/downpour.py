@@ -9,9 +9,10 @@ squares never leave it. With one replica and one step an order, this is serial t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.frame import Frame, Outcome
 from stoilo.learn.methods.plans import (
     APPLY,
     LocalWork,
@@ -20,18 +21,10 @@ from stoilo.learn.methods.plans import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.states import (
-    join,
-    load_snapshot,
-    pick,
-    read_int,
-    read_keys,
-    read_table,
-    save_snapshot,
-)
+from stoilo.learn.methods.states import read_int, read_keys, read_table, select
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import mix
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
 
 __all__ = ["Downpour", "DownpourSettings"]
 
@@ -46,8 +39,11 @@ class DownpourSettings:
         push: local steps of one order (n_fetch = n_push); what is left of a pass at
             its end goes out as smaller orders, nothing is left out.
         rate: of the local steps; matters from the second step of an order on.
-        staleness: what older pushes are worth; a discarded one is not repeated.
+        staleness: what older pushes are worth; the samples of a discarded one go out
+            again, from newer parameters. (Only updates age a push, so that some push
+            of those that are out always counts: this ends.)
         warmup: updates which one replica makes alone before the others begin.
+        updates: pushes after which the training ends, however far the passes are; 0: none.
         seed: of the shuffling.
     """
 
@@ -58,15 +54,17 @@ class DownpourSettings:
     staleness: Staleness = APPLY
     warmup: int = 0
     seed: int = 0
+    updates: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
-        if min(self.passes, self.batch, self.push) < 1 or self.warmup < 0:
+        counts = (self.passes, self.batch, self.push)
+        if min(counts) < 1 or min(self.warmup, self.updates) < 0:
             raise UsageError(
                 "STO-T040",
-                f"passes {self.passes}, batch {self.batch}, push {self.push} or warmup"
-                f" {self.warmup} do not describe a training",
-                hint="passes, batch and push ≥ 1, warmup ≥ 0",
+                f"passes, batch and push {counts}, warmup {self.warmup} or updates"
+                f" {self.updates} do not describe a training",
+                hint="passes, batch and push ≥ 1, warmup and updates ≥ 0",
             )
 
     def cut(self, size: int, start: int) -> int:
@@ -82,25 +80,28 @@ class _Replica:
     Attributes:
         done: complete passes.
         cursor: samples of the present pass that are used up.
+        tries: pushes of the samples at the cursor that were discarded.
         flying: whether an order is out.
     """
 
     done: int = 0
     cursor: int = 0
+    tries: int = 0
     flying: bool = False
 
     def save(self) -> dict[str, Plain]:
         """Return it as plain data."""
-        return {"done": self.done, "cursor": self.cursor, "flying": int(self.flying)}
+        return {name: int(number) for name, number in asdict(self).items()}
 
     @classmethod
     def load(cls, plain: Mapping[str, Plain]) -> _Replica:
         """Return what `save` gave."""
+        done, cursor = read_int(plain, "done"), read_int(plain, "cursor")
         flying = bool(read_int(plain, "flying"))
-        return cls(read_int(plain, "done"), read_int(plain, "cursor"), flying)
+        return cls(done, cursor, read_int(plain, "tries"), flying)
 
 
-class Downpour:
+class Downpour(Frame):
     """Gradients of many replicas, applied as they come."""
 
     def __init__(
@@ -110,23 +111,19 @@ class Downpour:
         optimizer: Optimizer,
         settings: DownpourSettings,
     ) -> None:
+        super().__init__(start)
         self.settings = settings
         self.optimizer = optimizer
         self._parts = check_parts(parts)
-        self._snapshot = start
         self._replicas = {str(part): _Replica() for part in range(len(parts))}
         self._waiting = list(self._replicas)
         self._updates = 0
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
-
-    @property
     def finished(self) -> bool:
-        """Whether each replica has made all its passes."""
-        return self.epoch >= self.settings.passes
+        """Whether each replica has made all its passes, or enough was pushed."""
+        ended = 0 < self.settings.updates <= self._updates
+        return ended or self.epoch >= self.settings.passes
 
     @property
     def epoch(self) -> int:
@@ -139,72 +136,68 @@ class Downpour:
         sizes = zip(self._replicas.values(), self._parts, strict=True)
         return tuple(replica.done * size + replica.cursor for replica, size in sizes)
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return an order for each replica that has none out, longest waiting first."""
+    def lose(self, order: Order) -> None:
+        """Give the same samples out again, to be trained from newer parameters."""
+        if self._is_open(order):
+            self._give_again(str(order.part))
+
+    def _draw(self, room: int) -> Sequence[str]:
+        """Return the replicas that have no order out, longest waiting first."""
         able = self._waiting
         if self._updates < self.settings.warmup and not self._replicas["0"].done:
             able = [name for name in able if name == "0"]
         drawn = able[: max(room, 0)]
         self._waiting = [name for name in self._waiting if name not in drawn]
-        return [self._order(name) for name in drawn]
+        return drawn
 
-    def take(self, order: Order, reply: Reply) -> Update:
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
         """Push a sum of gradients; move the replica's cursor."""
-        staleness = self._snapshot.version - reply.version
-        replica, before = self._replicas[str(order.part)], self.epoch
-        applied = replica.flying and order.key == self._key(str(order.part))
-        epoch = replica.done
-        if applied:
-            weight = self.settings.staleness.weigh(staleness)
-            self._go_on(str(order.part))
-            applied = bool(weight)
-            if applied:
-                self._push(reply, weight)
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=staleness,
-            epoch=min(epoch, self.settings.passes - 1),
-            epoch_ended=self.epoch > before,
-        )
-
-    def lose(self, order: Order) -> None:
-        """Give the same samples out again, to be trained from newer parameters."""
-        name = str(order.part)
+        name, before = str(order.part), self.epoch
         replica = self._replicas[name]
-        if replica.flying and order.key == self._key(name):
-            replica.flying = False
-            self._waiting.append(name)
+        epoch = min(replica.done, self.settings.passes - 1)
+        weight = self.settings.staleness.weigh(staleness)
+        if not self._is_open(order):
+            return Outcome(applied=False, epoch=epoch)
+        if not weight:
+            replica.tries += 1
+            self._give_again(name)
+            return Outcome(applied=False, epoch=epoch)
+        self._push(reply, weight)
+        self._go_on(name)
+        return Outcome(applied=True, epoch=epoch, ended=self.epoch > before)
 
-    def save(self) -> State:
-        """Return parameters, the optimiser, and each replica's cursor."""
-        here, optimizer = save_snapshot(self._snapshot), self.optimizer.save()
-        plain: dict[str, Plain] = {
-            **here.plain,
+    def _save(self) -> Mapping[str, State]:
+        """Return the optimiser, and each replica's cursor."""
+        place: dict[str, Plain] = {
             "updates": self._updates,
             "waiting": [*self._waiting],
             "replicas": {name: r.save() for name, r in self._replicas.items()},
-            "optimizer": dict(optimizer.plain),
         }
-        return State({**here.tensors, **join(optimizer=optimizer.tensors)}, plain)
+        return {"place": State({}, place), "optimizer": self.optimizer.save()}
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        table = read_table(state.plain, "replicas")
-        self._snapshot = load_snapshot(state, self._snapshot)
-        self._updates = read_int(state.plain, "updates")
-        self._waiting = read_keys(state.plain, "waiting")
-        for name in self._replicas:
-            self._replicas[name] = _Replica.load(read_table(table, name))
-        optimizer = read_table(state.plain, "optimizer")
-        self.optimizer.load(State(pick(state.tensors, "optimizer"), optimizer))
+    def _load(self, state: State) -> None:
+        place = select(state, "place").plain
+        replicas = read_table(place, "replicas")
+        self._updates = read_int(place, "updates")
+        self._waiting = read_keys(place, "waiting")
+        self._replicas = {
+            name: _Replica.load(read_table(replicas, name)) for name in self._replicas
+        }
+        self.optimizer.load(select(state, "optimizer"))
 
     def _key(self, name: str) -> str:
         replica = self._replicas[name]
-        return f"r{name}/e{replica.done}/n{replica.cursor}"
+        again = f"/t{replica.tries}" if replica.tries else ""
+        return f"r{name}/e{replica.done}/n{replica.cursor}{again}"
+
+    def _is_open(self, order: Order) -> bool:
+        """Return whether the replica waits for just this order's answer."""
+        name = str(order.part)
+        return self._replicas[name].flying and order.key == self._key(name)
+
+    def _give_again(self, name: str) -> None:
+        self._replicas[name].flying = False
+        self._waiting.append(name)
 
     def _order(self, name: str) -> Order:
         part, replica = int(name), self._replicas[name]
@@ -228,7 +221,7 @@ class Downpour:
 
     def _go_on(self, name: str) -> None:
         replica, size = self._replicas[name], self._parts[int(name)]
-        replica.flying = False
+        replica.flying, replica.tries = False, 0
         replica.cursor = self.settings.cut(size, replica.cursor)
         if replica.cursor == size:
             replica.done, replica.cursor = replica.done + 1, 0

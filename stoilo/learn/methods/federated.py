@@ -9,7 +9,7 @@ Volunteers keep nothing between rounds, so an inner optimiser begins each round 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,21 +17,13 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.buffers import pool_buffers
+from stoilo.learn.methods.frame import Frame, Outcome
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
-from stoilo.learn.methods.states import (
-    join,
-    load_replies,
-    load_snapshot,
-    pick,
-    read_int,
-    read_table,
-    save_replies,
-    save_snapshot,
-)
+from stoilo.learn.methods.states import load_replies, read_int, save_replies, select
 from stoilo.learn.optimizers import Optimizer, Sgd
 from stoilo.learn.tensors import Array
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Order, Reply, Snapshot, State
 
 __all__ = ["Federated", "FederatedSettings", "diloco", "fedavg"]
 
@@ -68,7 +60,7 @@ class FederatedSettings:
             )
 
 
-class Federated:
+class Federated(Frame):
     """An outer step from each round of locally trained parameters."""
 
     def __init__(
@@ -78,81 +70,54 @@ class Federated:
         optimizer: Optimizer,
         settings: FederatedSettings,
     ) -> None:
+        super().__init__(start)
         self.settings = settings
         self.optimizer = optimizer
         self._parts = check_parts(parts)
-        self._snapshot = start
         self._round = 0
         self._replies: dict[str, Reply] = {}
         self._open()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
 
     @property
     def finished(self) -> bool:
         """Whether all rounds are done."""
         return self._round >= self.settings.rounds
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return further parts of this round."""
-        if self.finished:
-            return []
-        return [self._order(key) for key in self._ledger.draw(room)]
-
-    def take(self, order: Order, reply: Reply) -> Update:
-        """Keep the parameters of a part; with the last that is needed, end the round."""
-        staleness = self._snapshot.version - reply.version
-        number, ended = self._round, False
-        applied = self._ledger.answer(order.key)
-        if applied:
-            self._replies[order.key] = reply
-            needed = round_up(self.settings.fraction, self._ledger.size)
-            ended = self._ledger.answered >= needed
-        if ended:
-            self._apply()
-            self._round += 1
-            self._open()
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=staleness,
-            epoch=min(number, self.settings.rounds - 1),
-            epoch_ended=ended,
-        )
-
     def lose(self, order: Order) -> None:
         """Order it again, unless its round is over."""
         self._ledger.lose(order.key)
 
-    def save(self) -> State:
-        """Return parameters, outer optimiser, and the answers of the round so far."""
-        here, replies = save_snapshot(self._snapshot), save_replies(self._replies)
-        optimizer = self.optimizer.save()
-        groups = join(replies=replies.tensors, optimizer=optimizer.tensors)
-        plain: dict[str, Plain] = {
-            **here.plain,
-            "round": self._round,
-            "ledger": self._ledger.save(),
-            "replies": dict(replies.plain),
-            "optimizer": dict(optimizer.plain),
-        }
-        return State({**here.tensors, **groups}, plain)
+    def _draw(self, room: int) -> Sequence[str]:
+        return self._ledger.draw(room)
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._snapshot = load_snapshot(state, self._snapshot)
-        self._round = read_int(state.plain, "round")
-        self._ledger = Ledger.load(read_table(state.plain, "ledger"))
-        replies = read_table(state.plain, "replies")
-        optimizer = read_table(state.plain, "optimizer")
-        self._replies = load_replies(State(pick(state.tensors, "replies"), replies))
-        self.optimizer.load(State(pick(state.tensors, "optimizer"), optimizer))
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - late ones are dropped
+        """Keep the parameters of a part; with the last that is needed, end the round."""
+        number = min(self._round, self.settings.rounds - 1)
+        if not self._ledger.answer(order.key):
+            return Outcome(applied=False, epoch=number)
+        self._replies[order.key] = reply
+        needed = round_up(self.settings.fraction, self._ledger.size)
+        if self._ledger.answered < needed:
+            return Outcome(applied=True, epoch=number)
+        self._apply()
+        self._round += 1
+        self._open()
+        return Outcome(applied=True, epoch=number, ended=True)
+
+    def _save(self) -> Mapping[str, State]:
+        """Return the outer optimiser, and the answers of the round so far."""
+        return {
+            "place": State({}, {"round": self._round}),
+            "ledger": self._ledger.save(),
+            "replies": save_replies(self._replies),
+            "optimizer": self.optimizer.save(),
+        }
+
+    def _load(self, state: State) -> None:
+        self._round = read_int(select(state, "place").plain, "round")
+        self._ledger = Ledger.load(select(state, "ledger"))
+        self._replies = load_replies(select(state, "replies"))
+        self.optimizer.load(select(state, "optimizer"))
 
     def _open(self) -> None:
         parts = len(self._parts)

@@ -7,10 +7,10 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from stoilo.learn.methods.states import read_int, read_keys, read_table
-from stoilo.learn.work import Plain
+from stoilo.learn.work import Plain, State
 
 __all__ = ["Ledger"]
 
@@ -79,18 +79,20 @@ class Ledger:
             del self._out[key]
             self._waiting.append(key)
 
-    def save(self) -> dict[str, Plain]:
+    def save(self) -> State:
         """Return the round as plain data."""
-        return {
+        plain: dict[str, Plain] = {
             "waiting": list(self._waiting),
             "out": [*self._out],  # their order is their age: a table may lose it
             "copies": dict(self._out),
             "done": list(self._done),
         }
+        return State({}, plain)
 
     @classmethod
-    def load(cls, plain: Mapping[str, Plain]) -> Ledger:
+    def load(cls, state: State) -> Ledger:
         """Return the round that `save` gave."""
+        plain = state.plain
         ledger = cls(read_keys(plain, "waiting"))
         copies = read_table(plain, "copies")
         ledger._out = {key: read_int(copies, key) for key in read_keys(plain, "out")}

@@ -5,6 +5,7 @@ Permutations come from a seed and a place (epoch, part), so no generator's state
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.work import Plain
+from stoilo.learn.work import Order, Plain, Snapshot
 
 __all__ = [
     "LocalWork",
     "Piece",
     "Staleness",
     "check_parts",
+    "derive_order_seed",
     "derive_seed",
     "shuffle",
 ]
@@ -35,6 +37,16 @@ class Piece:
     part: int
     samples: int
     rows: tuple[int, ...] | None = None
+
+    def order(self, key: str, snapshot: Snapshot, seed: int) -> Order:
+        """Return the order for the sum of these samples' gradients.
+
+        The kernel seeds what draws in it (dropout), so that copies of a task agree.
+        """
+        settings: dict[str, Plain] = {"seed": seed}
+        return Order(
+            key, "gradient", snapshot, self.part, self.samples, settings, self.rows
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +140,21 @@ def check_parts(parts: Sequence[int]) -> tuple[int, ...]:
 
 def shuffle(size: int, *place: int) -> NDArray[np.int64]:
     """Return a permutation of ``range(size)`` that depends on the place alone."""
-    return np.random.Generator(np.random.PCG64(place)).permutation(size)
+    return _generate(place).permutation(size)
 
 
 def derive_seed(*place: int) -> int:
     """Return a kernel's seed for a place (run's seed, epoch, part)."""
-    return int(np.random.Generator(np.random.PCG64(place)).integers(_SEEDS))
+    return int(_generate(place).integers(_SEEDS))
+
+
+def _generate(place: tuple[int, ...]) -> np.random.Generator:
+    if min(place) < 0:
+        raise UsageError("STO-T040", f"a seed cannot be negative: {min(place)}")
+    return np.random.Generator(np.random.PCG64(place))
+
+
+def derive_order_seed(seed: int, key: str) -> int:
+    """Return a kernel's seed for an order: of the run's seed and the order's key."""
+    digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % _SEEDS

@@ -8,26 +8,20 @@ once more (the first answer counts). Sums travel: the mean and the regulariser a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.frame import Frame, Outcome
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Rules
 from stoilo.learn.methods.ledger import Ledger
-from stoilo.learn.methods.plans import Piece, check_parts
-from stoilo.learn.methods.states import (
-    join,
-    load_snapshot,
-    pick,
-    read_float,
-    read_table,
-    save_snapshot,
-)
+from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
+from stoilo.learn.methods.states import read_float, select
 from stoilo.learn.methods.vectors import Vectors
 from stoilo.learn.tensors import flatten, unflatten
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Order, Reply, Snapshot, State
 
 __all__ = ["Sandblaster", "SandblasterSettings"]
 
@@ -42,6 +36,8 @@ class SandblasterSettings:
         shards: that vectors are cut into.
         backups: share of a pass below which its outstanding portions go out again; 0: never.
         rules: of the optimiser.
+        seed: of what draws in the model; a portion draws the same in every pass, without
+            which a line search would compare different functions.
     """
 
     portions: int = 1
@@ -49,6 +45,7 @@ class SandblasterSettings:
     shards: int = 1
     backups: float = 0.25
     rules: Rules = STANDARD
+    seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -65,7 +62,7 @@ class SandblasterSettings:
             )
 
 
-class Sandblaster:
+class Sandblaster(Frame):
     """Passes over the data, driven by a coordinator without parameters."""
 
     def __init__(
@@ -74,8 +71,8 @@ class Sandblaster:
         parts: Sequence[int],
         settings: SandblasterSettings,
     ) -> None:
+        super().__init__(start)
         self.settings = settings
-        self._snapshot = start
         self._samples = sum(check_parts(parts))
         self._pieces = _cut_portions(parts, settings.portions)
         self._coordinator = Coordinator(settings.rules)
@@ -85,11 +82,6 @@ class Sandblaster:
         for name in ("x", "trial"):
             self._vectors.put(name, vector)
         self._open()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The point of the present pass; the accepted one when finished."""
-        return self._snapshot
 
     @property
     def finished(self) -> bool:
@@ -111,59 +103,41 @@ class Sandblaster:
         """The part that decides; it holds no vector."""
         return self._coordinator
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return further portions; when none waits, backup copies of the oldest."""
-        if self.finished:
-            return []
-        keys = self._ledger.draw(room)
-        if self.settings.backups:
-            keys += self._ledger.draw_backups(room - len(keys), self.settings.backups)
-        return [self._order(key) for key in keys]
-
-    def take(self, order: Order, reply: Reply) -> Update:
-        """Add a portion's sums; with the last one, let the coordinator judge the pass."""
-        staleness = self._snapshot.version - reply.version
-        epoch, ended = self.iterations, False
-        applied = self._ledger.answer(order.key)
-        if applied:
-            self._vectors.accumulate("slope", flatten(self._in_order(reply)))
-            self._losses[order.key] = reply.loss_sum
-            if self._ledger.answered == self._ledger.size:
-                ended = self._judge()
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=staleness,
-            epoch=epoch,
-            epoch_ended=ended,
-        )
-
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""
         self._ledger.lose(order.key)
 
-    def save(self) -> State:
-        """Return the shards' vectors, the coordinator's scalars, the pass so far."""
-        here = save_snapshot(self._snapshot)
-        plain: dict[str, Plain] = {
-            **here.plain,
-            "coordinator": self._coordinator.save(),
-            "ledger": self._ledger.save(),
-            "losses": dict(self._losses),
-        }
-        vectors = join(vectors=self._vectors.save())
-        return State({**here.tensors, **vectors}, plain)
+    def _draw(self, room: int) -> Sequence[str]:
+        """Return further portions; when none waits, backup copies of the oldest."""
+        keys = self._ledger.draw(room)
+        if self.settings.backups:
+            keys += self._ledger.draw_backups(room - len(keys), self.settings.backups)
+        return keys
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        losses = read_table(state.plain, "losses")
-        self._snapshot = load_snapshot(state, self._snapshot)
-        self._coordinator.load(read_table(state.plain, "coordinator"))
-        self._vectors.load(pick(state.tensors, "vectors"))
-        self._ledger = Ledger.load(read_table(state.plain, "ledger"))
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a pass's are its own
+        """Add a portion's sums; with the last one, let the coordinator judge the pass."""
+        epoch = self.iterations
+        if not self._ledger.answer(order.key):
+            return Outcome(applied=False, epoch=epoch)
+        self._vectors.accumulate("slope", flatten(self._in_order(reply)))
+        self._losses[order.key] = reply.loss_sum
+        ended = self._ledger.answered == self._ledger.size and self._judge()
+        return Outcome(applied=True, epoch=epoch, ended=ended)
+
+    def _save(self) -> Mapping[str, State]:
+        """Return the shards' vectors, the coordinator's scalars, the pass so far."""
+        return {
+            "coordinator": State({}, self._coordinator.save()),
+            "ledger": self._ledger.save(),
+            "losses": State({}, dict(self._losses)),
+            "vectors": State(self._vectors.save(), {}),
+        }
+
+    def _load(self, state: State) -> None:
+        losses = select(state, "losses").plain
+        self._coordinator.load(select(state, "coordinator").plain)
+        self._vectors.load(dict(select(state, "vectors").tensors))
+        self._ledger = Ledger.load(select(state, "ledger"))
         self._losses = {key: read_float(losses, key) for key in losses}
 
     def _open(self) -> None:
@@ -174,10 +148,9 @@ class Sandblaster:
         self._vectors.zero("slope")
 
     def _order(self, key: str) -> Order:
-        piece = self._pieces[key.partition("/")[2]]
-        return Order(
-            key, "gradient", self._snapshot, piece.part, piece.samples, rows=piece.rows
-        )
+        name = key.partition("/")[2]
+        seed = derive_order_seed(self.settings.seed, name)
+        return self._pieces[name].order(key, self._snapshot, seed)
 
     def _in_order(self, reply: Reply) -> dict[str, np.ndarray]:
         """Return the reply's arrays in the parameters' order, zeros where it has none."""

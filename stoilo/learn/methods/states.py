@@ -14,6 +14,7 @@ from stoilo.learn.work import Plain, Reply, Snapshot, State
 
 __all__ = [
     "join",
+    "join_states",
     "load_replies",
     "load_snapshot",
     "pick",
@@ -23,6 +24,7 @@ __all__ = [
     "read_table",
     "save_replies",
     "save_snapshot",
+    "select",
 ]
 
 
@@ -48,6 +50,21 @@ def pick(tensors: Tensors, group: str, like: Tensors | None = None) -> dict[str,
     if forms_of(found) != forms_of(like):
         raise unfit(f"its {group} have other names, types or shapes")
     return {name: found[name] for name in like}
+
+
+def join_states(**groups: State) -> State:
+    """Return several states as one, each under its name."""
+    tensors = {name: state.tensors for name, state in groups.items()}
+    return State(join(**tensors), {n: dict(s.plain) for n, s in groups.items()})
+
+
+def select(state: State, group: str) -> State:
+    """Return one of the states that `join_states` joined.
+
+    Raises:
+        UsageError: ``STO-T041`` when there is none of that name.
+    """
+    return State(pick(state.tensors, group), read_table(state.plain, group))
 
 
 def unfit(reason: str) -> UsageError:
@@ -91,58 +108,50 @@ def read_table(plain: Mapping[str, Plain], name: str) -> dict[str, Plain]:
     raise unfit(f"no table {name!r}")
 
 
-def save_snapshot(snapshot: Snapshot, group: str = "now") -> State:
-    """Return a snapshot as part of a state, under the group's name."""
-    groups = {
-        f"{group}.parameters": snapshot.parameters,
-        f"{group}.buffers": snapshot.buffers,
-    }
-    return State(join(**groups), {f"{group}.version": snapshot.version})
+def save_snapshot(snapshot: Snapshot) -> State:
+    """Return a snapshot as a state."""
+    groups = {"parameters": snapshot.parameters, "buffers": snapshot.buffers}
+    return State(join(**groups), {"version": snapshot.version})
 
 
-def load_snapshot(state: State, like: Snapshot, group: str = "now") -> Snapshot:
-    """Return what `save_snapshot` made a part of; names in the order of `like`."""
+def load_snapshot(state: State, like: Snapshot) -> Snapshot:
+    """Return what `save_snapshot` made a state of; names in the order of `like`."""
     return Snapshot(
-        read_int(state.plain, f"{group}.version"),
-        pick(state.tensors, f"{group}.parameters", like.parameters),
-        pick(state.tensors, f"{group}.buffers", like.buffers),
+        read_int(state.plain, "version"),
+        pick(state.tensors, "parameters", like.parameters),
+        pick(state.tensors, "buffers", like.buffers),
     )
 
 
 def save_replies(replies: Mapping[str, Reply]) -> State:
     """Return replies that wait for their step, by their keys."""
-    tensors: dict[str, Array] = {}
-    plain: dict[str, Plain] = {}
-    for key, reply in replies.items():
-        groups = {f"reply.{key}": reply.tensors, f"buffers.{key}": reply.buffers}
-        tensors |= join(**groups)
-        plain[key] = {
-            "version": reply.version,
-            "samples": reply.samples,
-            "loss_sum": reply.loss_sum,
-            "correct": reply.correct,
-            "numbers": dict(reply.numbers),
-        }
-    return State(tensors, {"replies": plain})
+    return join_states(**{key: _save_reply(reply) for key, reply in replies.items()})
+
+
+def _save_reply(reply: Reply) -> State:
+    plain: dict[str, Plain] = {
+        "version": reply.version,
+        "samples": reply.samples,
+        "loss_sum": reply.loss_sum,
+        "correct": reply.correct,
+        "numbers": dict(reply.numbers),
+    }
+    return State(join(tensors=reply.tensors, buffers=reply.buffers), plain)
 
 
 def load_replies(state: State) -> dict[str, Reply]:
     """Return what `save_replies` made a part of."""
-    return {
-        key: _load_reply(state, key, read_table(table, key))
-        for table in [read_table(state.plain, "replies")]
-        for key in table
-    }
+    return {key: _load_reply(select(state, key)) for key in state.plain}
 
 
-def _load_reply(state: State, key: str, plain: Mapping[str, Plain]) -> Reply:
-    numbers = read_table(plain, "numbers")
+def _load_reply(state: State) -> Reply:
+    plain, numbers = state.plain, read_table(state.plain, "numbers")
     return Reply(
         read_int(plain, "version"),
         read_int(plain, "samples"),
         read_float(plain, "loss_sum"),
-        pick(state.tensors, f"reply.{key}"),
-        pick(state.tensors, f"buffers.{key}"),
+        pick(state.tensors, "tensors"),
+        pick(state.tensors, "buffers"),
         read_int(plain, "correct"),
         {name: read_float(numbers, name) for name in numbers},
     )

@@ -18,22 +18,19 @@ import numpy as np
 from stoilo.core.errors import UsageError
 from stoilo.learn import robust
 from stoilo.learn.buffers import pool_buffers
+from stoilo.learn.methods.frame import Frame, Outcome
 from stoilo.learn.methods.ledger import Ledger
-from stoilo.learn.methods.plans import Piece, check_parts, shuffle
+from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
 from stoilo.learn.methods.states import (
-    join,
     load_replies,
-    load_snapshot,
-    pick,
     read_int,
     read_keys,
-    read_table,
     save_replies,
-    save_snapshot,
+    select,
 )
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
 
 __all__ = [
     "Combine",
@@ -112,7 +109,7 @@ def combine_robustly(rule: robust.Rule) -> Combine:
     return combine
 
 
-class Synchronous:
+class Synchronous(Frame):
     """One optimiser step from each round of gradients."""
 
     def __init__(
@@ -125,22 +122,17 @@ class Synchronous:
         combine: Combine = sum_gradients,
         schedule: Schedule | None = None,
     ) -> None:
+        super().__init__(start)
         self.settings = settings
         self.optimizer = optimizer
         self._parts = check_parts(parts)
         self._combine = combine
         self._schedule = schedule
-        self._snapshot = start
-        self._epoch, self._step, self._count = 0, 0, 0
+        self._epoch, self._step, self._steps = 0, 0, 0
         self._late: set[str] = set()  # keys of earlier steps that are out
         self._replies: dict[str, Reply] = {}
         self._queued: dict[str, Reply] = {}
         self._begin()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
 
     @property
     def finished(self) -> bool:
@@ -150,7 +142,7 @@ class Synchronous:
     @property
     def steps(self) -> int:
         """How many steps have been made."""
-        return self._count
+        return self._steps
 
     @property
     def steps_per_epoch(self) -> int:
@@ -158,70 +150,51 @@ class Synchronous:
         block = self.settings.block
         return math.ceil(max(self._parts) / block) if block else 1
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return further blocks of the present step."""
-        if self.finished:
-            return []
-        return [self._order(key) for key in self._ledger.draw(room)]
+    def lose(self, order: Order) -> None:
+        """Order it again, unless its step is over."""
+        self._late.discard(order.key)
+        self._ledger.lose(order.key)
 
-    def take(self, order: Order, reply: Reply) -> Update:
+    def _draw(self, room: int) -> Sequence[str]:
+        return self._ledger.draw(room)
+
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
         """Keep an answer; with the last one that is needed, make the step."""
-        staleness = self._snapshot.version - reply.version
-        epoch, ended = self._epoch, False
+        epoch, ended = min(self._epoch, self.settings.epochs - 1), False
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
             ended = self._advance()
         elif order.key in self._late:
             applied = self._queue(order.key, reply)
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=staleness,
-            epoch=min(epoch, self.settings.epochs - 1),
-            epoch_ended=ended,
-        )
+        return Outcome(applied, epoch, ended)
 
-    def lose(self, order: Order) -> None:
-        """Order it again, unless its step is over."""
-        self._late.discard(order.key)
-        self._ledger.lose(order.key)
-
-    def save(self) -> State:
-        """Return parameters, optimiser, place, and the answers of the step so far."""
-        here, replies = save_snapshot(self._snapshot), save_replies(self._replies)
-        queued, optimizer = save_replies(self._queued), self.optimizer.save()
-        groups = join(
-            replies=replies.tensors, queued=queued.tensors, optimizer=optimizer.tensors
-        )
-        plain: dict[str, Plain] = {
-            **here.plain,
+    def _save(self) -> Mapping[str, State]:
+        """Return the optimiser, the place, and the answers of the step so far."""
+        place: dict[str, Plain] = {
             "epoch": self._epoch,
             "step": self._step,
-            "count": self._count,
-            "ledger": self._ledger.save(),
+            "count": self._steps,
             "late": [*sorted(self._late)],
-            "replies": dict(replies.plain),
-            "queued": dict(queued.plain),
-            "optimizer": dict(optimizer.plain),
         }
-        return State({**here.tensors, **groups}, plain)
+        return {
+            "place": State({}, place),
+            "ledger": self._ledger.save(),
+            "replies": save_replies(self._replies),
+            "queued": save_replies(self._queued),
+            "optimizer": self.optimizer.save(),
+        }
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        plain = state.plain
-        self._snapshot = load_snapshot(state, self._snapshot)
-        self._epoch, self._step = read_int(plain, "epoch"), read_int(plain, "step")
-        self._count = read_int(plain, "count")
+    def _load(self, state: State) -> None:
+        place = select(state, "place").plain
+        self._epoch, self._step = read_int(place, "epoch"), read_int(place, "step")
+        self._steps = read_int(place, "count")
+        self._late = set(read_keys(place, "late"))
         self._pieces = self._plan()
-        self._ledger = Ledger.load(read_table(plain, "ledger"))
-        self._late = set(read_keys(plain, "late"))
-        self._replies = load_replies(_select(state, "replies"))
-        self._queued = load_replies(_select(state, "queued"))
-        self.optimizer.load(_select(state, "optimizer"))
+        self._ledger = Ledger.load(select(state, "ledger"))
+        self._replies = load_replies(select(state, "replies"))
+        self._queued = load_replies(select(state, "queued"))
+        self.optimizer.load(select(state, "optimizer"))
 
     def _begin(self) -> None:
         self._pieces = self._plan()
@@ -251,10 +224,8 @@ class Synchronous:
         return Piece(part, len(rows), rows) if rows else None
 
     def _order(self, key: str) -> Order:
-        piece = self._pieces[key]
-        return Order(
-            key, "gradient", self._snapshot, piece.part, piece.samples, rows=piece.rows
-        )
+        seed = derive_order_seed(self.settings.seed, key)
+        return self._pieces[key].order(key, self._snapshot, seed)
 
     def _advance(self) -> bool:
         """Make the step if enough is there; return whether that ended an epoch."""
@@ -262,7 +233,7 @@ class Synchronous:
             return False
         self._apply()
         self._late |= set(self._ledger.outstanding)
-        self._count += 1
+        self._steps += 1
         self._step += 1
         ended = self._step == self.steps_per_epoch
         if ended:
@@ -282,7 +253,7 @@ class Synchronous:
         replies = {**self._queued, **self._replies}
         counted = [replies[key] for key in sorted(replies)]
         if self._schedule is not None:
-            self.optimizer.rate = self._schedule(self._count)
+            self.optimizer.rate = self._schedule(self._steps)
         gradient = self._combine(counted)
         if self.settings.reduction == "mean":
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))
@@ -293,8 +264,3 @@ class Synchronous:
             pool_buffers(self._snapshot.buffers, fresh, self.settings.bn_momentum),
         )
         self._replies, self._queued = {}, {}
-
-
-def _select(state: State, group: str) -> State:
-    """Return the part of a state that stands under a name."""
-    return State(pick(state.tensors, group), read_table(state.plain, group))

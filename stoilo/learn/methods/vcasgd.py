@@ -7,13 +7,14 @@ its parameters back; each answer is mixed in at once, in the order of arrival:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.methods.frame import Frame, Outcome
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import (
     APPLY,
@@ -28,9 +29,10 @@ from stoilo.learn.methods.states import (
     read_int,
     read_table,
     save_snapshot,
+    select,
 )
 from stoilo.learn.tensors import Array, Tensors, mix
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
+from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
 
 __all__ = ["Alpha", "Vcasgd", "VcasgdSettings"]
 
@@ -88,85 +90,62 @@ class VcasgdSettings:
         return self.alpha
 
 
-class Vcasgd:
+class Vcasgd(Frame):
     """Parameters of volunteers mixed into the server's, one by one."""
 
     def __init__(
         self, start: Snapshot, parts: Sequence[int], settings: VcasgdSettings
     ) -> None:
+        super().__init__(start)
         self.settings = settings
         self._parts = check_parts(parts)
-        self._snapshot = self._base = start
+        self._base = start
         self._epoch = 0
         self._tries: dict[str, int] = {}  # part → how often discarded in this epoch
         self._ledger = self._open()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
 
     @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
         return self._epoch >= self.settings.epochs
 
-    def next_orders(self, room: int) -> Sequence[Order]:
-        """Return further parts of this epoch, each bound to its version now."""
-        if self.finished:
-            return []
-        return [self._order(part) for part in self._ledger.draw(room)]
-
-    def take(self, order: Order, reply: Reply) -> Update:
-        """Mix an answer in; with the last one, go to the next epoch."""
-        staleness = self._snapshot.version - reply.version
-        epoch, ended, part = self._epoch, False, str(order.part)
-        applied = self._is_open(order)
-        weight = self.settings.staleness.weigh(staleness)
-        if applied and not weight:
-            applied = False
-            self._ledger.lose(part)
-            self._tries[part] = self._tries.get(part, 0) + 1
-        elif applied:
-            self._mix(order, reply, weight)
-            ended = self._close(part)
-        return Update(
-            key=order.key,
-            version=self._snapshot.version,
-            applied=applied,
-            loss=reply.loss_sum / reply.samples,
-            samples=reply.samples,
-            staleness=staleness,
-            epoch=min(epoch, self.settings.epochs - 1),
-            epoch_ended=ended,
-        )
-
     def lose(self, order: Order) -> None:
         """Give the part out again, from newer parameters."""
         if self._is_open(order):
             self._ledger.lose(str(order.part))
 
-    def save(self) -> State:
-        """Return both versions that orders start from, and the epoch's progress."""
-        here = save_snapshot(self._snapshot)
-        base = save_snapshot(self._base, "base")
-        plain: dict[str, Plain] = {
-            **here.plain,
-            **base.plain,
-            "epoch": self._epoch,
-            "tries": dict(self._tries),
+    def _draw(self, room: int) -> Sequence[str]:
+        return self._ledger.draw(room)
+
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
+        """Mix an answer in; with the last one, go to the next epoch."""
+        epoch, part = min(self._epoch, self.settings.epochs - 1), str(order.part)
+        weight = self.settings.staleness.weigh(staleness)
+        if not self._is_open(order):
+            return Outcome(applied=False, epoch=epoch)
+        if not weight:
+            self._ledger.lose(part)
+            self._tries[part] = self._tries.get(part, 0) + 1
+            return Outcome(applied=False, epoch=epoch)
+        self._mix(order, reply, weight)
+        return Outcome(applied=True, epoch=epoch, ended=self._close(part))
+
+    def _save(self) -> Mapping[str, State]:
+        """Return the version that the epoch began with, and the epoch's progress."""
+        place: dict[str, Plain] = {"epoch": self._epoch, "tries": dict(self._tries)}
+        return {
+            "base": save_snapshot(self._base),
+            "place": State({}, place),
             "ledger": self._ledger.save(),
         }
-        return State({**here.tensors, **base.tensors}, plain)
 
-    def load(self, state: State) -> None:
-        """Go on from a saved state."""
-        tries = read_table(state.plain, "tries")
-        self._base = load_snapshot(state, self._snapshot, "base")
-        self._snapshot = load_snapshot(state, self._snapshot)
-        self._epoch = read_int(state.plain, "epoch")
+    def _load(self, state: State) -> None:
+        place = select(state, "place").plain
+        tries = read_table(place, "tries")
+        self._base = load_snapshot(select(state, "base"), self._snapshot)
+        self._epoch = read_int(place, "epoch")
         self._tries = {part: read_int(tries, part) for part in tries}
-        self._ledger = Ledger.load(read_table(state.plain, "ledger"))
+        self._ledger = Ledger.load(select(state, "ledger"))
 
     def _open(self) -> Ledger:
         order = shuffle(len(self._parts), self.settings.seed, self._epoch)

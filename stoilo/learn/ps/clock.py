@@ -123,8 +123,8 @@ class VectorClock:
     @classmethod
     def restore(cls, plain: Mapping[str, Plain]) -> Self:
         """Return the clock that was saved."""
-        limit, clocks = plain["limit"], plain["clocks"]
-        time, furthest = plain["time"], plain["furthest"]
+        limit, clocks = plain.get("limit", ""), plain.get("clocks")
+        time, furthest = plain.get("time"), plain.get("furthest")
         if not (
             (limit is None or isinstance(limit, int))
             and isinstance(clocks, dict)

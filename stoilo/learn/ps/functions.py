@@ -22,7 +22,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, UsageError
 from stoilo.core.types import Severity
 from stoilo.learn.ps import commuting
-from stoilo.learn.ps.values import Value
+from stoilo.learn.ps.values import Encoded, Value, encode_value
 from stoilo.policies.gate import GateRequest, judge
 
 __all__ = [
@@ -99,15 +99,19 @@ def _admitted(
 def _check_commutes(
     name: str, function: Callable[[Any, Any], Any], probe: Probe
 ) -> None:
-    before = repr(probe)
+    before = _bytes_of(probe)
     one_first = function(function(probe.value, probe.one), probe.other)
     other_first = function(function(probe.value, probe.other), probe.one)
-    if not _same(one_first, other_first) or repr(probe) != before:
+    if not _same(one_first, other_first) or _bytes_of(probe) != before:
         raise UsageError(
             "STO-T071",
             f"update function {name[:40]!r} depends on the order of its changes, "
             "or changes its arguments",
         )
+
+
+def _bytes_of(probe: Probe) -> list[Encoded]:
+    return [encode_value(value) for value in (probe.value, probe.one, probe.other)]
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -21,70 +21,32 @@ Source: Paracel's logistic regression. What it publishes as downpour takes the d
 since the last *read* at each push, so that two pushes between reads overlap: here each
 push is the difference since the snapshot, which is pushed once (see `replica` for many
 pushes between reads).
+
+Large tensors lie on the server in blocks of rows (`rows`). Pushes are named by run and
+part, so that a server may be kept for a second training, which begins where the first
+ended.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
+from dataclasses import replace
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.methods.plans import derive_seed
+from stoilo.learn.methods.states import join, pick, read_int, read_keys
+from stoilo.learn.ps.attendance import Attendance
 from stoilo.learn.ps.clock import VectorClock
+from stoilo.learn.ps.leases import Leases
+from stoilo.learn.ps.modes import Dealer, LogisticSettings, Mode
+from stoilo.learn.ps.rows import Layout
 from stoilo.learn.ps.server import ParameterServer
 from stoilo.learn.ps.shards import Change, Push, Shard
 from stoilo.learn.tensors import Array
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State, Update
 
 __all__ = ["LogisticRegression", "LogisticSettings", "Mode"]
-
-Mode = Literal["dgd", "ipm", "downpour", "agd"]
-
-
-@dataclass(frozen=True, slots=True)
-class LogisticSettings:
-    """How to train.
-
-    Attributes:
-        mode: what an iteration is.
-        rounds: passes over all data.
-        limit: how many iterations a worker may be ahead; 0 is BSP, None is ASP.
-        rate: of one sample's step.
-        push: samples between two pushes in mode downpour; None for a thousandth of all
-            samples, at least 10.
-        seed: of the samples' order.
-    """
-
-    mode: Mode
-    rounds: int = 100
-    limit: int | None = 0
-    rate: float = 1e-3
-    push: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot train."""
-        known = self.mode in {"dgd", "ipm", "downpour", "agd"}
-        enough = self.rounds >= 1 and (self.push is None or self.push >= 1)
-        if not known or not enough or self.rate <= 0.0:
-            raise UsageError(
-                "STO-T076",
-                f"mode {self.mode!r}, {self.rounds} rounds, rate {self.rate} and push "
-                f"{self.push} do not describe a training",
-            )
-
-    def chunks(self, parts: Sequence[int]) -> int:
-        """Return how many iterations make a round."""
-        match self.mode:
-            case "downpour":
-                push = self.push or max(10, sum(parts) // 1000)
-                return max(1, min(parts) // push)
-            case "agd":
-                return min(parts)
-        return 1
 
 
 class LogisticRegression:
@@ -111,22 +73,36 @@ class LogisticRegression:
         self.settings = settings
         self._parts = tuple(parts)
         self._chunks = settings.chunks(parts)
+        self._layout = Layout.of(start.parameters, settings.block_bytes)
         self._kept = server is not None
         self._server = server or _in_memory()
-        self._server.create(dict(start.parameters))
-        self._clock = VectorClock(settings.limit)
-        self._clock.join(map(_worker, range(len(parts))))
-        self._version = start.version
+        self._layout.check_kept(self._server.list_keys())
+        self._server.create(self._layout.split(start.parameters))
+        self._name = secrets.token_hex(8)
+        self._version = self._first = start.version
         self._buffers = start.buffers
-        self._names = tuple(start.parameters)
-        self._out: set[str] = set()
         self._staged: dict[int, dict[str, Array]] = {}
+        self._dealer = Dealer(self._parts, self._chunks, settings.seed)
+        self._told = 0
+        self._attendance = self._attend()
         self._snapshot = self._read()
+
+    def _attend(self) -> Attendance:
+        clock = VectorClock(self.settings.limit)
+        clock.join(map(_worker, range(len(self._parts))))
+        lease_s = self.settings.lease_s
+        leases = None if lease_s is None else Leases(lease_s)
+        return Attendance(clock, self.settings.rounds * self._chunks, leases)
 
     @property
     def clock(self) -> VectorClock:
         """The vector clock: whose part is how far."""
-        return self._clock
+        return self._attendance.clock
+
+    @property
+    def missed(self) -> int:
+        """How many iterations were left out: their part's lease had run out."""
+        return self._attendance.missed
 
     @property
     def snapshot(self) -> Snapshot:
@@ -135,28 +111,31 @@ class LogisticRegression:
 
     @property
     def finished(self) -> bool:
-        """Whether every worker has done all its iterations."""
-        return not self._clock.clocks
+        """Whether every worker that is alive has done all its iterations."""
+        return not self.clock.clocks
+
+    def note_time(self, now_s: float) -> None:
+        """Note the time: a part whose lease has run out is not waited for any more."""
+        before = self.clock.time
+        self._attendance.note_time(now_s)
+        self._end_round(before)
+
+    def next_alarm(self) -> float | None:
+        """Return when the next lease runs out; None when none does."""
+        return self._attendance.next_alarm()
 
     def next_orders(self, room: int) -> Sequence[Order]:
         """Return iterations that may start, of the slowest workers first."""
-        free = [
-            (clock, int(worker[1:]))
-            for worker, clock in self._clock.clocks.items()
-            if worker not in self._out and self._clock.may_start(worker)
-        ]
-        chosen = sorted(free)[: max(room, 0)]
-        self._out |= {_worker(part) for _, part in chosen}
-        return [self._order(part, clock) for clock, part in chosen]
+        workers = map(_worker, range(len(self._parts)))
+        drawn = self._attendance.draw(room, workers)
+        return [self._order(int(worker[1:]), clock) for worker, clock in drawn]
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Push what came back and commit the iteration, once."""
-        worker, iteration = _worker(order.part), _iteration(order)
+        iteration = _iteration(order)
         stale = self._snapshot.version - reply.version
-        round_before = self._clock.time // self._chunks
-        applied = self._clock.clocks.get(worker) == iteration
+        applied = self._attendance.answer(_worker(order.part), iteration)
         if applied:
-            self._out.discard(worker)
             self._push(order, reply, iteration)
         return Update(
             key=order.key,
@@ -166,90 +145,102 @@ class LogisticRegression:
             samples=reply.samples,
             staleness=stale,
             epoch=iteration // self._chunks,
-            epoch_ended=self._clock.time // self._chunks > round_before,
+            epoch_ended=self._tell(),
         )
+
+    def _tell(self) -> bool:
+        """Return whether a round is complete that no update has told of."""
+        done = self.clock.time // self._chunks
+        told, self._told = self._told, done
+        return done > told
 
     def lose(self, order: Order) -> None:
         """Let the iteration be handed out again, from newer parameters."""
-        if self._clock.clocks.get(_worker(order.part)) == _iteration(order):
-            self._out.discard(_worker(order.part))
+        self._attendance.lose(_worker(order.part), _iteration(order))
 
     def save(self) -> State:
-        """Return parameters, clock, and the round's pushes that are kept back."""
-        tensors = {f"now:{n}": a for n, a in self._snapshot.parameters.items()}
+        """Return clock and the round's pushes that are kept back; parameters with them.
+
+        A server that was given keeps the parameters itself.
+        """
+        tensors: dict[str, Array] = {}
+        if not self._kept:
+            tensors |= join(now=self._snapshot.parameters)
         for part, change in self._staged.items():
-            tensors |= {f"staged:{part}:{name}": a for name, a in change.items()}
-        out: list[Plain] = [*sorted(self._out)]
+            tensors |= join(**{f"staged.{part}": change})
         plain: dict[str, Plain] = {
+            "name": self._name,
             "version": self._version,
-            "clock": self._clock.save(),
-            "out": out,
+            "updates": self._updates if self._kept else 0,
+            "told": self._told,
+            "staged": [str(part) for part in self._staged],
+            **self._attendance.save(),
         }
         return State(tensors, plain)
 
     def load(self, state: State) -> None:
-        """Go on from a saved state; a server with files keeps its own parameters."""
-        plain = state.plain
-        clock, version, out = plain["clock"], plain["version"], plain["out"]
-        if not (
-            isinstance(clock, dict)
-            and isinstance(version, int)
-            and isinstance(out, list)
-        ):
-            raise UsageError("STO-T065", "the saved training has a wrong form")
-        self._clock = VectorClock.restore(clock)
-        self._version = version
-        self._out = {str(worker) for worker in out}
-        self._staged = {}
-        for name, array in state.tensors.items():
-            kind, _, rest = name.partition(":")
-            if kind == "staged":
-                part, _, own = rest.partition(":")
-                self._staged.setdefault(int(part), {})[own] = array
+        """Go on from a saved state; a server that was given keeps its own parameters.
+
+        Where that has pushes which the state does not know of (this process was killed
+        between a push and the saving), its parameters are a version of their own.
+
+        Raises:
+            UsageError: ``STO-T041`` or ``STO-T065`` for a state of another form;
+                ``STO-T036`` when the server has forgotten what this run pushed.
+        """
+        like = self._snapshot.parameters
+        self._attendance.load(state.plain)
+        self._name = str(state.plain["name"])
+        self._version = read_int(state.plain, "version")
+        self._told = read_int(state.plain, "told")
+        parts = [int(part) for part in read_keys(state.plain, "staged")]
+        self._staged = {p: pick(state.tensors, f"staged.{p}", like) for p in parts}
         if not self._kept:
+            now = pick(state.tensors, "now", like)
             self._server = _in_memory()
-            self._server.create({n: state.tensors[f"now:{n}"] for n in self._names})
+            self._server.create(self._layout.split(now))
+            self._snapshot = self._read()
+            return
+        if self._version > self._first:
+            self._server.check_known(self._name, self._layout.keys)
         self._snapshot = self._read()
+        if self._updates != read_int(state.plain, "updates"):
+            self._version += 1
+            self._snapshot = replace(self._snapshot, version=self._version)
 
     def _order(self, part: int, iteration: int) -> Order:
-        rows = self._rows(part, iteration)
+        rows = self._dealer.deal(part, iteration)
         samples = self._parts[part] if rows is None else len(rows)
         key = f"{_worker(part)}/i{iteration}"
+        seed = derive_seed(self.settings.seed, part, iteration)
         if self.settings.mode == "dgd":
-            return Order(key, "gradient", self._snapshot, part, samples)
+            own: dict[str, Plain] = {"seed": seed}
+            return Order(key, "gradient", self._snapshot, part, samples, own)
         settings: dict[str, Plain] = {
             "steps": samples,
             "batch": 1,
             "rate": self.settings.rate,
             "momentum": 0.0,
             "optimizer": "sgd",
-            "seed": derive_seed(self.settings.seed, part, iteration),
+            "seed": seed,
             "give": "parameters",
         }
         return Order(key, "local_steps", self._snapshot, part, samples, settings, rows)
 
-    def _rows(self, part: int, iteration: int) -> tuple[int, ...] | None:
-        if self._chunks == 1:
-            return None
-        done, chunk = divmod(iteration, self._chunks)
-        seed = derive_seed(self.settings.seed, done, part)
-        shuffler = np.random.Generator(np.random.PCG64(seed))
-        order = shuffler.permutation(self._parts[part])
-        return tuple(np.array_split(order, self._chunks)[chunk].tolist())
-
     def _push(self, order: Order, reply: Reply, iteration: int) -> None:
-        change = self._change(order, reply)
+        change, before = self._change(order, reply), self.clock.time
         if self.settings.limit == 0 and self.settings.mode in {"dgd", "ipm"}:
             self._staged[order.part] = change
         else:
             self._apply({order.part: change}, iteration)
-        worker, before = _worker(order.part), self._clock.time
-        self._clock.commit(worker, iteration)
-        if self._clock.time > before and self._staged:
+        self._attendance.commit(_worker(order.part), iteration)
+        self._end_round(before)
+
+    def _end_round(self, iteration: int) -> None:
+        """Apply what was kept back, when the server's time has moved on."""
+        if self.clock.time > iteration and self._staged:
             self._apply(self._staged, iteration)
             self._staged = {}
-        if self._clock.clocks[worker] == self.settings.rounds * self._chunks:
-            self._clock.finish(worker)
 
     def _change(self, order: Order, reply: Reply) -> dict[str, Array]:
         if self.settings.mode == "dgd":
@@ -261,15 +252,18 @@ class LogisticRegression:
     def _apply(self, changes: dict[int, dict[str, Array]], iteration: int) -> None:
         """Push changes of one iteration, in the order of the parts."""
         for part, change in sorted(changes.items()):
-            entries = [Change(name, "add", array) for name, array in change.items()]
-            self._server.push(Push(_worker(part), iteration, entries))
+            blocks = self._layout.split(change)
+            entries = [Change(key, "add", array) for key, array in blocks.items()]
+            source = f"{self._name}/{_worker(part)}"
+            self._server.push(Push(source, iteration, entries))
         self._version += 1
         self._snapshot = self._read()
 
     def _read(self) -> Snapshot:
-        cells = self._server.read(self._names)
-        parameters = {name: np.asarray(cell.value) for name, cell in cells.items()}
-        return Snapshot(self._version, parameters, self._buffers)
+        cells = self._server.read(self._layout.keys)
+        self._updates = sum(cell.version for cell in cells.values())
+        values = {key: cell.value for key, cell in cells.items()}
+        return Snapshot(self._version, self._layout.join(values), self._buffers)
 
 
 def _in_memory() -> ParameterServer:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
+from stoilo.core.errors import UsageError
 from stoilo.learn.ps.functions import UpdateFunction
 from stoilo.learn.ps.ring import Ring
 from stoilo.learn.ps.shards import Cell, Push, Shard
@@ -82,6 +83,14 @@ class ParameterServer:
             part = [by_key[key] for key in keys]
             changed += self._shards[name].apply(Push(push.source, push.sequence, part))
         return changed
+
+    def check_known(self, run: str, keys: Iterable[str]) -> None:
+        """Raise ``STO-T036`` when no cell remembers a push of `run`: it may count twice."""
+        marks = (m for cell in self.read(keys).values() for m in cell.marks)
+        if not any(mark.startswith(f"{run}/") for mark in marks):
+            raise UsageError(
+                "STO-T036", "the parameter server has forgotten the pushes of this run"
+            )
 
     def _settle(self) -> None:
         for name, shard in self._shards.items():

@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS function (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL
 ) STRICT;
 """
+RUNS = 4
+"""Of how many runs, those that pushed last, a cell remembers the pushes."""
 _WRITE = "INSERT OR REPLACE INTO cell VALUES (?, ?, ?, ?, ?)"
 
 
@@ -52,7 +54,7 @@ class Push:
     """Changes that come together, from one source.
 
     Attributes:
-        source: who pushes: a worker, that is a part of the data.
+        source: who pushes, ``run/worker``; a worker is a part of the data.
         sequence: grows with each push of that source; the same in a repetition. A source
             begins a push only when the one before is acknowledged.
         changes: at most one of each key.
@@ -178,7 +180,7 @@ class Shard:
             )
         after = function.apply(cell.value, change.change)
         value = check_value(function.name, cell.value, after)
-        marks = {**cell.marks, push.source: push.sequence}
+        marks = note_push(cell.marks, push.source, push.sequence)
         return Cell(value, cell.version + 1, marks)
 
     def _store(self, changed: Mapping[str, Cell]) -> None:
@@ -218,6 +220,21 @@ class Shard:
             )
         for row in file.execute("SELECT * FROM cell"):
             self._cells[row[0]] = _parse_row(row)
+
+
+def note_push(marks: Mapping[str, int], source: str, sequence: int) -> dict[str, int]:
+    """Return the marks with one more; those of all but the last `RUNS` runs are gone."""
+    found = {name: mark for name, mark in marks.items() if name != source}
+    found[source] = sequence  # at the end: a dict keeps the order of the last pushes
+    runs = dict.fromkeys(run for run in map(_run, reversed(found)) if run)
+    if len(runs) <= RUNS:
+        return found
+    kept = {"", *list(runs)[:RUNS]}
+    return {name: mark for name, mark in found.items() if _run(name) in kept}
+
+
+def _run(source: str) -> str:
+    return source.rpartition("/")[0]
 
 
 def _take_lock(path: Path) -> int:

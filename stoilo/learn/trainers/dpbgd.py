@@ -29,6 +29,7 @@ from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.torch_optimizer import TorchOptimizer
 from stoilo.learn.trainers.datasets import read_arrays
 from stoilo.learn.trainers.places import Place, open_backend
+from stoilo.learn.transport import Transport, TransportName, as_transport
 from stoilo.learn.work import Snapshot, Update
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class DPBGDOptions:
             itself says (torch's classes do), else the mean, when None.
         seed: of splitting and shuffling.
         folder: of checkpoint and history; None keeps nothing.
+        transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
     """
 
     tasks: int = 8
@@ -64,6 +66,7 @@ class DPBGDOptions:
     reduction: Literal["mean", "sum"] | None = None
     seed: int = 0
     folder: Path | None = None
+    transport: Transport | TransportName = "raw"
 
 
 class DPBGDTrainer:
@@ -208,6 +211,7 @@ class DPBGDTrainer:
                 name="dpbgd",
                 in_flight=self.options.in_flight or len(parts),
                 folder=self.options.folder if keep else None,
+                transport=as_transport(self.options.transport),
             ),
             memory=self._memory,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,17 +43,21 @@ class LogisticTrainer(Trainer):
         server: ParameterServer | None = None,
         options: TrainerOptions | None = None,
     ) -> None:
-        parts = as_parts(data, options or TrainerOptions())
+        own_options = options or TrainerOptions()
+        parts = as_parts(data, own_options)
         if model is None:
             width = int(np.prod(parts[0].x.shape[1:]))
-            own: Any = make_loss  # untyped: it travels as source
-            model = ArrayModel({"theta": np.zeros(width)}, own(decay))
+            make: Any = make_loss  # untyped: it travels as source
+            model = ArrayModel({"theta": np.zeros(width)}, make(decay))
+        if settings.lease_s is not None and own_options.in_flight == 0:
+            copies = 2 * len(parts)  # one that is silent must not hold another's place
+            own_options = replace(own_options, in_flight=copies)
         super().__init__(
             conn,
             model,
             parts,
             lambda start, sizes: LogisticRegression(start, sizes, settings, server),
             loss=loss,
-            options=options,
+            options=own_options,
             name="logistic",
         )

@@ -26,6 +26,7 @@ from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.trainers.datasets import read_arrays
 from stoilo.learn.trainers.places import Place, open_backend
+from stoilo.learn.transport import Transport, TransportName, as_transport
 from stoilo.learn.work import Method, Order, Snapshot, Update
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class TrainerOptions:
         redundancy: copies and quorum of a task at a server; one copy when None.
         flavor: dependency set at a server.
         limits: of a task at a server.
+        transport: how answers' arrays travel: "raw", "compressed" (the same to the last
+            bit), "ternary" (a twentieth of float32, unbiased and noisy), or a codec.
     """
 
     tasks: int = 8
@@ -150,6 +153,7 @@ class TrainerOptions:
     redundancy: Redundancy | None = None
     flavor: str | None = None
     limits: TaskLimits | None = None
+    transport: Transport | TransportName = "raw"
 
 
 class Trainer:
@@ -197,6 +201,7 @@ class Trainer:
             tries=self.options.tries,
             clip=self.options.clip,
             folder=self.options.folder,
+            transport=as_transport(self.options.transport),
         )
         method = self._make(self.form.first(), [len(part) for part in self.parts])
         watcher = self.options.watcher
@@ -281,7 +286,8 @@ class Trainer:
         buffers = sum(a.nbytes for a in snapshot.buffers.values())
         return TaskSize(
             download_bytes=model + buffers + part.x.nbytes + part.y.nbytes,
-            upload_bytes=model + buffers,
+            upload_bytes=round(model * as_transport(self.options.transport).share)
+            + buffers,
             compute_s=order.samples * measure_seconds(self.form, order, part),
         )
 

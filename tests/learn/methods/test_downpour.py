@@ -107,7 +107,7 @@ def test_half_of_the_replicas_machines_die_and_all_cursors_complete():
     assert len(keys) == len(set(keys)) == 72
 
 
-def test_stale_push_is_damped_or_discarded_and_its_cursor_goes_on():
+def test_stale_push_counts_in_full_or_damped_or_not_at_all():
     crew = gather(2)
     weights = {}
     for staleness in (Staleness(), Staleness("damp"), Staleness("discard", 0)):
@@ -122,12 +122,44 @@ def test_stale_push_is_damped_or_discarded_and_its_cursor_goes_on():
             update.applied,
             round(step @ whole / (whole @ whole), 9),
         )
-        assert method.cursors == (10, 10)
+        assert method.cursors == (10, 10 if update.applied else 0)
     assert weights == {
         "apply": (True, 1.0),
         "damp": (True, 0.5),
         "discard": (False, 0.0),
     }
+
+
+def test_samples_of_a_discarded_push_go_out_again_from_newer_parameters():
+    crew = gather(2)
+    method = make(crew, staleness=Staleness("discard", 0))
+    fresh, stale = method.next_orders(2)
+    method.take(fresh, crew.answer(fresh))
+    assert not method.take(stale, crew.answer(stale)).applied
+    again = next(order for order in method.next_orders(2) if order.part == stale.part)
+    assert (again.rows, again.snapshot.version) == (stale.rows, 1)
+    assert again.key != stale.key
+    assert method.take(again, crew.answer(again)).applied
+    assert method.next_orders(1)[0].rows != stale.rows
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_training_that_discards_uses_each_sample_once_a_pass_and_ends(limit):
+    crew = gather(6, size=360)
+    method, used = make(crew, staleness=Staleness("discard", limit)), []
+    events = run_replicas(method, crew.answer, Fleet(np.linspace(1, 3, 6), jitter=0.2))
+    for event in events:
+        part = event.order.part
+        used += [(part, row) for row in event.order.rows if event.update.applied]
+    assert any(not event.update.applied for event in events)
+    assert len(used) == 2 * len(set(used)) == 720
+
+
+def test_training_ends_after_so_many_updates():
+    crew = gather(3)
+    method = make(crew, updates=7)
+    run_serially(method, crew.answer)
+    assert (method.snapshot.version, method.next_orders(3)) == (7, [])
 
 
 def test_first_replica_warms_up_alone():
@@ -158,10 +190,10 @@ def test_second_answer_changes_nothing():
     assert method.snapshot.version == 1
 
 
-@pytest.mark.parametrize("name", ["passes", "batch", "push"])
+@pytest.mark.parametrize("name", ["passes", "batch", "push", "warmup", "updates"])
 def test_settings_that_cannot_train_are_refused(name):
     with pytest.raises(UsageError, match="STO-T040"):
-        DownpourSettings(**{"passes": 1, "batch": 1, name: 0})
+        DownpourSettings(**{"passes": 1, "batch": 1, name: -1})
 
 
 def train(optimizer, replicas, updates=2000):

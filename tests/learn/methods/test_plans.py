@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from stoilo.core.errors import UsageError
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.methods.ledger import Ledger
-from stoilo.learn.methods.plans import LocalWork, Staleness, check_parts, shuffle
+from stoilo.learn.methods.plans import (
+    LocalWork,
+    Staleness,
+    check_parts,
+    derive_order_seed,
+    derive_seed,
+    shuffle,
+)
+from stoilo.learn.work import State
 
 
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 20))
@@ -24,6 +32,20 @@ def test_shuffling_depends_on_the_place_alone():
     assert shuffle(99, 1, 2, 3).tolist() == shuffle(99, 1, 2, 3).tolist()
     assert shuffle(99, 1, 2, 3).tolist() != shuffle(99, 1, 2, 4).tolist()
     assert sorted(shuffle(99, 5).tolist()) == list(range(99))
+
+
+@given(st.integers(-(2**40), 2**40), st.text(max_size=20))
+def test_seed_of_an_order_fits_every_kernel(seed, key):
+    assert 0 <= derive_order_seed(seed, key) < 2**31
+    assert derive_order_seed(seed, key) == derive_order_seed(seed, key)
+    assert derive_order_seed(seed, key) != derive_order_seed(seed, key + "x")
+
+
+def test_negative_seed_is_refused():
+    with pytest.raises(UsageError, match="STO-T040"):
+        shuffle(9, -1, 0)
+    with pytest.raises(UsageError, match="STO-T040"):
+        derive_seed(-1, 0)
 
 
 @pytest.mark.parametrize(("staleness", "weights"), [
@@ -57,8 +79,8 @@ def test_oldest_keys_get_backups_only_near_the_end():
 def test_age_of_keys_survives_a_checkpoint_that_sorts_its_tables():
     ledger = Ledger("cab")
     ledger.draw(3)
-    plain = json.loads(json.dumps(ledger.save(), sort_keys=True))
-    assert Ledger.load(plain).draw_backups(3, share=1.0) == ["c", "a", "b"]
+    plain = json.loads(json.dumps(ledger.save().plain, sort_keys=True))
+    assert Ledger.load(State({}, plain)).draw_backups(3, share=1.0) == ["c", "a", "b"]
 
 
 @given(

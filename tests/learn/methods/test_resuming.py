@@ -100,6 +100,18 @@ def test_resumed_run_equals_the_one_that_went_on(name, before, after):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_every_order_has_a_seed_of_its_own_and_a_repetition_the_same(name):
+    one, other = METHODS[name](), METHODS[name]()
+    orders, again = one.next_orders(3), other.next_orders(3)
+    seeds = [order.settings["seed"] for order in orders]
+    assert len(set(seeds)) == len({order.key for order in orders})
+    assert seeds == [order.settings["seed"] for order in again]
+    one.lose(orders[0])
+    lost = next(o for o in one.next_orders(9) if o.key == orders[0].key)
+    assert lost.settings["seed"] == seeds[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_state_of_nothing_is_refused(name):
     with pytest.raises(UsageError, match="STO-T041"):
         METHODS[name]().load(State({}, {}))

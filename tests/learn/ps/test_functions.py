@@ -59,6 +59,19 @@ def test_function_that_changes_its_argument_is_refused():
         register("into", into_place, Probe({"a": 1}, {"a": 2}, {"a": 3}))
 
 
+def add_into_the_middle(value, change):
+    found = value + change
+    value[500] += change[500]
+    return found
+
+
+def test_function_that_changes_a_long_array_where_repr_shows_none_is_refused():
+    long = Probe(np.zeros(2000), np.zeros(2000), np.full(2000, 1e-13))
+    assert repr(long) == repr(Probe(np.zeros(2000), np.zeros(2000), long.other))
+    with pytest.raises(UsageError, match="STO-T071"):
+        register("middle", add_into_the_middle, long)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "change", "after"),
     [

@@ -16,6 +16,7 @@ from stoilo.learn.kernels import arrays
 from stoilo.learn.kernels.logistic import make_loss
 from stoilo.learn.ps.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.ps.server import ParameterServer
+from stoilo.learn.ps.shards import RUNS, Shard
 from stoilo.learn.work import Reply, Snapshot
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.testing.learning import Fleet, run_replicas, run_serially
@@ -240,9 +241,108 @@ def test_older_state_beside_a_server_with_files_counts_no_push_twice(tmp_path, m
     second.close()
 
 
+def test_second_training_on_a_kept_server_goes_on_from_the_first(tmp_path):
+    server = ParameterServer.open(tmp_path, 2)
+    for rounds in (3, 2):
+        method = method_of("dgd", server, rounds=rounds)
+        run_serially(method, answer)
+    whole = method_of("dgd", rounds=5)
+    run_serially(whole, answer)
+    assert np.array_equal(theta_of(method), theta_of(whole))
+    server.close()
+
+
+def test_parameters_that_a_kill_left_ahead_of_the_state_are_a_version_of_their_own():
+    server = ParameterServer({"a": Shard()})
+    method = method_of("downpour", server, push=30, limit=None)
+    (order,) = method.next_orders(1)
+    saved, before = method.save(), method.snapshot
+    method.take(order, answer(order))  # pushed; and killed before the state was saved
+    again = method_of("downpour", server, push=30, limit=None)
+    again.load(saved)
+    assert not np.array_equal(theta_of(again), before.parameters["theta"])
+    assert again.snapshot.version > before.version
+    pushed = theta_of(again)
+    assert again.take(order, answer(order)).applied
+    assert np.array_equal(theta_of(again), pushed)
+
+
+def test_state_as_new_as_the_servers_parameters_keeps_its_version():
+    server = ParameterServer({"a": Shard()})
+    method = method_of("agd", server, limit=None)
+    for order in method.next_orders(2):
+        method.take(order, answer(order))
+    again = method_of("agd", server, limit=None)
+    again.load(method.save())
+    assert again.snapshot.version == method.snapshot.version
+
+
+def test_run_that_the_server_has_forgotten_cannot_go_on():
+    server = ParameterServer({"a": Shard()})
+    old = method_of("dgd", server, rounds=2, limit=None)
+    (order,) = old.next_orders(1)
+    old.take(order, answer(order))
+    for _ in range(RUNS):
+        run_serially(method_of("dgd", server, rounds=1), answer)
+    with pytest.raises(UsageError, match="STO-T036"):
+        method_of("dgd", server, rounds=2, limit=None).load(old.save())
+
+
+@pytest.mark.parametrize("mode", ["dgd", "ipm", "downpour", "agd"])
+def test_blocks_of_rows_change_no_bit_of_the_result(mode):
+    one, many = (
+        method_of(mode, server, rounds=2, push=30, block_bytes=size)
+        for server, size in ((None, 1 << 20), (in_three(), 8))
+    )
+    for method in (one, many):
+        run_serially(method, answer)
+    assert np.array_equal(theta_of(one), theta_of(many))
+
+
+def in_three():
+    return ParameterServer({f"shard{index}": Shard() for index in range(3)})
+
+
+def test_silent_part_is_not_waited_for_and_comes_back():
+    method = method_of("dgd", rounds=6, lease_s=10.0)
+    method.note_time(0.0)
+    silent, *others = method.next_orders(9)
+    for order in others:
+        method.take(order, answer(order))
+    assert method.next_orders(9) == []
+    assert method.next_alarm() == 10.0
+    method.note_time(10.0)
+    again = method.next_orders(9)
+    assert [order.part for order in again] == [1, 2, 3, 0]
+    for order in again[:3]:
+        method.take(order, answer(order))
+    assert not method.take(silent, answer(silent)).applied
+    run_serially(method, answer)
+    assert method.missed == 2
+
+
+def test_round_that_a_silent_part_leaves_is_applied_and_told_of():
+    method = method_of("dgd", rounds=3, lease_s=10.0)
+    method.note_time(0.0)
+    orders = method.next_orders(9)
+    for order in orders[1:]:
+        assert not method.take(order, answer(order)).epoch_ended
+    before = theta_of(method)
+    method.note_time(10.0)
+    assert not np.array_equal(theta_of(method), before)
+    (order, *_) = method.next_orders(1)
+    assert method.take(order, answer(order)).epoch_ended
+
+
 @pytest.mark.parametrize(
     "fields",
-    [{"mode": "sgd"}, {"mode": "dgd", "rounds": 0}, {"mode": "dgd", "rate": 0.0}],
+    [
+        {"mode": "sgd"},
+        {"mode": "dgd", "rounds": 0},
+        {"mode": "dgd", "rate": 0.0},
+        {"mode": "dgd", "lease_s": 0.0},
+        {"mode": "dgd", "block_bytes": 0},
+    ],
 )
 def test_settings_that_describe_nothing_are_refused(fields):
     with pytest.raises(UsageError, match="STO-T076"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stoilo.core.errors import InternalError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
 from stoilo.learn.data import split
@@ -10,6 +11,7 @@ from stoilo.learn.kernels.logistic import make_loss
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.ps.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.run import Run, RunSettings
+from stoilo.learn.trainers.logistic import LogisticTrainer
 
 MODES = {
     "dgd": {"rounds": 20, "rate": 5e-3},
@@ -71,4 +73,44 @@ async def test_losses_and_returns_do_not_change_a_bsp_run_by_a_bit(model, sample
         await train(method_of(model, parts, "dgd"), model, parts, backend)
         for backend in (LocalBackend(1), crowd())
     ]
+    assert np.array_equal(*found)
+
+
+def swallowing():
+    """Four volunteers; one never gives anything back, which the server knows in a day."""
+    hosts = [SimulatedHost(loss=1.0), *[SimulatedHost()] * 3]
+    return SimulatedBackend(hosts, deadline_s=86_400.0)
+
+
+async def seconds_of(backend, samples, lease_s, limit):
+    settings = LogisticSettings("dgd", rounds=10, limit=limit, lease_s=lease_s)
+    async with backend, LogisticTrainer(backend, split(*samples, 4), settings) as it:
+        assert len((await it.train()).epochs) > 0
+        assert it.finished
+    return backend.now()
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+async def test_lease_lets_the_others_go_on_without_a_part_that_is_lost(limit, samples):
+    assert await seconds_of(swallowing(), samples, 30.0, limit) < 86_400.0 / 10
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+async def test_control_without_a_lease_all_wait_for_the_deadline(limit, samples):
+    assert await seconds_of(swallowing(), samples, None, limit) > 86_400.0
+
+
+async def test_lease_without_any_volunteer_ends_in_an_error_not_in_waiting(samples):
+    backend = SimulatedBackend([])
+    with pytest.raises(InternalError, match="STO-T020"):
+        await seconds_of(backend, samples, 30.0, 0)
+
+
+async def test_lease_changes_nothing_where_all_answer_in_time(model, samples):
+    parts = split(*samples, 4)
+    found = []
+    for lease_s in (None, 1000.0):
+        settings = LogisticSettings("dgd", rounds=5, lease_s=lease_s)
+        method = LogisticRegression(model.first(), [50] * 4, settings)
+        found.append(await train(method, model, parts, LocalBackend(1)))
     assert np.array_equal(*found)

@@ -1,0 +1,267 @@
+"""Orders that ask for a codec, answers that come in it, and runs that use it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.learn import fit, make_trainer
+from stoilo.learn.acceptance import Expectation
+from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.data import split
+from stoilo.learn.kernels import arrays
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.models import ArrayModel
+from stoilo.learn.optimizers import Sgd
+from stoilo.learn.run import Run, RunSettings
+from stoilo.learn.tensors import Form, forms_of
+from stoilo.learn.trainers.trainer import TrainerOptions
+from stoilo.learn.transport import (
+    Compressed,
+    Raw,
+    Ternary,
+    ask,
+    count_bytes,
+    receive,
+)
+from stoilo.learn.work import Order, Snapshot
+from stoilo.ml import DPBGDOptions, DPBGDTrainer
+
+CODECS = [Raw(), Compressed(), Ternary(16)]
+START = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
+
+
+def softmax_loss(parameters, x, y):
+    z = x @ parameters["w"] + parameters["b"]
+    z = z - z.max(axis=1, keepdims=True)
+    logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    slope = np.exp(logs)
+    slope[np.arange(len(y)), y] -= 1.0
+    loss = -float(logs[np.arange(len(y)), y].sum())
+    return loss, {"w": x.T @ slope, "b": slope.sum(axis=0)}
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 120)
+    return rng.normal(size=(120, 4)) + np.eye(3, 4)[y] * 3.0, y
+
+
+@pytest.fixture
+def model():
+    return ArrayModel(START, softmax_loss)
+
+
+def make_order(kernel="gradient", base=0.5, **settings):
+    parameters = {name: array + base for name, array in START.items()}
+    return Order("e0/p0", kernel, Snapshot(3, parameters), 0, 120, settings)
+
+
+LOCAL = {"steps": 3, "batch": 0, "rate": 0.1, "seed": 1, "give": "parameters"}
+
+
+def answer(order, samples):
+    """Return what a volunteer sends."""
+    return getattr(arrays, order.kernel)(
+        {
+            "parameters": dict(order.snapshot.parameters),
+            "buffers": {},
+            "data": {"x": samples[0], "y": samples[1]},
+            "rows": None,
+            "settings": dict(order.settings),
+            "version": order.snapshot.version,
+            "function": softmax_loss,
+        }
+    )
+
+
+def arrived(order, samples):
+    forms = forms_of(order.snapshot.parameters)
+    return receive(answer(order, samples), order, forms)["tensors"]
+
+
+@pytest.mark.parametrize("order", [make_order(), make_order("local_steps", **LOCAL)])
+def test_lossless_answers_arrive_as_computed(order, samples):
+    plain, compressed = arrived(order, samples), ask(order, Compressed())
+    for name, array in arrived(compressed, samples).items():
+        np.testing.assert_array_equal(array, plain[name])
+
+
+def test_ternary_parameters_are_the_version_and_a_way_from_it(samples):
+    order = make_order("local_steps", **LOCAL)
+    base, plain = order.snapshot.parameters["w"], arrived(order, samples)["w"]
+    way = arrived(ask(order, Ternary(16)), samples)["w"] - base
+    assert np.abs(way).max() == pytest.approx(np.abs(plain - base).max())
+
+
+def test_copies_of_one_order_draw_alike_and_other_orders_do_not():
+    seeds = [
+        ask(order, Ternary()).settings["transport"]["seed"]
+        for order in (make_order(), make_order(), make_order(seed=4))
+    ]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_orders_without_arrays_and_raw_ones_stay_as_they_are():
+    evaluation = make_order("evaluate")
+    assert ask(evaluation, Ternary()) is evaluation
+    order = make_order()
+    assert ask(order, Raw()) is order
+
+
+def frames(order, samples, **changes):
+    given = answer(order, samples)
+    return {**given, "tensors": {**given["tensors"], **changes}}
+
+
+HOSTILE = {
+    "not encoded": {"w": START["w"]},
+    "further name": {"v": np.zeros(8, np.uint8)},
+    "list": {"w": [0] * 8},
+    "two dimensions": {"w": np.zeros((2, 5), np.uint8)},
+    "other type": {"w": np.zeros(8, np.int8)},
+}
+
+
+@pytest.mark.parametrize("transport", CODECS[1:])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_answer_that_is_not_encoded_as_asked_is_refused(case, transport, samples):
+    order = ask(make_order(), transport)
+    hostile = frames(order, samples, **HOSTILE[case])
+    with pytest.raises(TrustError, match="STO-T090"):
+        receive(hostile, order, forms_of(START))
+
+
+@pytest.mark.parametrize("raw", [None, [1], {"tensors": 3}, {}])
+def test_what_is_no_answer_is_refused_or_left_to_acceptance(raw):
+    order = ask(make_order(), Compressed())
+    try:
+        assert receive(raw, order, forms_of(START)) is raw
+    except TrustError as error:
+        assert error.code == "STO-T090"
+    assert count_bytes(raw) == 0
+
+
+def make_run(model, parts, transport, backend, **changes):
+    settings = SynchronousSettings(epochs=6, block=10)
+    method = Synchronous(model.first(), [len(p) for p in parts], Sgd(0.5), settings)
+    return Run(
+        method, model, parts, backend, RunSettings(transport=transport, **changes)
+    )
+
+
+async def train(model, samples, transport):
+    parts = split(*samples, 6)
+    async with (
+        LocalBackend() as backend,
+        make_run(model, parts, transport, backend) as run,
+    ):
+        end = await run.finish()
+    return end.parameters, run.tally
+
+
+async def test_compressed_run_ends_where_the_raw_one_does(model, samples):
+    raw, _ = await train(model, samples, Raw())
+    compressed, tally = await train(model, samples, Compressed())
+    np.testing.assert_array_equal(raw["w"], compressed["w"])
+    assert tally.refused == 0
+
+
+async def test_ternary_run_learns_with_a_fraction_of_the_bytes(model, samples):
+    _, raw = await train(model, samples, Raw())
+    end, tally = await train(model, samples, Ternary(16))
+    first = softmax_loss(START, *samples)[0]
+    assert softmax_loss(end, *samples)[0] < 0.4 * first
+    assert (tally.refused, tally.shortened) == (0, 0)
+    assert tally.received_bytes < raw.received_bytes / 5
+
+
+def spoil(value):
+    frame = value["tensors"]["w"].copy()
+    frame[-1] = 255
+    return {**value, "tensors": {**value["tensors"], "w": frame}}
+
+
+async def test_spoiled_frames_are_ordered_again_and_nothing_of_them_is_used(
+    model, samples
+):
+    parts = split(*samples, 6)
+    honest, _ = await train(model, samples, Ternary(16))
+    hosts = [SimulatedHost(), SimulatedHost(), SimulatedHost(cheat=spoil)]
+    run = make_run(model, parts, Ternary(16), SimulatedBackend(hosts), tries=50)
+    async with run:
+        end = await run.finish()
+    np.testing.assert_allclose(end.parameters["w"], honest["w"], atol=1e-12)
+    assert run.tally.refused > 0
+
+
+async def test_run_ends_when_every_frame_is_spoiled(model, samples):
+    backend = SimulatedBackend([SimulatedHost(cheat=spoil)])
+    run = make_run(model, split(*samples, 2), Ternary(16), backend, tries=2)
+    with pytest.raises(InternalError, match="STO-T090"):
+        await run.finish()
+
+
+async def test_killed_run_goes_on_with_what_its_orders_asked_for(
+    model, samples, tmp_path
+):
+    parts = split(*samples, 6)
+    run = make_run(model, parts, Ternary(16), LocalBackend(), folder=tmp_path)
+    await run.start()
+    await run.step()
+    await run.backend.close()
+    again = make_run(model, parts, Raw(), LocalBackend(), folder=tmp_path)
+    async with again:
+        await again.finish()
+    await again.backend.close()
+    assert again.tally.refused == 0
+
+
+METHODS = ["vcasgd", "downpour", "sandblaster", "sync", "fedavg", "diloco"]
+
+
+@pytest.mark.parametrize("transport", ["compressed", "ternary"])
+@pytest.mark.parametrize("method", METHODS)
+async def test_every_method_takes_the_option(method, transport, model, samples):
+    trained = await fit(
+        method,
+        model,
+        split(*samples, 3),
+        epochs=2,
+        options=TrainerOptions(transport=transport),
+    )
+    assert trained.tally.refused == 0
+    assert trained.epochs[-1].average_loss < np.log(3.0)
+
+
+async def test_torch_trainer_takes_the_option(samples):
+    x, y = samples[0].astype(np.float32), samples[1]
+    trainer = DPBGDTrainer(
+        None, nn.Linear(4, 3), nn.functional.cross_entropy,
+        torch.optim.SGD, {"lr": 0.3}, (x, y),
+        options=DPBGDOptions(tasks=3, transport="ternary"),
+    )  # fmt: skip
+    async with trainer:
+        losses = [(await trainer.train_epoch())[1] for _ in range(4)]
+    assert losses[-1] < losses[0]
+
+
+async def test_estimate_counts_what_travels(model, samples):
+    found = []
+    for transport in ("raw", "ternary"):
+        options = TrainerOptions(tasks=2, transport=transport)
+        async with make_trainer("sync", model, samples, options=options) as trainer:
+            order = trainer.run.method.next_orders(1)[0]
+            found.append(trainer._measure(order).upload_bytes)
+    assert found[1] < found[0] / 10
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(7, False), (8, True), (9, False)])
+def test_servers_check_looks_at_the_size_of_encoded_arrays(size, wanted):
+    check = Expectation(0, 1, {"w": Form("float32", (3,))}, {}).validator({"w": (8, 8)})
+    frame = np.zeros(size, np.uint8)
+    answer = {"version": 0, "samples": 1, "loss_sum": 1.0, "tensors": {"w": frame}}
+    assert check({**answer, "buffers": {}, "correct": -1, "numbers": {}}) is wanted
