@@ -35,6 +35,8 @@ class Tally:
         failed: tasks that ended without an answer.
         shortened: answers whose influence was cut.
         stragglers: orders that were out much longer than usual at the last answer.
+        out_s: from order to answer, summed over the answers, s.
+        computed_s: of that, what volunteers say they computed, s; 0 where none says it.
     """
 
     sent_bytes: int = 0
@@ -43,6 +45,8 @@ class Tally:
     failed: int = 0
     shortened: int = 0
     stragglers: int = 0
+    out_s: float = 0.0
+    computed_s: float = 0.0
 
     def save(self) -> dict[str, Plain]:
         """Return it as plain data."""
@@ -52,8 +56,8 @@ class Tally:
         """Take up what `save` gave; what is not there stays."""
         for field in fields(self):
             value = plain.get(field.name)
-            if type(value) is int:
-                setattr(self, field.name, value)
+            if isinstance(value, int | float):
+                setattr(self, field.name, type(getattr(self, field.name))(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +160,13 @@ class History:
         size = plain.get("bytes")
         if type(size) is not int or self._path is None:
             raise UsageError("STO-T012", "the checkpoint says nothing of its history")
+        self._updates.clear()
+        self._times.clear()
+        self._epochs.clear()
+        self._count = 0
         if size:
             self._read(self._path, size)
-        self._written = size
+        self._written, self._unwritten = size, b""
 
     def _read(self, path: Path, size: int) -> None:
         try:
