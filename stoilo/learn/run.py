@@ -251,6 +251,8 @@ class Run:
             value = receive(ending.value, flight.order, expected.tensors)
             cut = self._guard.shortened
             reply = self._guard.admit(flight.order, value)
+            if self._guard.doubt:
+                await self.backend.refuse(ending.job_id, self._guard.doubt)
         except TrustError as error:
             self.tally.refused += 1
             await self._lose(flight, error, refused=ending.job_id)

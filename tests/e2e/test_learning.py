@@ -121,36 +121,3 @@ def test_killed_training_goes_on_with_the_tasks_that_were_out(
     assert len(fresh) <= 2 * len(parts) - 1
     keys = [update.key for update in updates if update.applied]
     assert len(keys) == len(set(keys)) == 2 * len(parts)
-
-
-WISHES = {
-    "dpbgd": {"rate": 0.3},
-    "vcasgd": {"alpha": 0.5},
-    "downpour": {"batch": 16},
-    "sandblaster": {"penalty": 1e-3, "backups": 0.0},
-    "sync": {"batch": 16},
-    "fedavg": {},
-    "diloco": {"rate": 0.1},
-    "logistic": {"rate": 0.01},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", WISHES)
-def test_every_method_learns_and_every_attempt_is_in_the_log(
-    deployment, samples, method
-):
-    async def train():
-        model = ArrayModel({"w": np.zeros((4, 3))}, softmax_loss)
-        async with connect(deployment) as conn:
-            before = set(await attempts_of(conn))
-            trained = await stoilo.learn.fit(
-                method, model, split(*samples, 3), conn, epochs=2, **WISHES[method]
-            )
-            leaves = await attempts_of(conn)
-        return trained, [leaves[attempt] for attempt in set(leaves) - before]
-
-    trained, leaves = asyncio.run(train())
-    first, last = trained.epochs[0].average_loss, trained.epochs[-1].average_loss
-    assert last < first
-    assert len(leaves) == len(set(leaves)) == len(trained.history.updates)

@@ -119,6 +119,13 @@ def test_registered_function_is_used_by_name():
     assert theta_in(server).tolist() == [-2.0] * 4
 
 
+def test_value_is_made_by_the_first_who_writes_it():
+    server, clock = in_memory(), ClockService(["w0"])
+    for value in (3, 5):
+        Worker("w0", server, clock, total=1).write("first", value)
+    assert server.read(["first"])["first"].value == 3
+
+
 def test_iteration_that_is_repeated_after_a_crash_counts_once():
     server = in_memory()
     for _ in range(2):  # the second program knows nothing of the first
