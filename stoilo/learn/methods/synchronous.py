@@ -28,6 +28,7 @@ from stoilo.learn.methods.states import (
     save_replies,
     select,
 )
+from stoilo.learn.momenta import USUAL, Momenta
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
@@ -67,7 +68,7 @@ class SynchronousSettings:
     late: Literal["discard", "queue"] = "discard"
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
-    bn_momentum: float = 0.1
+    bn_momentum: float | Momenta = USUAL
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -151,13 +152,22 @@ class Synchronous(Frame):
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
         """Keep an answer; with the last one that is needed, make the step."""
         epoch, ended = min(self._epoch, self.settings.epochs - 1), False
+        before = frozenset(self._late)
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
             ended = self._advance()
         elif order.key in self._late:
             applied = self._queue(order.key, reply)
-        return Outcome(applied, epoch, ended)
+        late = tuple(sorted(self._late - before))
+        return Outcome(applied, epoch, ended, late, self._give_up())
+
+    def _give_up(self) -> tuple[str, ...]:
+        """Return the orders of earlier steps whose answers would be discarded."""
+        if self.settings.late == "queue":
+            return ()
+        given_up, self._late = tuple(sorted(self._late)), set()
+        return given_up
 
     def _save(self) -> Mapping[str, State]:
         """Return the optimiser, the place, and the answers of the step so far."""
