@@ -123,6 +123,11 @@ class SubmittedTask(Generic[ResultT]):
         """The task module's exact text; empty for a restored task."""
         return self._source
 
+    @property
+    def known(self) -> TaskStatus | None:
+        """What the server said last, without asking again; None before it did."""
+        return None if self._last is None else read_status(self._last)
+
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - the futures' word
         """Wait for the outcome and return it.
 

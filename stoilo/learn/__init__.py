@@ -63,12 +63,14 @@ if TYPE_CHECKING:
     from stoilo.learn.torch_optimizer import TorchOptimizer
     from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+    from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate
     from stoilo.learn.trainers.later import (
         StaleSyncDataParallelTrainer,
         StepMetrics,
         SyncDataParallelTrainer,
     )
     from stoilo.learn.trainers.logistic import LogisticTrainer
+    from stoilo.learn.trainers.metrics import EpochMetrics
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
         FedAvgTrainer,
@@ -76,13 +78,8 @@ if TYPE_CHECKING:
         SandblasterTrainer,
         SynchronousTrainer,
     )
-    from stoilo.learn.trainers.trainer import (
-        EpochMetrics,
-        Trained,
-        Trainer,
-        TrainerOptions,
-        TrainingUpdate,
-    )
+    from stoilo.learn.trainers.stopping import StopRule
+    from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
     from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
@@ -100,7 +97,8 @@ _PLACES = {
     "Display": "display",
     "DownpourSettings": "methods.downpour",
     "DownpourTrainer": "trainers.asynchronous",
-    "EpochMetrics": "trainers.trainer",
+    "Epoch": "trainers.epoch",
+    "EpochMetrics": "trainers.metrics",
     "Estimate": "timing",
     "Evaluation": "evaluation",
     "FedAvgTrainer": "trainers.rounds",
@@ -131,16 +129,17 @@ _PLACES = {
     "StaleSyncDataParallelTrainer": "trainers.later",
     "Staleness": "methods.plans",
     "StepMetrics": "trainers.later",
+    "StopRule": "trainers.stopping",
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
     "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
-    "Trained": "trainers.trainer",
+    "Trained": "trainers.epoch",
     "Trainer": "trainers.trainer",
     "TrainerOptions": "trainers.trainer",
-    "TrainingUpdate": "trainers.trainer",
+    "TrainingUpdate": "trainers.epoch",
     "TrimmedMean": "robust",
     "VCASGDTrainer": "trainers.asynchronous",
     "chain": "data",
@@ -178,6 +177,7 @@ __all__ = [
     "Display",
     "DownpourSettings",
     "DownpourTrainer",
+    "Epoch",
     "EpochMetrics",
     "Estimate",
     "Evaluation",
@@ -208,6 +208,7 @@ __all__ = [
     "StaleSyncDataParallelTrainer",
     "Staleness",
     "StepMetrics",
+    "StopRule",
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",

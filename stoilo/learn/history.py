@@ -35,6 +35,8 @@ class Tally:
         failed: tasks that ended without an answer.
         shortened: answers whose influence was cut.
         stragglers: orders that were out much longer than usual at the last answer.
+        out_s: from order to answer, summed over the answers, s.
+        computed_s: of that, what volunteers say they computed, s; 0 where none says it.
     """
 
     sent_bytes: int = 0
@@ -43,6 +45,8 @@ class Tally:
     failed: int = 0
     shortened: int = 0
     stragglers: int = 0
+    out_s: float = 0.0
+    computed_s: float = 0.0
 
     def save(self) -> dict[str, Plain]:
         """Return it as plain data."""

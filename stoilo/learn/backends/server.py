@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -162,4 +163,12 @@ async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
     is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))
     error = outcome if is_error and isinstance(outcome, Exception) else None
     value = None if error is not None else outcome
-    return Ending(submitted.task_id, value, error, time.monotonic())
+    now = time.monotonic()
+    return Ending(submitted.task_id, value, error, now, count_claimed_s(submitted))
+
+
+def count_claimed_s(submitted: SubmittedTask[Any]) -> float:
+    """Return the longest time that a copy's host claims it computed, s; 0: none does."""
+    copies = submitted.known.copies if submitted.known else ()
+    claims = [copy.cpu_s for copy in copies if math.isfinite(copy.cpu_s)]
+    return max(0.0, *claims, 0.0)

@@ -215,7 +215,8 @@ class SimulatedBackend:
         ending = run_job(job)
         cheat = self.hosts[host].cheat
         value = ending.value if cheat is None else cheat(ending.value)
-        return Ending(job.key, value, ending.error, self._clock)
+        computed_s = job.samples / self.hosts[host].samples_per_s
+        return Ending(job.key, value, ending.error, self._clock, computed_s)
 
     async def restore(self, job_id: str) -> bool:
         """Say whether the job is under way."""

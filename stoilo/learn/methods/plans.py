@@ -59,6 +59,7 @@ class LocalWork:
         steps: how many; 0 for one pass over its samples.
         momentum: of its own optimiser, "sgd" only.
         optimizer: its own optimiser; its state begins anew with each order.
+        decay: of its weights; the optimiser's usual one when None (0.01 for "adamw").
     """
 
     rate: float
@@ -66,6 +67,7 @@ class LocalWork:
     steps: int = 0
     momentum: float = 0.0
     optimizer: Literal["sgd", "adamw"] = "sgd"
+    decay: float | None = None
 
     def count_steps(self, samples: int) -> int:
         """Return how many steps an order with so many samples makes."""
@@ -87,7 +89,9 @@ class LocalWork:
         self, samples: int, seed: int, give: Literal["parameters", "sum"]
     ) -> dict[str, Plain]:
         """Return the kernel's settings for one order."""
+        decay: dict[str, Plain] = {} if self.decay is None else {"decay": self.decay}
         return {
+            **decay,
             "steps": self.count_steps(samples),
             "batch": self.batch,
             "rate": self.rate,

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from stoilo.core.errors import UsageError
-from stoilo.learn.data import Samples, as_samples, collect
+from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["read_arrays"]
+from stoilo.core.errors import UsageError
+from stoilo.learn.data import Part, Samples, as_batch, as_samples, collect
+
+__all__ = ["read_arrays", "read_batches"]
+
+
+def read_batches(loader: Iterable[tuple[Any, Any]]) -> list[Part]:
+    """Return the batches of a loader, each a part.
+
+    Raises:
+        UsageError: ``STO-T006`` when it yields none.
+    """
+    parts = [Part(as_batch(x), as_batch(y, "the targets")) for x, y in loader]
+    if not parts:
+        raise UsageError(
+            "STO-T006", "the data loader yields no batch", hint="at least one"
+        )
+    return parts
 
 
 def read_arrays(dataset: object) -> tuple[Samples, Samples]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from stoilo.learn.trainers.given import Loss
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +35,8 @@ class StepMetrics:
         average_loss: mean over the samples that counted, before the step.
         accepted_tasks: batches that counted.
         samples: in those.
+        seconds: that it took.
+        waiting: see `EpochMetrics`.
     """
 
     epoch_index: int
@@ -42,6 +44,8 @@ class StepMetrics:
     average_loss: float
     accepted_tasks: int
     samples: int
+    seconds: float = 0.0
+    waiting: float | None = None
 
 
 class SyncDataParallelTrainer:
@@ -93,9 +97,16 @@ class SyncDataParallelTrainer:
     ) -> StepMetrics:
         """Make one optimiser step over the batches that `train_loader` yields."""
         _, loss = await self._trainer.epoch(train_loader)
-        updates = [u for u in self._trainer.history[-1].updates if u.applied]
-        samples = sum(update.samples for update in updates)
-        return StepMetrics(epoch_index, step_index, loss, len(updates), samples)
+        done = self._trainer.epochs[-1]
+        return StepMetrics(
+            epoch_index,
+            step_index,
+            loss,
+            done.accepted_tasks,
+            done.samples,
+            done.seconds,
+            done.waiting,
+        )
 
     def get_model(self) -> nn.Module:
         """Return the model with the newest weights."""

@@ -11,8 +11,9 @@ from stoilo.learn.kernels.logistic import make_loss
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.ps.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.ps.server import ParameterServer
+from stoilo.learn.trainers.given import Loss, as_parts
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss, Trainer, TrainerOptions, as_parts
+from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 
 __all__ = ["LogisticTrainer"]
 

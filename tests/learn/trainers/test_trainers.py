@@ -133,13 +133,13 @@ async def test_updates_of_vcasgd_can_be_followed():
     async with VCASGDTrainer(
         None, model, DATA, epochs=2, options=TrainerOptions(tasks=4)
     ) as trainer:
-        assert trainer.last_epoch_metrics is None
+        assert trainer.last_epoch_metrics() is None
         seen = [update async for update in trainer]
     assert [update.accepted_tasks for update in seen] == [1, 2, 3, 4] * 2
     assert [update.snapshot.version for update in seen] == list(range(1, 9))
     assert seen[-1].model["w"] is trainer.snapshot.parameters["w"]
-    assert trainer.last_epoch_metrics.epoch == 1
-    assert trainer.last_epoch_metrics.accepted_tasks == 4
+    assert trainer.last_epoch_metrics().epoch == 1
+    assert trainer.last_epoch_metrics().accepted_tasks == 4
     assert np.isfinite([update.loss for update in seen]).all()
 
 
