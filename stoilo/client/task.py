@@ -219,6 +219,20 @@ class SubmittedTask(Generic[ResultT]):
         )
         return bool(answer.state == TaskState.CANCELLED.value)
 
+    async def reject(self, reason: str) -> bool:
+        """Say that the task's value cannot be used, though volunteers agreed on it.
+
+        The outcome stays as it is. The hosts that gave the value lose their record, and
+        get less work when that is said of them often; so do not say it of what may be
+        honest. False where it was said before, the task has no value, or the server runs
+        on an engine that keeps no such records.
+        """
+        request = pb.RejectResultRequest(task_id=self._task_id, reason=reason[:200])
+        answer = await self._session.wire.call_patiently(
+            "RejectResult", request, patience_s=self._session.patience_s
+        )
+        return bool(answer.copies)
+
     def __repr__(self) -> str:
         """Return the id and the last known state."""
         state = self._last.state if self._last else "submitted"

@@ -13,6 +13,7 @@ from stoilo.learn.data import Part
 from stoilo.learn.models import Model
 from stoilo.learn.scores import Scores, count_confusion, score
 from stoilo.learn.tensors import Array, Form, forms_of
+from stoilo.learn.turns import take_turn
 from stoilo.learn.work import Reply, Snapshot
 
 __all__ = ["Evaluation", "evaluate"]
@@ -79,7 +80,8 @@ def _answer(model: Model, snapshot: Snapshot, part: Part) -> Reply:
         "settings": {"labels": True},
         "version": snapshot.version,
     }
-    raw = model.kernel("evaluate")(kwargs)
+    with take_turn(model.level):
+        raw = model.kernel("evaluate")(kwargs)
     labels = {"labels": Form("int64", (len(part),))} if raw["tensors"] else {}
     return check_reply(
         raw,

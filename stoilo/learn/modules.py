@@ -102,7 +102,7 @@ def make_shape(module: nn.Module) -> nn.Module:
     It is the same in every task, however large the model: each snapshot brings the
     numbers. What is frozen stays in it.
     """
-    shape = copy.deepcopy(module)
+    shape = copy.deepcopy(module).train()
     for p in shape.parameters():
         p.grad = None
         if p.requires_grad:

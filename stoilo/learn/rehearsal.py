@@ -14,6 +14,7 @@ import numpy as np
 from stoilo.core.errors import UsageError
 from stoilo.learn.data import Part
 from stoilo.learn.models import ArrayModel, Model, TorchModel
+from stoilo.learn.turns import take_turn
 
 __all__ = ["rehearse"]
 
@@ -82,7 +83,7 @@ def _losses_of(model: TorchModel, few: Part) -> tuple[Any, list[float]]:
         "rows": None,
         "settings": {},
     }
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with take_turn(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
         shape: Any = kernels.restore(kwargs)
         x, y = kernels.choose(kwargs)
         output = kernels.apply(shape.eval(), x)

@@ -67,7 +67,7 @@ class RunSettings:
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
         transport: how the arrays of answers travel.
-        patience_s: how long a server that does not answer is waited for, s, when there is
+        outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
 
@@ -80,7 +80,7 @@ class RunSettings:
     folder: Path | None = None
     least_loss: float = -np.inf
     transport: Transport = field(default_factory=Raw)
-    patience_s: float = 3600.0
+    outage_s: float = 3600.0
 
 
 class Run:
@@ -149,7 +149,7 @@ class Run:
 
     def _take_up(self, standing: Standing) -> None:
         self._jobs.ident = standing.ident
-        self._guard.memory = robust.Memory(standing.norms)
+        self._guard.memory = standing.memory
         self.method.load(standing.method)
         self._flights.load(standing.flights, self.method.snapshot)
 
@@ -257,7 +257,7 @@ class Run:
         """
         pauses, end = (
             Backoff(RECONNECTING),
-            self.backend.now() + self.settings.patience_s,
+            self.backend.now() + self.settings.outage_s,
         )
         while True:
             try:
@@ -285,6 +285,8 @@ class Run:
             value = receive(ending.value, flight.order, expected.tensors)
             cut = self._guard.shortened
             reply = self._guard.admit(flight.order, value)
+            if self._guard.doubt:
+                await self.backend.refuse(ending.job_id, self._guard.doubt)
         except TrustError as error:
             self.tally.refused += 1
             await self.backend.refuse(ending.job_id, error.message)
@@ -371,7 +373,7 @@ class Run:
             await self._saving.save(
                 Standing(
                     self._jobs.ident,
-                    self.memory.norms,
+                    self.memory,
                     self.method.save(),
                     self._flights.save(),
                 )

@@ -15,6 +15,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.checkpoint import Checkpoint
 from stoilo.learn.history import History, Tally
 from stoilo.learn.identity import check_identity
+from stoilo.learn.robust import Memory
 from stoilo.learn.work import Plain, State
 
 __all__ = ["Saving", "Standing"]
@@ -26,13 +27,13 @@ class Standing:
 
     Attributes:
         ident: of the run; part of every job's key.
-        norms: of the answers so far.
+        memory: of the norms of answers so far.
         method: the method's state.
         flights: the orders in flight.
     """
 
     ident: str
-    norms: tuple[float, ...]
+    memory: Memory
     method: State
     flights: State
 
@@ -40,7 +41,8 @@ class Standing:
         """Return it as one state."""
         plain: dict[str, Plain] = {
             "ident": self.ident,
-            "norms": list(self.norms),
+            "norms": list(self.memory.norms),
+            "samples": list(self.memory.samples),
             "method": dict(self.method.plain),
             "flights": dict(self.flights.plain),
         }
@@ -55,11 +57,17 @@ class Standing:
         Raises:
             UsageError: ``STO-T012`` when something is missing.
         """
-        ident, norms = state.plain.get("ident"), state.plain.get("norms")
-        if not isinstance(ident, str) or not isinstance(norms, list):
+        ident = state.plain.get("ident")
+        norms, samples = state.plain.get("norms"), state.plain.get("samples")
+        if not isinstance(ident, str):
             raise UsageError("STO-T012", "the checkpoint is not of a run")
-        known = tuple(float(str(norm)) for norm in norms)
-        return cls(ident, known, _below(state, "method"), _below(state, "flights"))
+        if not isinstance(norms, list) or not isinstance(samples, list):
+            raise UsageError("STO-T012", "the checkpoint has no norms of answers")
+        memory = Memory(
+            tuple(float(str(norm)) for norm in norms),
+            samples=tuple(int(str(size)) for size in samples),
+        )
+        return cls(ident, memory, _below(state, "method"), _below(state, "flights"))
 
 
 class Saving:

@@ -52,7 +52,7 @@ async def test_server_that_is_down_for_a_minute_and_more_is_waited_for(tmp_path)
 async def test_trainer_killed_while_the_server_is_down_does_each_shard_once(tmp_path):
     async with Away(after=6, for_s=1e9) as backend:
         run = make_run(tmp_path, backend)
-        run.settings = RunSettings(folder=tmp_path, in_flight=3, patience_s=0.0)
+        run.settings = RunSettings(folder=tmp_path, in_flight=3, outage_s=0.0)
         await run.start()
         with pytest.raises(UnreachableError):
             await run.finish()

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
+from stoilo.learn.turns import take_turn
 
 __all__ = ["LocalBackend"]
-
-
-_TURNS = threading.Lock()
-"""Held by who computes with torch: the process has one generator, which orders seed."""
 
 
 class LocalBackend:
@@ -92,9 +87,8 @@ class LocalBackend:
 
 def run_job(job: Job) -> Ending:
     """Run a job as a volunteer would, on copies of its arguments."""
-    turn = _TURNS if job.level == "tensor" else contextlib.nullcontext()
     try:
-        with turn:
+        with take_turn(job.level):
             began = time.monotonic()
             value = job.function(copy.deepcopy(resolve(job.arguments)))
     except Exception as error:  # noqa: BLE001 - a process edge: the task's own error

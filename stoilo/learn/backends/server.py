@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerBackend"]
 
+LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
 
 
@@ -119,6 +121,10 @@ class ServerBackend:
 
     async def refuse(self, job_id: str, reason: str) -> None:
         """Tell the server that an answer cannot be used: it ends its host's record."""
+        try:
+            await self._connection.restore_task(job_id).reject(reason)
+        except StoiloError as error:  # the training does not depend on it
+            LOGGER.warning("a wrong answer could not be reported: %s", error)
 
     def now(self) -> float:
         """Return seconds of a clock that only goes forward."""

@@ -14,6 +14,8 @@ from stoilo.learn.kernels.rays import follow
 
 __all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
+KEPT = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # by torch's optimisers
+
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
@@ -60,7 +62,8 @@ def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``),
+    ``keep`` and ``made`` (see `recall`).
     """
     with torch.random.fork_rng(devices=[]):
         return take_steps(kwargs)
@@ -69,11 +72,18 @@ def local_steps(kwargs):
 def take_steps(kwargs):
     """Make the steps that `local_steps` promises."""
     settings = kwargs["settings"]
+    given = kwargs["parameters"]
+    if settings.get("keep"):
+        kwargs = {
+            **kwargs,
+            "parameters": {name: rows[0] for name, rows in given.items()},
+        }
     model = restore(kwargs)
     x, y = choose(kwargs)
     samples = count(x)
     optimizer = make_optimizer(model, settings)
-    sums = {name: torch.zeros_like(widen(p)) for name, p in trained(model)}
+    recall(model, optimizer, settings, given)
+    sums = {}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(samples, settings["batch"] or samples, settings["seed"])
     for _ in range(settings["steps"]):
@@ -85,13 +95,48 @@ def take_steps(kwargs):
         for name, p in trained(model):
             if p.grad is not None:
                 p.grad = dense(p.grad)
-                sums[name] += widen(p.grad)
+                wide = widen(p.grad)
+                sums[name] = sums[name] + wide if name in sums else wide.clone()
         optimizer.step()
         used, right = used + len(rows), right + correct
         loss_total += len(rows) * loss.item()
     if settings.get("give") != "sum":
         sums = {name: widen(p.detach()) for name, p in trained(model)}
+    if settings.get("keep"):
+        sums = remember(model, optimizer, sums)
     return answer(kwargs, model, used, loss_total, min(right, used), sums)
+
+
+def recall(model, optimizer, settings, given):
+    """Put the optimiser's arrays back that came stacked under each parameter (``keep``)."""
+    if not settings.get("keep"):
+        return
+    names = {p: name for name, p in trained(model)}
+    state = {}
+    for number, p in enumerate(model.parameters()):
+        if p in names:
+            rows = torch.as_tensor(given[names[p]]).clone()
+            state[number] = {"momentum_buffer": rows[1]}
+            if len(rows) > 2:
+                made = torch.tensor(float(settings["made"]))
+                state[number] = {
+                    "step": made,
+                    "exp_avg": rows[1],
+                    "exp_avg_sq": rows[2],
+                }
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def remember(model, optimizer, sums):
+    """Return each parameter with the optimiser's arrays stacked under it."""
+    state = optimizer.state_dict()["state"]
+    names = {p: name for name, p in trained(model)}
+    stacked = {}
+    for number, p in enumerate(model.parameters()):
+        if p in names:
+            kept = [state[number][kind] for kind in KEPT if kind in state[number]]
+            stacked[names[p]] = torch.stack([sums[names[p]], *kept])
+    return stacked
 
 
 def make_optimizer(model, settings):

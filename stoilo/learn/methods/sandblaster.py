@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.methods.states import read_keys, select
-from stoilo.learn.methods.vectors import Vectors
+from stoilo.learn.methods.vectorremote import ProcessShard
+from stoilo.learn.methods.vectors import LocalShard, Shard, Vectors
 from stoilo.learn.tensors import Tensors, flatten, unflatten
 from stoilo.learn.work import Order, Reply, Snapshot, State
 
@@ -42,6 +44,8 @@ class SandblasterSettings:
         shards: that vectors are cut into.
         backups: share of a pass below which its outstanding portions go out again; 0: never.
         rules: of the optimiser.
+        folder: each shard is a process of its own that keeps its vectors below it; None:
+            shards are objects in this process.
         seed: of what draws in the model; a portion draws the same in every pass, without
             which a line search would compare different functions.
     """
@@ -52,6 +56,7 @@ class SandblasterSettings:
     backups: float = 0.25
     rules: Rules = STANDARD
     seed: int = 0
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -66,6 +71,12 @@ class SandblasterSettings:
                 "these portions, shards, penalty and backups do not describe a training",
                 hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1",
             )
+
+    def open_shard(self, number: int, size: int) -> Shard:
+        """Return a shard of so many entries."""
+        if self.folder is None:
+            return LocalShard(size)
+        return ProcessShard(size, self.folder / f"shard{number}")
 
 
 class Sandblaster(Frame):
@@ -85,7 +96,7 @@ class Sandblaster(Frame):
         self._sums: dict[str, list[float]] = {}  # of each answered portion
         self._ray: Snapshot | None = None  # start and direction, stacked
         vector = flatten(start.parameters)
-        self._vectors = Vectors(vector.size, settings.shards)
+        self._vectors = Vectors(vector.size, settings.shards, settings.open_shard)
         for name in ("x", "trial"):
             self._vectors.put(name, vector)
         self._open()
@@ -109,6 +120,10 @@ class Sandblaster(Frame):
     def coordinator(self) -> Coordinator:
         """The part that decides; it holds no vector."""
         return self._coordinator
+
+    def close(self) -> None:
+        """End the shards' processes; without it they end with this one."""
+        self._vectors.close()
 
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""

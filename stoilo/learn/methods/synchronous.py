@@ -100,18 +100,8 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
 
 
 def combine_robustly(rule: robust.Rule) -> Combine:
-    """Return a way to combine a step's replies that bounds the influence of each.
-
-    What rules remember between steps is not kept: the driver's clipping does that
-    for single answers.
-    """
-
-    def combine(replies: Sequence[Reply]) -> Tensors:
-        combined = robust.combine(replies, rule)
-        everyone = sum(reply.samples for reply in replies)
-        return scale(combined.tensors, everyone / combined.samples)
-
-    return combine
+    """Return a way to combine a step's replies that bounds the influence of each."""
+    return robust.RobustSum(rule)
 
 
 class Synchronous(Frame):
@@ -191,12 +181,14 @@ class Synchronous(Frame):
             "count": self._steps,
             "late": [*sorted(self._late)],
         }
+        rule = self._combine if isinstance(self._combine, robust.RobustSum) else None
         return {
             "place": State({}, place),
             "ledger": self._ledger.save(),
             "replies": save_replies(self._replies),
             "queued": save_replies(self._queued),
             "optimizer": self.optimizer.save(),
+            "combine": rule.save() if rule else State({}, {}),
         }
 
     def _load(self, state: State) -> None:
@@ -209,6 +201,8 @@ class Synchronous(Frame):
         self._replies = load_replies(select(state, "replies"))
         self._queued = load_replies(select(state, "queued"))
         self.optimizer.load(select(state, "optimizer"))
+        if isinstance(self._combine, robust.RobustSum):
+            self._combine.load(select(state, "combine"))
 
     def _begin(self) -> None:
         self._pieces = self._plan()

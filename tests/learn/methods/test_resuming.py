@@ -57,8 +57,9 @@ def make_large(**more):
     return LargeMinibatch(CREW.start(), CREW.sizes, wanted)
 
 
-def make_federated(kind, **more):
-    wanted = FederatedSettings(4, LocalWork(0.1, batch=4, steps=5), **more)
+def make_federated(kind, local=None, **more):
+    local = local or LocalWork(0.1, batch=4, steps=5)
+    wanted = FederatedSettings(4, local, **more)
     return kind(CREW.start(), CREW.sizes, wanted)
 
 
@@ -77,6 +78,12 @@ METHODS = {
     "large minibatch, folded rate": lambda: make_large(folded=True),
     "fedavg": lambda: make_federated(fedavg, clients=0.7),
     "diloco": lambda: make_federated(diloco, fraction=0.6, weights="equal"),
+    "diloco, inner state kept": lambda: make_federated(
+        diloco,
+        LocalWork(0.01, batch=4, steps=3, optimizer="adamw", keep=True),
+        clients=0.7,
+        fraction=0.6,
+    ),
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")

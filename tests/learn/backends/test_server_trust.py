@@ -1,0 +1,144 @@
+"""What wrong answers come to at a real server: refused there, their host marked."""
+
+import asyncio
+import contextlib
+import signal
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+
+import stoilo
+from stoilo.client.journal import Journal
+from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.data import split
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.models import ArrayModel
+from stoilo.learn.optimizers import Sgd
+from stoilo.learn.run import Run, RunSettings
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.liar import ENCODED_LIES, LIES
+from stoilo.testing.points import make_samples
+
+pytestmark = pytest.mark.slow
+EVERY = [*LIES, *ENCODED_LIES]
+TURNS = [
+    n for i, lie in enumerate(EVERY) for n in ([lie, "truth"] if i % 6 == 5 else [lie])
+]
+"""A truth between them, or the server lets the liar pause."""
+
+
+def loss(parameters, x, y):
+    rest = x @ parameters["w"] - y
+    return float(rest @ rest), {"w": 2.0 * x.T @ rest}
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    with Deployment(tmp_path_factory.mktemp("trust") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def attach(deployment, tmp_path):
+    """Start volunteers by name, of lies if any; all are stopped at the end."""
+    processes = {}
+
+    def start(name, lies=None):
+        place = tmp_path / name
+        processes[name] = deployment.attach(f"{name}@example.org", place, lies=lies)
+        return lambda: stop(processes.pop(name))
+
+    yield start
+    for process in processes.values():
+        stop(process)
+
+
+def connect(deployment):
+    journal = Journal(deployment.data.parent / "journal")
+    return stoilo.connect(deployment.line.connection, journal=journal)
+
+
+def make_run(backend, parts, **settings):
+    x, y = make_samples()
+    model, pieces = ArrayModel({"w": np.zeros(4)}, loss), split(x, y, parts)
+    method = Synchronous(
+        model.first(), [len(p) for p in pieces], Sgd(0.01), SynchronousSettings(1)
+    )
+    return Run(method, model, pieces, backend, RunSettings(in_flight=parts, **settings))
+
+
+@contextlib.asynccontextmanager
+async def start_run(deployment, parts, **settings):
+    async with (
+        connect(deployment) as conn,
+        ServerBackend(conn) as backend,
+        make_run(backend, parts, **settings) as run,
+    ):
+        yield conn, run
+
+
+async def train_here(parts):
+    async with LocalBackend() as backend, make_run(backend, parts) as run:
+        return await run.finish()
+
+
+async def wait_for_invalid(conn, count):
+    deadline = time.monotonic() + 120
+    codes = []
+    while len(codes) < count and time.monotonic() < deadline:
+        tasks = [conn.restore_task(e.task_id) for e in conn.recent_tasks(1000)]
+        found = [(await task.status()).copies for task in tasks]
+        codes = [c.code for copies in found for c in copies if c.outcome == "invalid"]
+        await asyncio.sleep(0.5)
+    return codes
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+async def test_every_wrong_form_is_an_invalid_result_and_none_counts(
+    deployment, attach
+):
+    stop_liar = attach("liar", TURNS)
+    async with start_run(deployment, len(TURNS)) as (conn, run):
+        await run._fill()
+        codes = await wait_for_invalid(conn, len(EVERY))
+        stop_liar()
+        attach("honest")
+        end = await run.finish()
+    assert len(codes) == len(EVERY)
+    assert codes.count("STO-R057") == len(LIES) + 1  # a tensor, where there is no torch
+    here = await train_here(len(TURNS))
+    np.testing.assert_array_equal(end.parameters["w"], here.parameters["w"])
+    assert (run.tally.refused, run.tally.failed) == (0, 0)
+
+
+def errors_of(deployment, name):
+    """Return how many results in a row of a volunteer's host count as bad."""
+    query = (
+        "select max(errors_in_row) from engine_quota q join engine_host h on"
+        " h.id = q.host_id join engine_user u on u.id = h.user_id where u.email = ?"
+    )
+    file = deployment.data / "engine" / "engine.sqlite"
+    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as found:
+        return found.execute(query, [f"{name}@example.org"]).fetchone()[0]
+
+
+async def test_host_whose_answers_the_trainer_refuses_loses_its_record(
+    deployment, attach
+):
+    stop_liar = attach("forger", ["another version"])
+    async with start_run(deployment, 4) as (_, run):
+        while run.tally.refused < 4:
+            await run._fill()
+            await run._settle(await run.backend.next())
+        assert errors_of(deployment, "forger") >= 3
+        stop_liar()
+        attach("true")
+        await run.finish()
+    assert errors_of(deployment, "true") == 0
