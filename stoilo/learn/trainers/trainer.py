@@ -82,7 +82,6 @@ class Trainer:
         self._has_own = data is not None
         if data is not None:
             self.parts = as_parts(data, self.options)
-            rehearse(self.form, self.parts[0])
             self._run = self._make_run(make, self.options.folder)
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
