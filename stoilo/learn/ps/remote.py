@@ -116,12 +116,14 @@ class RemoteShard:
 
     def read(self, keys: Iterable[str]) -> dict[str, Cell]:
         """Return cells, those of a frame of one moment; ``STO-T074`` for an unknown key."""
-        wanted, found = list(keys), dict[str, Cell]()
-        while len(found) < len(wanted):
-            entries = self._ask(ReadCells(wanted[len(found) :]), Cells).entries
-            if [entry.key for entry in entries] != wanted[len(found) :][: len(entries)]:
+        left, found = list(dict.fromkeys(keys)), dict[str, Cell]()
+        while left:
+            entries = self._ask(ReadCells(left), Cells).entries
+            given = [entry.key for entry in entries]
+            if not given or given != left[: len(given)]:
                 raise TrustError("STO-T038", "a shard gave other cells than asked for")
             found |= open_entries(entries)
+            left = left[len(given) :]
         return found
 
     def create(self, values: Mapping[str, Value]) -> None:

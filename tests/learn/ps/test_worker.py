@@ -107,6 +107,27 @@ def test_own_updates_are_read_at_once_without_fetching():
     assert seen == [0, 1, 1, 2, 2, 3]
 
 
+def test_last_read_waits_for_all_who_live():
+    server, clock, seen = in_memory(), ClockService(NAMES, limit=None), []
+
+    def program(name):
+        worker = Worker(name, server, clock, total=20)
+        descend(worker, barrier=False)
+        seen.append(worker.read_last(["steps"])["steps"])
+
+    run_threads(program)
+    assert seen == [60, 60, 60]
+
+
+def test_last_read_without_anybody_alive_waits_for_nobody():
+    clock = ClockService(["a", "dead"], lease_s=0.1)
+    clock.await_start("dead")
+    for _ in range(2):
+        clock.commit("a", clock.await_start("a"))
+    clock.finish("a")
+    clock.await_time(2)
+
+
 def smallest(value, change):
     return np.minimum(value, change)
 
@@ -117,6 +138,13 @@ def test_registered_function_is_used_by_name():
     for _ in worker.iterations():
         worker.update("theta", np.full(4, -2.0), "smallest")
     assert theta_in(server).tolist() == [-2.0] * 4
+
+
+def test_value_is_made_by_the_first_who_writes_it():
+    server, clock = in_memory(), ClockService(["w0"])
+    for value in (3, 5):
+        Worker("w0", server, clock, total=1).write("first", value)
+    assert server.read(["first"])["first"].value == 3
 
 
 def test_iteration_that_is_repeated_after_a_crash_counts_once():

@@ -1,7 +1,7 @@
-"""A shard's process whose k-th life ends by kill -9 before its k-th SQL statement.
+"""A shard's process that kills itself (SIGKILL) before a statement: later in each life.
 
-Usage: failing.py KIND MOST LIVES FD. The file LIVES counts the lives; after MOST of them
-nothing is killed any more. KIND: careful; careless writes value and mark in two
+Usage: failing.py KIND FIRST MOST LIVES FD. The file LIVES counts the lives. The first ends
+before SQL statement FIRST, the next one statement later; after MOST lives none is killed. KIND: careful; careless writes value and mark in two
 transactions; hasty acknowledges before it writes.
 """
 
@@ -53,12 +53,12 @@ def kill_before(statement):
     shards.connect = connect
 
 
-kind, most, lives, fd = sys.argv[1:]
+kind, first, most, lives, fd = sys.argv[1:]
 with Path(lives).open("a") as file:
     file.write("x")
 life = len(Path(lives).read_text())
 if life <= int(most):
-    kill_before(life)
+    kill_before(int(first) + life - 1)
 Kind = {"careful": shards.Shard, "careless": Careless, "hasty": Hasty}[kind]
 with socket.socket(fileno=int(fd)) as connection:
     process.serve(connection, lambda request: Kind(Path(request.path)))
