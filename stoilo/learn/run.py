@@ -153,16 +153,16 @@ class Run:
         alarm = self.method.next_alarm()
         return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
-    async def order(self) -> tuple[str, ...]:
-        """Order what the method has now, without waiting; return the jobs under way."""
-        await self._fill()
-        return tuple(flight.job_id for flight in self._flights.all())
-
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
         while not self.method.finished or self._untold is not None:
             yield await self.step()
         await self.end()
+
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
 
     async def end(self) -> None:
         """Forget what is under way and save: for a method that is finished, or stopped."""

@@ -4,13 +4,17 @@ import asyncio
 import contextlib
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import stoilo
 from stoilo.client.journal import Journal
+from stoilo.client.options import CreateOptions
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.data import split
@@ -35,25 +39,48 @@ def loss(parameters, x, y):
     return float(rest @ rest), {"w": 2.0 * x.T @ rest}
 
 
+HOOK = """
+import os, sys
+
+def note(event, arguments):
+    if event == "pickle.find_class":
+        with open(os.environ["PICKLE_NOTES"], "a") as notes:
+            print(sys.argv, arguments, file=notes)
+
+sys.addaudithook(note)
+open(os.environ["PICKLE_NOTES"], "a").close()
+"""
+
+
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    with Deployment(tmp_path_factory.mktemp("trust") / "data") as running:
-        yield running
+    """A server that notes, with all its volunteers, what is unpickled anywhere."""
+    place = tmp_path_factory.mktemp("trust")
+    (place / "sitecustomize.py").write_text(HOOK, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PICKLE_NOTES", str(place / "unpickled"))
+        patch.setenv("PYTHONPATH", str(place))
+        with Deployment(place / "data") as running:
+            yield running
+
+
+def unpickled(deployment):
+    return (deployment.data.parent / "unpickled").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def attach(deployment, tmp_path):
     """Start volunteers by name, of lies if any; all are stopped at the end."""
-    processes = {}
+    processes = []
 
     def start(name, lies=None):
         place = tmp_path / name
-        processes[name] = deployment.attach(f"{name}@example.org", place, lies=lies)
-        return lambda: stop(processes.pop(name))
+        processes.append(deployment.attach(f"{name}@example.org", place, lies=lies))
 
     yield start
-    for process in processes.values():
-        stop(process)
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(60) for process in processes] == [0] * len(processes)
 
 
 def connect(deployment):
@@ -96,19 +123,13 @@ async def wait_for_invalid(conn, count):
     return codes
 
 
-def stop(process):
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-
-
 async def test_every_wrong_form_is_an_invalid_result_and_none_counts(
     deployment, attach
 ):
-    stop_liar = attach("liar", TURNS)
+    attach("liar", TURNS)
     async with start_run(deployment, len(TURNS)) as (conn, run):
         await run._fill()
         codes = await wait_for_invalid(conn, len(EVERY))
-        stop_liar()
         attach("honest")
         end = await run.finish()
     assert len(codes) == len(EVERY)
@@ -116,6 +137,7 @@ async def test_every_wrong_form_is_an_invalid_result_and_none_counts(
     here = await train_here(len(TURNS))
     np.testing.assert_array_equal(end.parameters["w"], here.parameters["w"])
     assert (run.tally.refused, run.tally.failed) == (0, 0)
+    assert unpickled(deployment) == ""
 
 
 def errors_of(deployment, name):
@@ -132,13 +154,44 @@ def errors_of(deployment, name):
 async def test_host_whose_answers_the_trainer_refuses_loses_its_record(
     deployment, attach
 ):
-    stop_liar = attach("forger", ["another version"])
+    attach("forger", ["another version"])
     async with start_run(deployment, 4) as (_, run):
         while run.tally.refused < 4:
             await run._fill()
             await run._settle(await run.backend.next())
         assert errors_of(deployment, "forger") >= 3
-        stop_liar()
         attach("true")
-        await run.finish()
-    assert errors_of(deployment, "true") == 0
+        end = await run.finish()
+    assert errors_of(deployment, "true") in {None, 0}
+    exact = (await train_here(4)).parameters["w"]
+    np.testing.assert_array_equal(end.parameters["w"], exact)
+
+
+def test_hook_would_note_a_pickle(deployment):
+    program = (
+        "import pickle, fractions; pickle.loads(pickle.dumps(fractions.Fraction(1)))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert "Fraction" in unpickled(deployment)
+
+
+class Exact(ServerBackend):
+    """A backend that has copies compared bit for bit."""
+
+    async def submit(self, job):
+        return await super().submit(replace(job, alike=None))
+
+
+async def test_copies_that_differ_by_rounding_agree(deployment, attach):
+    attach("other")
+    attach("rounding", ["rounding"])
+    two = CreateOptions(2, max_total_results=2, max_error_results=1)
+    async with connect(deployment) as conn:
+        async with ServerBackend(conn, two) as backend, make_run(backend, 1) as run:
+            end = await run.finish()
+        async with Exact(conn, two) as backend, make_run(backend, 1) as run:
+            await run._fill()
+            control = await backend.next()
+    exact = (await train_here(1)).parameters["w"]
+    np.testing.assert_allclose(end.parameters["w"], exact, rtol=1e-5)
+    assert "do not agree" in str(control.error)
