@@ -14,7 +14,7 @@ DATABASE := mariadb-server-core:mariadbd
 # Sessions of tests side by side; with 0 pytest runs them itself.
 SESSIONS := 2
 
-.PHONY: help setup demo test slow test-stock lint format bench fuzz docs proto freeze freeze-tensor \
+.PHONY: help setup demo test slow test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
   contents lock clean
 
 help: ## list the commands
@@ -66,6 +66,9 @@ fuzz: setup ## run the fuzz targets: a minute each, mutated programs for five
 
 docs: setup ## write the reference pages that come from the code
 	@$(VENV)/python scripts/write_reference.py
+
+notebooks: setup ## run the examples' notebooks and keep what they print
+	@$(VENV)/python scripts/run_notebooks.py
 
 proto: setup ## regenerate the gRPC bindings
 	@$(VENV)/python -m grpc_tools.protoc -I proto/stoilo/v1 --python_out=stoilo/core/rpc \

@@ -18,7 +18,7 @@ from commandline import run
 import stoilo
 
 POPULATION, DRAWN, TASKS, OUT = 8, 3, 40, 4
-TURNS = 1.75  # of each spiral
+TURNS, STEPS = 1.75, 200  # of each spiral; of a candidate's training
 WIDTHS, BENDS, RATES = (2, 4, 8, 16, 32), ("tanh", "relu", "sine"), (0.003, 0.01, 0.03)
 
 
@@ -130,7 +130,7 @@ Breed = Callable[[deque[Scored], random.Random], Architecture]
 
 
 async def search(
-    conn, *, tasks: int = TASKS, steps: int = 200, breed: Breed = breed
+    conn, *, tasks: int = TASKS, steps: int = STEPS, breed: Breed = breed
 ) -> list[Scored]:
     """Return every candidate in the order in which their scores came."""
     rng = random.Random(0)
@@ -148,9 +148,14 @@ async def search(
     return seen
 
 
+def call_of(candidate: Architecture, steps: int = STEPS) -> dict[str, object]:
+    """Return the arguments of the task that scores a candidate."""
+    return {**asdict(candidate), "seed": 0, "steps": steps, "turns": TURNS}
+
+
 async def evaluate(conn, candidate: Architecture, steps: int) -> Scored:
     """Score a candidate on a volunteer, or here without a project."""
-    call = {**asdict(candidate), "seed": 0, "steps": steps, "turns": TURNS}
+    call = call_of(candidate, steps)
     if conn is None:
         return Scored(candidate, await asyncio.to_thread(score, call))
     answer = await conn.create_task(score, call).result()

@@ -13,8 +13,8 @@ from commandline import run
 import stoilo
 from stoilo import learn
 
-SETTINGS = learn.DownpourSettings(passes=4, batch=20)
-ANSWERS_BEFORE_THE_END = 60
+SETTINGS = learn.DownpourSettings(passes=4, batch=40)
+ANSWERS_BEFORE_THE_END = 40
 
 
 async def main(conn: stoilo.Connection | None) -> None:

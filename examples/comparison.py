@@ -31,7 +31,7 @@ class Point:
 def downpour(data, hosts, replicas, optimizer, push) -> learn.Trainer:
     """Return a trainer of so many replicas, each pushing after so many local steps."""
     place = learn.SimulatedBackend(hosts)
-    settings = learn.DownpourSettings(passes=12, batch=10, push=push, rate=0.05)
+    settings = learn.DownpourSettings(passes=8, batch=10, push=push, rate=0.05)
     options = learn.TrainerOptions(tasks=replicas)
     return learn.DownpourTrainer(
         place,
@@ -45,7 +45,7 @@ def downpour(data, hosts, replicas, optimizer, push) -> learn.Trainer:
 
 def sandblaster(data, place) -> learn.Trainer:
     """Return a trainer whose every step takes a pass over all data."""
-    settings = learn.SandblasterSettings(rules=learn.Rules(iterations=40))
+    settings = learn.SandblasterSettings(rules=learn.Rules(iterations=30))
     options = learn.TrainerOptions(tasks=32, clip=None)
     return learn.SandblasterTrainer(
         place, digits.network(), data.train, settings, options=options

@@ -12,7 +12,7 @@ import stoilo
 from stoilo import learn
 
 REPLICAS = 16
-SETTINGS = learn.DownpourSettings(passes=10, batch=10)
+SETTINGS = learn.DownpourSettings(passes=6, batch=20)
 
 
 async def main(conn: stoilo.Connection | None) -> None:
@@ -21,7 +21,7 @@ async def main(conn: stoilo.Connection | None) -> None:
     adagrad = await train(conn, data, learn.Adagrad(0.05))
     sgd = await train(conn, data, learn.Sgd(0.5))
     print(f"Adagrad: {adagrad:.1%} right, plain SGD: {sgd:.1%}")
-    assert adagrad > 0.93 > sgd
+    assert adagrad > 0.85 > 2 * sgd
 
 
 async def train(conn, data, optimizer) -> float:

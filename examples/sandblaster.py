@@ -12,7 +12,7 @@ import stoilo
 from stoilo import learn
 
 PENALTY = 1e-3
-PORTIONS = 28
+PORTIONS = 8
 
 
 def softmax(w, x, y):

@@ -29,9 +29,11 @@ async def main(conn: stoilo.Connection | None) -> None:
         local=work, local_steps=0, options=options,
     ) as trainer:  # fmt: skip
         print(trainer.estimate(learn.Conditions(volunteers=len(HOSTS))))
+        began = trainer.run.backend.now()
         async for update in trainer:
             if update.update.epoch_ended:
-                print(f"at {trainer.run.backend.now():.0f} s: {update.loss:.3f}")
+                seconds = trainer.run.backend.now() - began
+                print(f"after {seconds:.0f} s: loss {update.loss:.3f}")
         for epoch in trainer.epochs:
             assert epoch.accepted_tasks == 16  # each part once, whatever got lost
     if isinstance(place, learn.SimulatedBackend):

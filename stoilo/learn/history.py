@@ -56,8 +56,8 @@ class Tally:
         """Take up what `save` gave; what is not there stays."""
         for field in fields(self):
             value = plain.get(field.name)
-            if type(value) is int:
-                setattr(self, field.name, value)
+            if isinstance(value, int | float):
+                setattr(self, field.name, type(getattr(self, field.name))(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,13 @@ class History:
         size = plain.get("bytes")
         if type(size) is not int or self._path is None:
             raise UsageError("STO-T012", "the checkpoint says nothing of its history")
+        self._updates.clear()
+        self._times.clear()
+        self._epochs.clear()
+        self._count = 0
         if size:
             self._read(self._path, size)
-        self._written = size
+        self._written, self._unwritten = size, b""
 
     def _read(self, path: Path, size: int) -> None:
         try:

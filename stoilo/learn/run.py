@@ -14,11 +14,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self, TypeVar
-
-import numpy as np
 
 from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.results import UserError
@@ -38,8 +34,9 @@ from stoilo.learn.identity import identify
 from stoilo.learn.jobs import Jobs
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
+from stoilo.learn.runsettings import RunSettings
 from stoilo.learn.saving import Saving, Standing
-from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
+from stoilo.learn.transport import ask, count_bytes, receive
 from stoilo.learn.work import Method, Reply, Snapshot, Timed, Update
 
 __all__ = ["Run", "RunSettings", "Watcher"]
@@ -48,39 +45,6 @@ _KEY_TAKEN = "STO-R011"  # by a task of other content
 Reached = TypeVar("Reached")
 Watcher = Callable[[Update, Tally], None]
 """Told of each update once it is saved."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """How a run is driven.
-
-    Attributes:
-        name: of the run, in labels; its checkpoint keeps it.
-        in_flight: how many orders are out at most.
-        tries: how often the researcher's own function may fail at the same work before
-            the run ends.
-        patience: how many answers and tasks in a row may come to nothing through others'
-            fault before the run ends: a single cheat cannot end it.
-        clip: bound on the influence of one answer; None for none.
-        probe: compute a few samples here first, so that the bound holds from the first
-            answer on; without it nothing is cut until `clip.least` answers are known.
-        folder: of checkpoint and history; None keeps nothing.
-        least_loss: least loss of one sample; answers below it are refused.
-        transport: how the arrays of answers travel.
-        outage_s: how long a server that does not answer is waited for, s, when there is
-            something to submit; answers are waited for as long as it takes.
-    """
-
-    name: str = "run"
-    in_flight: int = 8
-    tries: int = 4
-    patience: int = 200
-    clip: robust.Clip | None = field(default_factory=robust.Clip)
-    probe: bool = True
-    folder: Path | None = None
-    least_loss: float = -np.inf
-    transport: Transport = field(default_factory=Raw)
-    outage_s: float = 3600.0
 
 
 class Run:
@@ -141,8 +105,12 @@ class Run:
         who = await asyncio.to_thread(identify, self.method, first, self.parts)
         saving = Saving(folder, self.history, self.tally)
         standing = await saving.open(who)
-        if standing is not None:
-            self._take_up(standing)
+        try:
+            if standing is not None:
+                self._take_up(standing)
+        except BaseException:
+            saving.close()
+            raise
         self._saving = saving
         for flight in self._flights.waiting():
             await self._submit(flight)
@@ -185,16 +153,16 @@ class Run:
         alarm = self.method.next_alarm()
         return None if alarm is None else max(1e-3, alarm - self.backend.now())
 
-    async def order(self) -> tuple[str, ...]:
-        """Order what the method has now, without waiting; return the jobs under way."""
-        await self._fill()
-        return tuple(flight.job_id for flight in self._flights.all())
-
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
         while not self.method.finished or self._untold is not None:
             yield await self.step()
         await self.end()
+
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
 
     async def end(self) -> None:
         """Forget what is under way and save: for a method that is finished, or stopped."""
@@ -255,10 +223,8 @@ class Run:
         Raises:
             UnreachableError: as the backend's, when patience has ended.
         """
-        pauses, end = (
-            Backoff(RECONNECTING),
-            self.backend.now() + self.settings.outage_s,
-        )
+        pauses = Backoff(RECONNECTING)
+        end = self.backend.now() + self.settings.outage_s
         while True:
             try:
                 return await call()
@@ -287,8 +253,7 @@ class Run:
             reply = self._guard.admit(flight.order, value)
         except TrustError as error:
             self.tally.refused += 1
-            await self._lose(flight, error)
-            await self.backend.refuse(ending.job_id, error.message)
+            await self._lose(flight, error, refused=ending.job_id)
             return False
         self.tally.shortened += self._guard.shortened - cut
         self.tally.received_bytes += count_bytes(ending.value)
@@ -332,10 +297,23 @@ class Run:
             self._watcher(update, self.tally)
         return update
 
-    async def _lose(self, flight: Flight, error: Exception) -> None:
-        """Note a failure; the run ends when the researcher's own code failed too often.
+    async def _lose(
+        self, flight: Flight, error: Exception, *, refused: str = ""
+    ) -> None:
+        """Give work out again, tell the place which job's answer was refused, and save."""
+        end = self._note_loss(flight, error)
+        if refused:
+            with contextlib.suppress(StoiloError):  # it may be away just now
+                await self.backend.refuse(refused, str(error))
+        await self._save()
+        if end is not None:
+            raise end from (None if end is error else error)
 
-        What hosts and their place do wrong ends it only when nothing else comes any more.
+    def _note_loss(self, flight: Flight, error: Exception) -> Exception | None:
+        """Note a failure; return the error that ends the run, if it does.
+
+        The researcher's own function ends it when it failed too often. What hosts and their
+        place do wrong ends it only when nothing else comes any more.
         """
         key = flight.order.key
         self._flights.failures(key)
@@ -343,21 +321,20 @@ class Run:
         if isinstance(error, UserError):
             self._faults[key] = self._faults.get(key, 0) + 1
         too_often = self._faults.get(key, 0) >= self.settings.tries
-        too_often = too_often and not flight.is_late
         self.method.lose(flight.order)
         if too_often or flight.is_late:
             self._faults.pop(key, None)
             self._flights.forget(key)  # another start tries it anew
-        await self._save()
-        if too_often:
-            raise error
-        if self._in_vain >= self.settings.patience:
-            self._in_vain = 0
-            raise InternalError(
-                "STO-T021",
-                f"{self.settings.patience} answers or tasks in a row came to nothing,"
-                f" {key} at last: {error}",
-            ) from error
+        if too_often and not flight.is_late:
+            return error
+        if self._in_vain < self.settings.patience:
+            return None
+        self._in_vain = 0
+        return InternalError(
+            "STO-T021",
+            f"{self.settings.patience} answers or tasks in a row came to nothing,"
+            f" {key} at last: {error}",
+        )
 
     async def _cancel_unwanted(self) -> None:
         """Cancel work whose answer nobody needs; what cannot be reached runs on."""

@@ -19,10 +19,12 @@ from stoilo.policies.levels import load_levels
 from stoilo.server.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *(ROOT / "docs").rglob("*.md")]
+)
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-TEST_PATH = re.compile(r"`((?:tests|stoilo|docs|scripts)/[\w./-]+)`")
+TEST_PATH = re.compile(r"`((?:tests|stoilo|docs|scripts|examples)/[\w./-]+)`")
 
 
 @cache

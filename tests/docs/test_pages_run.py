@@ -39,9 +39,10 @@ EXPECTED = {
         "\nlarge minibatch: True",
         "\nlocal rounds: True",
         "\nlogistic: True",
-        "\nternary: True",
         "\nstopped: True True",
         "\nepochs: 3 True",
+        "\nbackups: True",
+        "\nternary: True",
     ],
     "howto/prepare-training-data.md": [
         "parts: True",

@@ -1,6 +1,7 @@
 """Examples are imported as a person runs them: their folder is on the path."""
 
 import importlib
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,13 @@ def example(monkeypatch, tmp_path):
 @pytest.fixture(scope="session")
 def folder():
     return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def runner():
+    """Return the script that runs notebooks."""
+    path = ROOT / "scripts" / "run_notebooks.py"
+    spec = importlib.util.spec_from_file_location("run_notebooks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

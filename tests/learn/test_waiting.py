@@ -1,5 +1,7 @@
 """What a run waits for: a server that is away, yes; answers that count no more, no."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,28 @@ async def test_parts_that_a_round_of_federated_learning_leaves_are_cancelled():
     await run.finish()
     given_up = [u.given_up for u in run.history.updates if u.epoch_ended]
     assert [len(keys) for keys in given_up] == [1, 1, 1]
+
+
+class Deaf(SimulatedBackend):
+    """A server that cannot be reached just when an answer is refused."""
+
+    refused = 0
+
+    async def submit(self, job):
+        return await super().submit(dataclasses.replace(job, check=None))
+
+    async def refuse(self, job_id, reason):
+        self.refused += 1
+        raise UnreachableError("STO-C050", f"nobody hears of {job_id}: {reason}")
+
+
+def spoil(value):
+    return {**value, "samples": 7}
+
+
+async def test_answer_that_is_refused_while_nobody_hears_is_ordered_again():
+    backend = Deaf([SimulatedHost(cheat=spoil), SimulatedHost(), SimulatedHost()])
+    async with make_run(None, backend) as run:
+        await run.finish()
+    assert backend.refused
+    assert sorted(u.key for u in run.history.updates) == sorted(KEYS)

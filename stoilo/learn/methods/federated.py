@@ -41,6 +41,8 @@ class FederatedSettings:
         fraction: share of a round's answers that end it, rounded up; later ones are dropped.
         weights: the mean is by "samples" or each part counts "equal".
         seed: of the choice of parts and of the volunteers' shuffling.
+        backups: once so small a share of a round is unanswered, what is out goes out again
+            to hosts that have nothing else to do, and the first answer counts; 0: never.
     """
 
     rounds: int
@@ -49,16 +51,18 @@ class FederatedSettings:
     fraction: float = 1.0
     weights: Literal["samples", "equal"] = "samples"
     seed: int = 0
+    backups: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         fits = 0.0 < self.clients <= 1.0 and 0.0 < self.fraction <= 1.0
+        fits = fits and 0.0 <= self.backups <= 1.0
         if self.rounds < 1 or not fits:
             raise UsageError(
                 "STO-T040",
-                f"rounds {self.rounds}, clients {self.clients} or fraction {self.fraction}"
-                " do not describe a training",
-                hint="rounds ≥ 1, 0 < clients ≤ 1, 0 < fraction ≤ 1",
+                f"rounds {self.rounds}, clients {self.clients}, fraction {self.fraction}"
+                f" or backups {self.backups} do not describe a training",
+                hint="rounds ≥ 1, 0 < clients ≤ 1, 0 < fraction ≤ 1, 0 ≤ backups ≤ 1",
             )
 
 
@@ -91,7 +95,7 @@ class Federated(Frame):
         self._ledger.lose(order.key)
 
     def _draw(self, room: int) -> Sequence[str]:
-        return self._ledger.draw(room)
+        return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - late ones are dropped
         """Keep the parameters of a part; with the last that is needed, end the round."""

@@ -60,6 +60,8 @@ class SynchronousSettings:
         reduction: the loss is the samples' mean or sum.
         seed: of the shuffling: once an epoch, each sample once.
         bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.buffers`).
+        backups: once so small a share of a step is unanswered, what is out goes out again
+            to hosts that have nothing else to do, and the first answer counts; 0: never.
     """
 
     epochs: int
@@ -69,15 +71,17 @@ class SynchronousSettings:
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
     bn_momentum: float | Momenta = USUAL
+    backups: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
-        if self.epochs < 1 or self.block < 0 or not 0.0 < self.fraction <= 1.0:
+        shares = 0.0 < self.fraction <= 1.0 and 0.0 <= self.backups <= 1.0
+        if self.epochs < 1 or self.block < 0 or not shares:
             raise UsageError(
                 "STO-T040",
-                f"epochs {self.epochs}, block {self.block}, fraction {self.fraction}"
-                " do not describe a training",
-                hint="epochs ≥ 1, block ≥ 0, 0 < fraction ≤ 1",
+                f"epochs {self.epochs}, block {self.block}, fraction {self.fraction},"
+                f" backups {self.backups} do not describe a training",
+                hint="epochs ≥ 1, block ≥ 0, 0 < fraction ≤ 1, 0 ≤ backups ≤ 1",
             )
 
     def count_needed(self, size: int) -> int:
@@ -147,7 +151,7 @@ class Synchronous(Frame):
         self._ledger.lose(order.key)
 
     def _draw(self, room: int) -> Sequence[str]:
-        return self._ledger.draw(room)
+        return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
         """Keep an answer; with the last one that is needed, make the step."""

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from stoilo.core.errors import UsageError
 from stoilo.learn.ps.functions import UpdateFunction, built_in
 from stoilo.learn.ps.keeper import Keeper
+from stoilo.learn.ps.placing import settle
 from stoilo.learn.ps.remote import RemoteShard
 from stoilo.learn.ps.ring import Ring
 from stoilo.learn.ps.shards import Cell, Push, Shard
@@ -29,22 +30,40 @@ class ParameterServer:
     A push over several shards is applied shard by shard: after a crash in between, the
     same push again does what is missing and no more. Moving of keys is done before
     anything is served, and again at the next opening when it was cut off.
+
+    With several copies of each key, what was acknowledged outlasts the loss of all files
+    but one of those that keep it: the next opening makes the copies anew.
     """
 
     def __init__(
-        self, shards: Mapping[str, Keeper], functions: Iterable[UpdateFunction] = ()
+        self,
+        shards: Mapping[str, Keeper],
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        copies: int = 1,
+        leaving: Mapping[str, Keeper] | None = None,
     ) -> None:
         """Serve `shards` (by name); settle which of them keeps what.
 
         Args:
             shards: each of them knows `functions`.
             functions: update functions besides the built-in ones.
+            copies: on how many shards each key is.
+            leaving: further shards, to be emptied into these.
+
+        Raises:
+            UsageError: ``STO-T067`` without shards, or for more copies than those.
         """
+        if not 1 <= copies <= max(1, len(shards)):
+            raise UsageError(
+                "STO-T067", f"{copies} copies cannot be kept on {len(shards)} shards"
+            )
+        self.copies = copies
         self._shards = dict(shards)
         self.functions = {**built_in(), **{f.name: f for f in functions}}
         self.ring = Ring(tuple(self._shards))
         self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
-        self._settle()
+        settle(self._shards, leaving or {}, self.ring, copies)
 
     @classmethod
     def open(
@@ -54,6 +73,7 @@ class ParameterServer:
         functions: Iterable[UpdateFunction] = (),
         *,
         processes: bool = False,
+        copies: int = 1,
         make: MakeKeeper | None = None,
     ) -> Self:
         """Open `count` shards in `folder`; keys move when the count has changed.
@@ -66,6 +86,7 @@ class ParameterServer:
             functions: update functions besides the built-in ones.
             processes: each shard in a process of its own, started again when it dies;
                 otherwise in this one.
+            copies: on how many shards each key is; pushes are in when all have them.
             make: opens a shard; in place of `processes`.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,12 +98,12 @@ class ParameterServer:
             for name in names:
                 shards[name] = make(folder / f"{name}.db", known)
                 failing.callback(shards[name].close)
-            server = cls({name: shards[name] for name in wanted}, known)
-            for name in names:
-                if name not in wanted:
-                    server._move(shards[name], shards[name].list_keys())
-                    shards[name].close()
+            leaving = {n: shard for n, shard in shards.items() if n not in wanted}
+            staying = {name: shards[name] for name in wanted}
+            server = cls(staying, known, copies=copies, leaving=leaving)
             failing.pop_all()
+        for shard in leaving.values():
+            shard.close()
         return server
 
     def close(self) -> None:
@@ -99,12 +120,12 @@ class ParameterServer:
     def list_keys(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
         found = self._each([shard.list_keys for shard in self._shards.values()])
-        return tuple(sorted(key for keys in found for key in keys))
+        return tuple(sorted({key for keys in found for key in keys}))
 
     def create(self, values: Mapping[str, Value]) -> None:
         """Make what is not there yet."""
         calls = []
-        for name, keys in self.ring.group(values).items():
+        for name, keys in self.ring.group(values, self.copies).items():
             part = {key: values[key] for key in keys}
             calls.append(partial(self._shards[name].create, part))
         self._each(calls)
@@ -120,14 +141,14 @@ class ParameterServer:
         return {key: found[key] for key in wanted}
 
     def push(self, push: Push) -> int:
-        """Apply a push, once however often it comes; return how many cells changed.
+        """Apply a push, once however often it comes; return how many copies changed.
 
         When this returns, all of it is kept. When it raises or the process dies, the
         same push may be sent again.
         """
         by_key = {change.key: change for change in push.changes}
         calls = []
-        for name, keys in self.ring.group(by_key).items():
+        for name, keys in self.ring.group(by_key, self.copies).items():
             part = Push(push.source, push.sequence, [by_key[key] for key in keys])
             calls.append(partial(self._shards[name].apply, part))
         return sum(self._each(calls))
@@ -147,18 +168,3 @@ class ParameterServer:
             raise UsageError(
                 "STO-T036", "the parameter server has forgotten the pushes of this run"
             )
-
-    def _settle(self) -> None:
-        for name, shard in self._shards.items():
-            self._move(
-                shard, [k for k in shard.list_keys() if self.ring.owner(k) != name]
-            )
-
-    def _move(self, shard: Keeper, keys: Iterable[str]) -> None:
-        """Give cells to their owners, then forget them: a crash leaves two, never none."""
-        cells = shard.read(keys)
-        for name, part in self.ring.group(cells).items():
-            owner = self._shards[name]
-            there = set(owner.list_keys())
-            owner.accept({key: cells[key] for key in part if key not in there})
-        shard.drop(cells)

@@ -58,22 +58,23 @@ class ClockService:
         Raises:
             WaitError: ``STO-T066`` when `limit_s` passed before.
         """
-        end = None if limit_s is None else self._now() + limit_s
         with self._changed:
             self.clock.join([worker])
-            while not self.clock.may_start(worker):
-                self._release(worker)  # who waits here is alive
-                self._expire()
-                if self.clock.may_start(worker):
-                    break
-                if end is not None and self._now() >= end:
-                    raise WaitError(
-                        "STO-T066", f"worker {worker[:40]!r} waits for the others"
-                    )
-                self._changed.wait(self._pause_s(end))
+            self._wait(worker, lambda: self.clock.may_start(worker), limit_s)
             if self._leases is not None:
                 self._leases.renew(worker, self._now())
             return self.clock.clock_of(worker)
+
+    def await_time(self, time: int, limit_s: float | None = None) -> None:
+        """Wait until all iterations before `time` are in, or nobody is alive.
+
+        Raises:
+            WaitError: ``STO-T066`` when `limit_s` passed before.
+        """
+        with self._changed:
+            self._wait(
+                "", lambda: self.clock.time >= time or not self.clock.clocks, limit_s
+            )
 
     def commit(self, worker: str, iteration: int) -> bool:
         """Note that an iteration is in; return whether it counted."""
@@ -93,14 +94,7 @@ class ClockService:
         with self._changed:
             number = self._barriers
             self._arrived.add(worker)
-            while number == self._barriers:
-                self._release(worker)
-                self._expire()
-                if self.clock.clocks.keys() <= self._arrived:
-                    self._barriers, self._arrived = number + 1, set()
-                    self._changed.notify_all()
-                else:
-                    self._changed.wait(self._pause_s(None))
+            self._wait(worker, lambda: self._has_met(number), None)
             if self._leases is not None and worker in self.clock.clocks:
                 self._leases.renew(worker, self._now())
 
@@ -110,6 +104,27 @@ class ClockService:
             self._release(worker)
             self.clock.finish(worker)
             self._changed.notify_all()
+
+    def _has_met(self, number: int) -> bool:
+        """Return whether the barrier of that number is open; the last one opens it."""
+        if number == self._barriers and self.clock.clocks.keys() <= self._arrived:
+            self._barriers, self._arrived = number + 1, set()
+            self._changed.notify_all()
+        return number != self._barriers
+
+    def _wait(
+        self, worker: str, is_ready: Callable[[], bool], limit_s: float | None
+    ) -> None:
+        """Wait while others commit, end or are given up; who waits here is alive."""
+        end = None if limit_s is None else self._now() + limit_s
+        while not is_ready():
+            self._release(worker)
+            self._expire()
+            if is_ready():
+                return
+            if end is not None and self._now() >= end:
+                raise WaitError("STO-T066", f"{worker[:40]!r} waits for the others")
+            self._changed.wait(self._pause_s(end))
 
     def _release(self, worker: str) -> None:
         if self._leases is not None:

@@ -81,6 +81,11 @@ class Worker:
         self._service.await_start(self.name)  # and a sign of life
         return self._reader.read_many(keys)
 
+    def read_last(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return values with all iterations of all who live; for after one's own last."""
+        self._service.await_time(self.total)
+        return self._fetch(keys)
+
     def write(self, key: str, value: Value) -> None:
         """Make a value; where it is there already, it stays as it is."""
         self._server.create({key: value})

@@ -51,6 +51,8 @@ class DPBGDOptions:
         tasks: into how many mini-batches the dataset is split.
         steps_per_epoch: optimiser steps in an epoch, each over its share of every batch.
         fraction: share of a step's answers that end it; what comes later is dropped.
+        backups: once so small a share of a step is unanswered, what is out goes out again
+            to hosts that have nothing else to do; 0: never.
         in_flight: tasks out at most; all of a step's when 0.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
@@ -65,6 +67,7 @@ class DPBGDOptions:
     tasks: int = 8
     steps_per_epoch: int = 1
     fraction: float = 1.0
+    backups: float = 0.0
     in_flight: int = 0
     reduction: Literal["mean", "sum"] | None = None
     seed: int = 0
@@ -137,15 +140,21 @@ class DPBGDTrainer:
         said = "mean" if said == "batchmean" else said
         self._reduction: Literal["mean", "sum"] = "sum" if said == "sum" else "mean"
         form = TorchModel(model, loss, said)
-        self._module = model
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
         chosen = self.options.common(redundancy_options, flavor)
-        self._parts = None if dataset is None else as_parts(dataset, chosen)
-        self._momenta = find_momentum(model, self._parts[0] if self._parts else None)
+        self._module = model
+        self._own = None if dataset is None else as_parts(dataset, chosen)
+        self._parts = self._own or []
         self._trainer = Trainer(
-            conn, form, self._parts, self._make_endless, options=chosen, name="dpbgd"
+            conn,
+            form,
+            self._own,
+            self._make_endless,
+            options=chosen,
+            name="dpbgd",
+            kept=self._optimizer,
         )
         self._is_elsewhere = False
         self._works: tuple[str, ...] = ()
@@ -167,9 +176,10 @@ class DPBGDTrainer:
             epochs=epochs,
             block=block,
             fraction=self.options.fraction,
+            backups=self.options.backups,
             reduction=self._reduction,
             seed=self.options.seed + start.version,
-            bn_momentum=self._momenta,
+            bn_momentum=find_momentum(self._module, self._parts[0]),
         )
         return Synchronous(start, sizes, self._optimizer, settings)
 
@@ -231,9 +241,9 @@ class DPBGDTrainer:
             UsageError: ``STO-T006`` without a dataset, ``STO-T081`` after the stop rule.
             UserError: the researcher's own code failed too often on volunteers.
         """
-        if self._is_elsewhere and self._parts is not None:
-            self._momenta = find_momentum(self._module, self._parts[0])
-            await self._trainer.change_data(self._parts)
+        if self._is_elsewhere and self._own is not None:
+            self._parts = self._own
+            await self._trainer.change_data(self._own)
         self._is_elsewhere = False
         metrics = await self._trainer.train_epoch()
         return self.model, metrics.average_loss
@@ -257,19 +267,14 @@ class DPBGDTrainer:
         Returns:
             The tasks' ids, for `epoch_aggregate_results`.
 
+        With a folder and no dataset, the model and the optimiser are saved after each
+        step: a killed trainer goes on with the step in which it was, from its beginning.
+
         Raises:
-            UsageError: ``STO-T086`` with a folder and a dataset: its checkpoint would
-                know nothing of this step.
+            UsageError: ``STO-T086`` with a folder and a dataset.
         """
-        if self.options.folder is not None and self._parts is not None:
-            raise UsageError(
-                "STO-T086",
-                "the checkpoint in the folder is of the trainer's own dataset",
-                hint="train_epoch() alone, or a trainer without folder",
-            )
-        batches = read_batches(data_loader)
-        self._momenta = find_momentum(self._module, batches[0])
-        await self._trainer.change_data(batches, self._make_step)
+        self._parts = read_batches(data_loader)
+        await self._trainer.change_data(self._parts, self._make_step)
         self._is_elsewhere = True
         self._works = await self._trainer.order()
         return self._works

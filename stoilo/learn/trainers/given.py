@@ -11,7 +11,7 @@ from stoilo.learn.models import Model, TorchModel
 from stoilo.learn.trainers.datasets import read_arrays
 
 if TYPE_CHECKING:
-    from stoilo.learn.trainers.trainer import TrainerOptions
+    from stoilo.learn.trainers.options import TrainerOptions
 
 __all__ = ["Loss", "as_held_out", "as_model", "as_parts"]
 

@@ -8,7 +8,7 @@ metrics = await trainer.train_step(epoch_index, step_index, train_loader)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.core.errors import UsageError
@@ -60,6 +60,7 @@ class SyncDataParallelTrainer:
         optimizer_parameters: its keyword arguments.
         redundancy_options: copies and quorum of a task; one copy when missing.
         flavor: dependency set; the smallest that holds the imports when missing.
+        options: folder, seed, clip and the like; a share that ends a step is the class's.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class SyncDataParallelTrainer:
         *,
         redundancy_options: Redundancy | None = None,
         flavor: str | None = None,
+        options: DPBGDOptions | None = None,
     ) -> None:
+        chosen = replace(options or DPBGDOptions(), fraction=self._fraction())
         self._trainer = DPBGDTrainer(
             conn,
             model,
@@ -82,7 +85,7 @@ class SyncDataParallelTrainer:
             optimizer_parameters,
             redundancy_options=redundancy_options,
             flavor=flavor,
-            options=DPBGDOptions(fraction=self._fraction()),
+            options=chosen,
         )
 
     def _fraction(self) -> float:
@@ -108,6 +111,16 @@ class SyncDataParallelTrainer:
             done.waiting,
         )
 
+    @property
+    def step_number(self) -> int:
+        """How many steps have been made, those before a kill counted (see `start`)."""
+        return self._trainer.epoch_number
+
+    async def start(self) -> Self:
+        """Take up what a killed trainer left in the folder, if one is given."""
+        await self._trainer.start()
+        return self
+
     def get_model(self) -> nn.Module:
         """Return the model with the newest weights."""
         return self._trainer.model
@@ -117,8 +130,8 @@ class SyncDataParallelTrainer:
         await self._trainer.close()
 
     async def __aenter__(self) -> Self:
-        """Return the trainer."""
-        return self
+        """Take up the folder and return the trainer."""
+        return await self.start()
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it."""

@@ -136,8 +136,12 @@ class EpochLog:
             file.flush()
             os.fsync(file.fileno())
 
-    def read(self) -> list[EpochMetrics]:
+    def read(self, most: int | None = None) -> list[EpochMetrics]:
         """Return what was written; a last line that is cut off is taken away.
+
+        Args:
+            most: epochs; further ones, which a crash let the checkpoint not know of or
+                another training left, are taken away, too. None for any number.
 
         Raises:
             TrustError: ``STO-T011`` when a line is damaged.
@@ -145,15 +149,10 @@ class EpochLog:
         if self._path is None or not self._path.exists():
             return []
         text = self._path.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            self._path.write_text(whole, encoding="utf-8")
-        return [_read_line(line) for line in whole.splitlines()]
-
-    def clear(self) -> None:
-        """Forget the epochs of another training, which began in this folder before."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)[:most]
+        if "".join(lines) != text:
+            self._path.write_text("".join(lines), encoding="utf-8")
+        return [_read_line(line) for line in lines]
 
 
 def _read_line(line: str) -> EpochMetrics:

@@ -10,85 +10,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
+from typing import Any, Self, TypeAlias
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.data import Part
 from stoilo.learn.evaluation import evaluate
-from stoilo.learn.history import Tally
 from stoilo.learn.probing import measure_seconds
 from stoilo.learn.rehearsal import rehearse
-from stoilo.learn.robust import Clip
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate, render
 from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
 from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
+from stoilo.learn.trainers.options import Common, TrainerOptions
 from stoilo.learn.trainers.places import Place, open_backend
-from stoilo.learn.trainers.stopping import StopRule
-from stoilo.learn.transport import Transport, TransportName, as_transport
+from stoilo.learn.trainers.shelf import Kept, Shelf
+from stoilo.learn.transport import as_transport
 from stoilo.learn.work import Method, Order, Snapshot, Update
-
-if TYPE_CHECKING:
-    from stoilo.client.options import TaskLimits
-    from stoilo.core.types import Redundancy
 
 __all__ = ["Common", "MakeMethod", "Trainer", "TrainerOptions"]
 
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
 """First version, sizes of the data parts → the method."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerOptions:
-    """What has nothing to do with the algorithm.
-
-    Attributes:
-        tasks: parts that a dataset is split into; parts that are given stay.
-        in_flight: tasks out at most; as many as parts when 0.
-        tries: how often the same work may fail before the training ends.
-        clip: bound on the influence of one answer; None for none.
-        seed: of the splitting.
-        folder: of checkpoint and history; None keeps nothing.
-        held_out: a dataset; loss and accuracy on it end each epoch.
-        stop: ends the training before its epochs are done; None for never.
-        watcher: told of each update.
-        on_epoch: told of each epoch.
-        redundancy: copies and quorum of a task at a server; one copy when None.
-        flavor: dependency set at a server.
-        limits: of a task at a server.
-        transport: how answers' arrays travel: "raw", "compressed" (the same to the last
-            bit), "ternary" (a twentieth of float32, unbiased and noisy), or a codec.
-    """
-
-    tasks: int = 8
-    in_flight: int = 0
-    tries: int = 4
-    clip: Clip | None = field(default_factory=Clip)
-    seed: int = 0
-    folder: Path | None = None
-    held_out: object = None
-    stop: StopRule | None = None
-    watcher: Callable[[Update, Tally], None] | None = None
-    on_epoch: Callable[[EpochMetrics], None] | None = None
-    redundancy: Redundancy | None = None
-    flavor: str | None = None
-    limits: TaskLimits | None = None
-    transport: Transport | TransportName = "raw"
-
-
-class Common(TypedDict, total=False):
-    """What every trainer takes by name, beside what its method needs.
-
-    Attributes:
-        loss: ``(output, target) -> scalar``, mean over the samples, of a torch module.
-        options: what has nothing to do with the algorithm.
-    """
-
-    loss: Loss | None
-    options: TrainerOptions | None
 
 
 class Trainer:
@@ -103,6 +47,8 @@ class Trainer:
         loss: ``(output, target) -> scalar``, mean over the samples, for a torch module.
         options: further choices.
         name: shown in lists of tasks.
+        kept: an optimiser that `make` closes over; without own data it is saved beside
+            the version (with own data the method saves it).
     """
 
     def __init__(
@@ -115,6 +61,7 @@ class Trainer:
         loss: Loss | None = None,
         options: TrainerOptions | None = None,
         name: str = "run",
+        kept: Kept | None = None,
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
@@ -127,16 +74,18 @@ class Trainer:
         self._is_ours = conn is None or hasattr(conn, "create_task")
         self._first = self.form.first()
         self._log = EpochLog(self.options.folder)
+        self._shelf = Shelf(self.options.folder if data is None else None, kept)
         self._updates: list[Update] = []
         self._has_started = self._is_stopped = False
         self._run: Run | None = None
         self.parts: list[Part] = []
+        self._has_own = data is not None
         if data is not None:
             self.parts = as_parts(data, self.options)
-            rehearse(self.form, self.parts[0])
             self._run = self._make_run(make, self.options.folder)
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
+        rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
             in_flight=self.options.in_flight or len(self.parts),
@@ -165,15 +114,19 @@ class Trainer:
             TrustError: ``STO-T011``.
             UsageError: ``STO-T012`` when it is of another training.
         """
-        if self._has_started or self._run is None:
+        if self._has_started:
             return self
-        await self._run.start()
+        if self._run is None:
+            self._first, done = await self._shelf.open(self._first)
+            self.epochs = self._log.read(done)
+        else:
+            await self._run.start()
+            is_new = self.snapshot.version == self._first.version
+            self.epochs = self._log.read(0 if is_new else None)
+            self._waits = self._begin_waits()
+            await self._take_up(list(self._run.history.updates))
         self._has_started = True
-        if self.snapshot.version == self._first.version:
-            self._log.clear()
-        self.epochs = self._log.read()
-        self._waits = self._begin_waits()
-        await self._take_up(list(self._run.history.updates))
+        self._is_stopped = self._should_stop()
         return self
 
     async def _take_up(self, updates: list[Update]) -> None:
@@ -184,7 +137,6 @@ class Trainer:
             self._updates = [one for one in updates if one.epoch == last]
             await self._end_epoch()
         self._updates = updates[ends[-1] + 1 :] if ends else updates
-        self._is_stopped = self._should_stop()
 
     @property
     def run(self) -> Run:
@@ -261,19 +213,30 @@ class Trainer:
         """Go on from the newest version with other data; nothing else is under way then.
 
         The method begins anew: what it kept beside the model is forgotten, but for an
-        optimiser that `make` closes over. Checkpoints are of the trainer's own data only.
+        optimiser that `make` closes over.
 
         Args:
             data: as the trainer takes it.
             make: makes the method; the trainer's own when None.
+
+        Raises:
+            UsageError: ``STO-T086`` with a folder and data of its own: its checkpoint
+                would know nothing of what happens elsewhere.
         """
-        if self._run is not None and self._has_started:
+        if self.options.folder is not None and self._has_own:
+            raise UsageError(
+                "STO-T086",
+                "the checkpoint in the folder is of the trainer's own data",
+                hint="train_epoch() alone, or a trainer without data or without folder",
+            )
+        await self.start()
+        if self._run is not None:
             await self._run.end()
+            await self._run.close()
         self.parts = as_parts(data, self.options)
         rehearse(self.form, self.parts[0])
         self._run = self._make_run(make or self._make, None)
-        self._updates, self._has_started = [], True
-        self._waits = self._begin_waits()
+        self._updates, self._waits = [], self._begin_waits()
 
     async def order(self) -> tuple[str, ...]:
         """Order what the method has now, without waiting; return the tasks' ids."""
@@ -353,6 +316,7 @@ class Trainer:
         )
         self._log.append(metrics)
         self.epochs.append(metrics)
+        await self._shelf.put(self.snapshot, self.epoch_number)
         self._updates, self._waits = [], self._begin_waits()
         self._is_stopped = self._should_stop()
         if self.options.on_epoch is not None:
@@ -366,6 +330,7 @@ class Trainer:
         """Save and stop waiting; with a folder, another trainer may go on."""
         if self._run is not None and self._has_started:
             await self._run.close()
+        self._shelf.close()
         if self._is_ours:
             await self._backend.close()
 

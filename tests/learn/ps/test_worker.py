@@ -107,6 +107,27 @@ def test_own_updates_are_read_at_once_without_fetching():
     assert seen == [0, 1, 1, 2, 2, 3]
 
 
+def test_last_read_waits_for_all_who_live():
+    server, clock, seen = in_memory(), ClockService(NAMES, limit=None), []
+
+    def program(name):
+        worker = Worker(name, server, clock, total=20)
+        descend(worker, barrier=False)
+        seen.append(worker.read_last(["steps"])["steps"])
+
+    run_threads(program)
+    assert seen == [60, 60, 60]
+
+
+def test_last_read_without_anybody_alive_waits_for_nobody():
+    clock = ClockService(["a", "dead"], lease_s=0.1)
+    clock.await_start("dead")
+    for _ in range(2):
+        clock.commit("a", clock.await_start("a"))
+    clock.finish("a")
+    clock.await_time(2)
+
+
 def smallest(value, change):
     return np.minimum(value, change)
 

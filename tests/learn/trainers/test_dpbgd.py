@@ -177,5 +177,5 @@ def test_sixth_argument_may_be_a_flavor_as_in_2025():
     trainer = DPBGDTrainer(
         None, make_model(), LOSS, torch.optim.SGD, {"lr": 1.0}, "tensor"
     )
-    assert trainer._parts is None
+    assert trainer._own is None
     assert np.isfinite(trainer.snapshot.parameters["0.weight"]).all()
