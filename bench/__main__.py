@@ -22,6 +22,7 @@ SUITES = (
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
     *("population", "stock"),
+    *("learn_transport", "learn_methods", "learn_jail"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

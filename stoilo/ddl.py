@@ -1,59 +1,24 @@
-"""The name of 2025 for `stoilo.ml`.
-
-Names are imported when they are first used: those for arrays need no torch.
-"""
+"""The name of 2025 for `stoilo.ml`: the same trainers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo import learn
+from stoilo import ml
 
 if TYPE_CHECKING:
-    from stoilo.learn.facade import fit
-    from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
-    from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-    from stoilo.learn.trainers.later import (
-        StaleSyncDataParallelTrainer,
-        SyncDataParallelTrainer,
-    )
-    from stoilo.learn.trainers.logistic import LogisticTrainer
-    from stoilo.learn.trainers.rounds import (
-        DiLoCoTrainer,
-        FedAvgTrainer,
-        LargeMinibatchTrainer,
-        SandblasterTrainer,
-        SynchronousTrainer,
-    )
-    from stoilo.learn.trainers.trainer import TrainerOptions
+    from stoilo.ml import *  # noqa: F403 - the same names
 
-__all__ = [
-    "DPBGDOptions",
-    "DPBGDTrainer",
-    "DiLoCoTrainer",
-    "DownpourTrainer",
-    "FedAvgTrainer",
-    "LargeMinibatchTrainer",
-    "LogisticTrainer",
-    "SandblasterTrainer",
-    "StaleSyncDataParallelTrainer",
-    "SyncDataParallelTrainer",
-    "SynchronousTrainer",
-    "TrainerOptions",
-    "VCASGDTrainer",
-    "fit",
-]
+__all__ = ml.__all__
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name at its first use (PEP 562)."""
-    if name not in __all__:
+    """Return what `stoilo.ml` has under that name."""
+    if name not in ml.__all__:
         raise AttributeError(f"module 'stoilo.ddl' has no attribute {name!r}")
-    value: object = getattr(learn, name)
-    globals()[name] = value
-    return value
+    return getattr(ml, name)
 
 
 def __dir__() -> list[str]:
     """Return the public names."""
-    return sorted(__all__)
+    return sorted(ml.__all__)

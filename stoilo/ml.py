@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SandblasterTrainer,
         SynchronousTrainer,
     )
+    from stoilo.learn.trainers.stopping import StopRule
     from stoilo.learn.trainers.trainer import TrainerOptions
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "LogisticTrainer",
     "SandblasterTrainer",
     "StaleSyncDataParallelTrainer",
+    "StopRule",
     "SyncDataParallelTrainer",
     "SynchronousTrainer",
     "TrainerOptions",

@@ -109,6 +109,10 @@ class SyncSubmittedTask(Generic[ResultT]):
         """Ask for cancellation; True when the task ended as cancelled."""
         return background.run(self._task.cancel())
 
+    def reject(self, reason: str) -> bool:
+        """Say that the value cannot be used; see `SubmittedTask.reject`."""
+        return background.run(self._task.reject(reason))
+
     def __repr__(self) -> str:
         """Return the id and the last known state."""
         return repr(self._task).replace("<", "<Sync", 1)

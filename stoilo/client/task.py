@@ -123,6 +123,11 @@ class SubmittedTask(Generic[ResultT]):
         """The task module's exact text; empty for a restored task."""
         return self._source
 
+    @property
+    def known(self) -> TaskStatus | None:
+        """What the server said last, without asking again; None before it did."""
+        return None if self._last is None else read_status(self._last)
+
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - the futures' word
         """Wait for the outcome and return it.
 
@@ -213,6 +218,20 @@ class SubmittedTask(Generic[ResultT]):
             "CancelTask", request, patience_s=self._session.patience_s
         )
         return bool(answer.state == TaskState.CANCELLED.value)
+
+    async def reject(self, reason: str) -> bool:
+        """Say that the task's value cannot be used, though volunteers agreed on it.
+
+        The outcome stays as it is. The hosts that gave the value lose their record, and
+        get less work when that is said of them often; so do not say it of what may be
+        honest. False where it was said before, the task has no value, or the server runs
+        on an engine that keeps no such records.
+        """
+        request = pb.RejectResultRequest(task_id=self._task_id, reason=reason[:200])
+        answer = await self._session.wire.call_patiently(
+            "RejectResult", request, patience_s=self._session.patience_s
+        )
+        return bool(answer.copies)
 
     def __repr__(self) -> str:
         """Return the id and the last known state."""

@@ -19,13 +19,21 @@ if TYPE_CHECKING:
         Part,
         chain,
         collect,
-        read_lines,
         split,
-        split_by_label,
     )
     from stoilo.learn.display import Display
     from stoilo.learn.evaluation import Evaluation, evaluate
     from stoilo.learn.facade import METHODS, fit, make_trainer
+    from stoilo.learn.lines import (
+        deal_blocks,
+        deal_by_key,
+        parse_columns,
+        parse_set,
+        parse_triple,
+        parse_vector,
+        read_lines,
+        split_lines,
+    )
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
     from stoilo.learn.methods.largeminibatch import LargeMinibatchSettings
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from stoilo.learn.models import ArrayModel, TorchModel
     from stoilo.learn.optimizers import Adagrad, Adam, Momentum, Sgd
     from stoilo.learn.ps.logistic import LogisticSettings
+    from stoilo.learn.ps.server import ParameterServer
     from stoilo.learn.robust import (
         CentredClipping,
         Clip,
@@ -44,16 +53,24 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.run import Run, RunSettings
+    from stoilo.learn.scores import Scores
+    from stoilo.learn.splits import (
+        split_by_classes,
+        split_by_dirichlet,
+        split_by_label,
+    )
     from stoilo.learn.timing import Conditions, Estimate
     from stoilo.learn.torch_optimizer import TorchOptimizer
     from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+    from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate
     from stoilo.learn.trainers.later import (
         StaleSyncDataParallelTrainer,
         StepMetrics,
         SyncDataParallelTrainer,
     )
     from stoilo.learn.trainers.logistic import LogisticTrainer
+    from stoilo.learn.trainers.metrics import EpochMetrics
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
         FedAvgTrainer,
@@ -61,13 +78,8 @@ if TYPE_CHECKING:
         SandblasterTrainer,
         SynchronousTrainer,
     )
-    from stoilo.learn.trainers.trainer import (
-        EpochMetrics,
-        Trained,
-        Trainer,
-        TrainerOptions,
-        TrainingUpdate,
-    )
+    from stoilo.learn.trainers.stopping import StopRule
+    from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
     from stoilo.learn.transport import Compressed, Raw, Ternary
 
 _PLACES = {
@@ -85,7 +97,8 @@ _PLACES = {
     "Display": "display",
     "DownpourSettings": "methods.downpour",
     "DownpourTrainer": "trainers.asynchronous",
-    "EpochMetrics": "trainers.trainer",
+    "Epoch": "trainers.epoch",
+    "EpochMetrics": "trainers.metrics",
     "Estimate": "timing",
     "Evaluation": "evaluation",
     "FedAvgTrainer": "trainers.rounds",
@@ -99,6 +112,7 @@ _PLACES = {
     "LogisticTrainer": "trainers.logistic",
     "METHODS": "facade",
     "Momentum": "optimizers",
+    "ParameterServer": "ps.server",
     "Part": "data",
     "Raw": "transport",
     "Rules": "methods.lbfgs",
@@ -106,6 +120,7 @@ _PLACES = {
     "RunSettings": "run",
     "SandblasterSettings": "methods.sandblaster",
     "SandblasterTrainer": "trainers.rounds",
+    "Scores": "scores",
     "ServerBackend": "backends.server",
     "Sgd": "optimizers",
     "SimulatedBackend": "backends.simulated",
@@ -114,26 +129,36 @@ _PLACES = {
     "StaleSyncDataParallelTrainer": "trainers.later",
     "Staleness": "methods.plans",
     "StepMetrics": "trainers.later",
+    "StopRule": "trainers.stopping",
     "SyncDataParallelTrainer": "trainers.later",
     "SynchronousSettings": "methods.synchronous",
     "SynchronousTrainer": "trainers.rounds",
     "Ternary": "transport",
     "TorchModel": "models",
     "TorchOptimizer": "torch_optimizer",
-    "Trained": "trainers.trainer",
+    "Trained": "trainers.epoch",
     "Trainer": "trainers.trainer",
     "TrainerOptions": "trainers.trainer",
-    "TrainingUpdate": "trainers.trainer",
+    "TrainingUpdate": "trainers.epoch",
     "TrimmedMean": "robust",
     "VCASGDTrainer": "trainers.asynchronous",
     "chain": "data",
     "collect": "data",
+    "deal_blocks": "lines",
+    "deal_by_key": "lines",
     "evaluate": "evaluation",
     "fit": "facade",
     "make_trainer": "facade",
-    "read_lines": "data",
+    "parse_columns": "lines",
+    "parse_set": "lines",
+    "parse_triple": "lines",
+    "parse_vector": "lines",
+    "read_lines": "lines",
     "split": "data",
-    "split_by_label": "data",
+    "split_by_classes": "splits",
+    "split_by_dirichlet": "splits",
+    "split_by_label": "splits",
+    "split_lines": "lines",
 }
 
 __all__ = [
@@ -152,6 +177,7 @@ __all__ = [
     "Display",
     "DownpourSettings",
     "DownpourTrainer",
+    "Epoch",
     "EpochMetrics",
     "Estimate",
     "Evaluation",
@@ -165,6 +191,7 @@ __all__ = [
     "LogisticSettings",
     "LogisticTrainer",
     "Momentum",
+    "ParameterServer",
     "Part",
     "Raw",
     "Rules",
@@ -172,6 +199,7 @@ __all__ = [
     "RunSettings",
     "SandblasterSettings",
     "SandblasterTrainer",
+    "Scores",
     "ServerBackend",
     "Sgd",
     "SimulatedBackend",
@@ -180,6 +208,7 @@ __all__ = [
     "StaleSyncDataParallelTrainer",
     "Staleness",
     "StepMetrics",
+    "StopRule",
     "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
@@ -194,12 +223,21 @@ __all__ = [
     "VCASGDTrainer",
     "chain",
     "collect",
+    "deal_blocks",
+    "deal_by_key",
     "evaluate",
     "fit",
     "make_trainer",
+    "parse_columns",
+    "parse_set",
+    "parse_triple",
+    "parse_vector",
     "read_lines",
     "split",
+    "split_by_classes",
+    "split_by_dirichlet",
     "split_by_label",
+    "split_lines",
 ]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from stoilo.core.errors import TrustError
 from stoilo.learn.kernels import checks
 from stoilo.learn.tensors import Form, Tensors
-from stoilo.learn.work import Reply
+from stoilo.learn.work import Plain, Reply
 
 __all__ = ["Expectation", "check_reply", "refuse_answer", "tensors_expected"]
 
@@ -52,7 +52,7 @@ class Expectation:
         }
 
     def validator(
-        self, frames: Mapping[str, tuple[int, int]] | None = None
+        self, told: Mapping[str, Plain] | None = None
     ) -> Callable[[object], bool]:
         """Return the check for a server: travels as source, runs in its jail.
 
@@ -60,20 +60,27 @@ class Expectation:
         is judged by the gate once.
 
         Args:
-            frames: least and largest bytes of each array, where they travel encoded.
+            told: how its arrays are encoded; None where they are not.
         """
         least = 0.0 if self.least_loss == 0.0 else None
-        alike: dict[str, object] = {
-            "version": None,
-            "samples": None,
-            "least_loss": least,
-        }
-        if frames is not None:
-            alike["tensors"] = {name: ("frame", size) for name, size in frames.items()}
-        make: Callable[[dict[str, object]], Callable[[object], bool]] = (
-            checks.make_check
+        alike = {"version": None, "samples": None, "least_loss": least}
+        make: Callable[..., Callable[[object], bool]] = checks.make_check
+        return make({**self.plain(), **alike}, told)
+
+    def comparator(
+        self, told: Mapping[str, Plain] | None = None
+    ) -> Callable[[object, object], bool] | None:
+        """Return what says, at a server, whether two answers are alike.
+
+        None, which asks for equality, where signs were drawn: a draw turns the last bit
+        of one processor into another sign.
+        """
+        if told is not None and told["codec"] == "ternary":
+            return None
+        make: Callable[..., Callable[[object, object], bool]] = checks.make_comparator
+        return (
+            checks.are_alike if told is None else make(_plain_forms(self.tensors), told)
         )
-        return make({**self.plain(), **alike})
 
 
 def _plain_forms(forms: Mapping[str, Form]) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -112,6 +119,6 @@ def refuse_answer(what: str) -> TrustError:
 
 def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
     """Return the forms of the arrays that `kernel` returns."""
-    if kernel == "evaluate":
+    if kernel in ("evaluate", "ray"):  # numbers only
         return {}
     return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from stoilo.core.errors import TrustError
+from stoilo.learn.momenta import USUAL, Layer, Momenta
 from stoilo.learn.robust import Clip, safe_norm
 from stoilo.learn.tensors import Array, Tensors
 from stoilo.learn.work import Order, Reply
@@ -106,13 +107,13 @@ class BufferBounds:
 
 
 def pool_buffers(
-    before: Tensors, replies: Sequence[Reply], momentum: float = 0.1
+    before: Tensors, replies: Sequence[Reply], momentum: float | Momenta = USUAL
 ) -> dict[str, Array]:
     """Return what one pass over all samples together would have left, nearly.
 
-    Exact for means. A variance is what the pooled samples have, up to the estimate's
-    correction n/(n-1): each answer's variance is unbiased, so shards of n samples
-    overstate it by about 1/n.
+    Exact for means, and for variances of layers whose `Layer.values` is known. Of others a
+    variance is what the pooled samples have, up to the estimate's correction n/(n-1): each
+    answer's variance is unbiased, so shards of n samples overstate it by about 1/n.
 
     Args:
         before: the buffers that the replies started from: names, forms, order.
@@ -120,29 +121,58 @@ def pool_buffers(
         momentum: BatchNorm's, by which one pass moves its running values: the
             means of two shards differ `momentum` times as much as their batches' means do.
     """
+    momenta = momentum if isinstance(momentum, Momenta) else Momenta((), momentum)
     samples = [reply.samples for reply in replies]
     return {
-        name: _pool(
-            name, array, [reply.buffers for reply in replies], samples, momentum
-        )
+        name: _pool(name, array, [reply.buffers for reply in replies], samples, momenta)
         for name, array in before.items()
     }
 
 
 def _pool(
-    name: str, like: Array, found: list[Tensors], samples: list[int], momentum: float
+    name: str,
+    like: Array,
+    found: list[Tensors],
+    samples: list[int],
+    momenta: Momenta,
 ) -> Array:
     arrays = [buffers[name] for buffers in found]
     if not np.issubdtype(like.dtype, np.floating):
         return np.asarray(np.sort(arrays, axis=0)[len(arrays) // 2])
-    pooled = _average(arrays, samples)
-    partner = name.removesuffix(_VARIANCE) + _MEAN
-    if name.endswith(_VARIANCE) and partner in found[0]:
-        means = [buffers[partner].astype(np.float64) for buffers in found]
-        middle = _average(means, samples)
-        spread = _average([(mean - middle) ** 2 for mean in means], samples)
-        pooled = pooled + spread / momentum
+    layer = name.removesuffix(_VARIANCE)
+    if name.endswith(_VARIANCE) and layer + _MEAN in found[0]:
+        known = momenta.find(layer.removesuffix("."))
+        pooled = _pool_variances(layer, like, found, samples, known)
+    else:
+        pooled = _average(arrays, samples)
     return np.asarray(pooled, dtype=like.dtype)
+
+
+def _pool_variances(
+    prefix: str, like: Array, found: list[Tensors], samples: list[int], layer: Layer
+) -> Array:
+    """Return the running variance after one pass over all samples.
+
+    An answer's is ``(1 - s)·before + s·v``, its mean likewise: `s` is the layer's share,
+    `v` its batch's variance with n - 1 in the denominator.
+    """
+    counted = [buffers.get(prefix + _COUNTER, np.ones(())) for buffers in found]
+    share = layer.share(float(statistics.median_high(map(float, counted))))
+    moved = [buffers[prefix + _VARIANCE].astype(np.float64) for buffers in found]
+    means = [buffers[prefix + _MEAN].astype(np.float64) for buffers in found]
+    if not share:
+        return _average(moved, samples)
+    middle = _average(means, samples)
+    spread = _average([(mean - middle) ** 2 for mean in means], samples) / share
+    sizes = [layer.values * n for n in samples]
+    if min(sizes) < 2:  # noqa: PLR2004 - one value has no variance; 0: nobody knows
+        return _average(moved, samples) + spread
+    kept = (1.0 - share) * like
+    inside = [
+        (var - kept) * (1.0 - 1.0 / n) for var, n in zip(moved, sizes, strict=True)
+    ]
+    batch = (_average(inside, samples) + spread) / (1.0 - 1.0 / sum(sizes))
+    return np.maximum(kept + batch, 0.0)
 
 
 def _average(arrays: Sequence[Array], samples: Sequence[int]) -> Array:

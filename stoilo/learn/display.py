@@ -18,7 +18,7 @@ from stoilo.learn.history import Tally
 from stoilo.learn.plot import draw_curve
 
 if TYPE_CHECKING:
-    from stoilo.learn.trainers.trainer import EpochMetrics
+    from stoilo.learn.trainers.metrics import EpochMetrics
     from stoilo.learn.work import Update
 
 __all__ = ["Display"]
@@ -28,7 +28,7 @@ REFRESH_S = 0.25
 
 
 class Display:
-    """Epoch, loss, accuracy, bytes, refused answers, stragglers, and the loss's curve.
+    """Epoch, loss, accuracy, bytes, refusals, stragglers, waiting, and the loss's curve.
 
     In a terminal it is drawn over and over; elsewhere one line an epoch is printed, and
     nothing is drawn until the end.
@@ -78,6 +78,7 @@ class Display:
         """Return what is shown, by name: the first four above the others."""
         held_out = self.metrics.held_out if self.metrics else None
         right = held_out.accuracy if held_out else None
+        waiting = self.metrics.waiting if self.metrics else None
         return {
             "epoch": str(self.epoch),
             "loss": f"{self.losses[-1]:.4g}" if self.losses else "-",
@@ -90,6 +91,7 @@ class Display:
             "shortened": str(self.tally.shortened),
             "late": str(self.late),
             "stragglers": str(self.tally.stragglers),
+            "waiting": f"{waiting:.0%}" if waiting is not None else "-",
         }
 
     def _draw(self, *, now: bool = False) -> None:
@@ -125,7 +127,8 @@ def describe_epoch(metrics: EpochMetrics) -> str:
         line += f", held out {held_out.loss:.4g}"
     if held_out is not None and held_out.accuracy is not None:
         line += f", accuracy {held_out.accuracy:.1%}"
-    return f"{line}, {metrics.accepted_tasks} tasks"
+    line += f", {metrics.accepted_tasks} tasks in {metrics.seconds:.1f} s"
+    return line if metrics.waiting is None else f"{line}, waiting {metrics.waiting:.0%}"
 
 
 def count_bytes(size: int) -> str:

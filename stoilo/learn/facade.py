@@ -25,6 +25,8 @@ from stoilo.learn.optimizers import Adam, Optimizer
 from stoilo.learn.ps.logistic import LogisticSettings
 from stoilo.learn.timing import Conditions
 from stoilo.learn.trainers.asynchronous import DownpourTrainer, VCASGDTrainer
+from stoilo.learn.trainers.epoch import Trained
+from stoilo.learn.trainers.given import Loss, as_model
 from stoilo.learn.trainers.logistic import LogisticTrainer
 from stoilo.learn.trainers.places import Place
 from stoilo.learn.trainers.rounds import (
@@ -34,13 +36,8 @@ from stoilo.learn.trainers.rounds import (
     SandblasterTrainer,
     SynchronousTrainer,
 )
-from stoilo.learn.trainers.trainer import (
-    Loss,
-    Trained,
-    Trainer,
-    TrainerOptions,
-    as_model,
-)
+from stoilo.learn.trainers.stopping import StopRule
+from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 
 __all__ = ["METHODS", "fit", "make_trainer"]
 
@@ -216,6 +213,7 @@ async def fit(
     rate: float | None = None,
     optimizer: Optimizer | None = None,
     held_out: object = None,
+    stop: StopRule | None = None,
     progress: bool | Display = False,
     conditions: Conditions | None = None,
     options: TrainerOptions | None = None,
@@ -235,6 +233,7 @@ async def fit(
         rate: learning rate; each method has a usual one.
         optimizer: at the server, for dpbgd and downpour.
         held_out: a dataset; loss and accuracy on it end each epoch.
+        stop: ends the training before its epochs are done.
         progress: show the time model's estimate, then what happens.
         conditions: of the volunteers, for that estimate.
         options: what has nothing to do with the algorithm.
@@ -247,6 +246,8 @@ async def fit(
     chosen = options or TrainerOptions()
     if held_out is not None:
         chosen = replace(chosen, held_out=held_out)
+    if stop is not None:
+        chosen = replace(chosen, stop=stop)
     display = progress if isinstance(progress, Display) else Display()
     if progress:
         chosen = replace(chosen, watcher=display, on_epoch=display.end_epoch)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
+
+import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.tensors import Array, Tensors
@@ -21,11 +23,21 @@ class Flight:
         order: what was ordered.
         attempt: how many orders of this key went out before.
         job_id: of the backend; empty until it is submitted.
+        is_late: whether it holds up nothing any more, and so takes no room.
     """
 
     order: Order
     attempt: int
     job_id: str = ""
+    is_late: bool = False
+    _rows: Array | None = None
+
+    @property
+    def rows(self) -> Array | None:
+        """The order's rows as an array, always the same one: it is saved once."""
+        if self._rows is None and self.order.rows is not None:
+            self._rows = np.array(self.order.rows, np.int64)
+        return self._rows
 
 
 class Flights:
@@ -50,6 +62,17 @@ class Flights:
         self._attempts[order.key] = attempt + 1
         self._flights.append(Flight(order, attempt))
         return self._flights[-1]
+
+    @property
+    def in_time(self) -> int:
+        """How many orders are out that are waited for."""
+        return sum(not flight.is_late for flight in self._flights)
+
+    def overtake(self, keys: Collection[str]) -> None:
+        """Note that orders hold up nothing any more."""
+        for flight in self._flights:
+            if flight.order.key in keys:
+                flight.is_late = True
 
     def submitted(self, flight: Flight, job_id: str) -> None:
         """Note the job that carries the order."""
@@ -76,6 +99,13 @@ class Flights:
                     self._attempts.pop(flight.order.key, None)
                 return flight
         return None
+
+    def take_out(self, key: str) -> tuple[Flight, ...]:
+        """Take out all flights of one piece of work, which is done."""
+        found = self.named(key)
+        self._flights = [one for one in self._flights if one.order.key != key]
+        self.forget(key)
+        return found
 
     def put_back(self, flight: Flight) -> None:
         """Take a flight up again that was ended and not handed over."""
@@ -105,6 +135,8 @@ class Flights:
             for group, arrays in (("p", snapshot.parameters), ("b", snapshot.buffers)):
                 for name, array in arrays.items():
                     tensors[f"{snapshot.version}/{group}/{name}"] = array
+            if flight.rows is not None:
+                tensors[_rows_name(flight.order.key)] = flight.rows
         rows: list[Plain] = [_row(flight) for flight in self._flights]
         plain: dict[str, Plain] = {
             "orders": rows,
@@ -139,9 +171,14 @@ def _row(flight: Flight) -> dict[str, Plain]:
         "part": order.part,
         "samples": order.samples,
         "settings": dict(order.settings),
-        "rows": None if order.rows is None else list(order.rows),
+        "has_rows": order.rows is not None,
         "attempt": flight.attempt,
+        "late": flight.is_late,
     }
+
+
+def _rows_name(key: str) -> str:
+    return f"rows/{key}"
 
 
 def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
@@ -151,6 +188,7 @@ def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
         {name: tensors[f"{version}/p/{name}"] for name in like.parameters},
         {name: tensors[f"{version}/b/{name}"] for name in like.buffers},
     )
+    rows = tensors[_rows_name(str(row["key"]))] if row["has_rows"] else None
     order = Order(
         key=str(row["key"]),
         kernel=str(row["kernel"]),
@@ -158,9 +196,9 @@ def _flight(row: Mapping[str, Any], tensors: Tensors, like: Snapshot) -> Flight:
         part=int(row["part"]),
         samples=int(row["samples"]),
         settings=dict(row["settings"]),
-        rows=None if row["rows"] is None else tuple(map(int, row["rows"])),
+        rows=None if rows is None else tuple(rows.tolist()),
     )
-    return Flight(order, int(row["attempt"]))
+    return Flight(order, int(row["attempt"]), is_late=bool(row["late"]), _rows=rows)
 
 
 def _counts(plain: Plain) -> dict[str, int]:

@@ -29,6 +29,9 @@ from stoilo.learn.work import Order, Reply
 
 __all__ = ["Guard"]
 
+FAR = 10.0
+"""Answers so many times as large as what may count are no honest accident."""
+_TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
 
 
@@ -45,6 +48,7 @@ class Guard:
     Attributes:
         memory: the norms of answers so far.
         shortened: how many answers were cut.
+        doubt: why the host of the last answer is in doubt though it counts; empty if not.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Guard:
     ) -> None:
         self.memory = memory or robust.Memory()
         self.shortened = 0
+        self.doubt = ""
         self._model, self._clip, self._probe = model, clip, probe
         self._least_loss = least_loss
         self._forms = forms_of(model.first().buffers)
@@ -100,6 +105,7 @@ class Guard:
                 that are finite, while their norm, or the way to them, is not.
         """
         reply = keep_buffers(order, check_reply(raw, self.expect(order)))
+        self.doubt = ""
         cut = self._bound_buffers(order, self._bound_tensors(order, reply))
         if cut is not reply:
             self._tell(order)
@@ -130,6 +136,9 @@ class Guard:
         )
         if cut.tensors is moved:
             return reply
+        times = robust.safe_norm(moved) / max(robust.safe_norm(cut.tensors), _TINY)
+        if times > FAR:
+            self.doubt = f"{times:.2g} times as large as the largest that counts"
         tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
         return replace(reply, tensors=tensors)
 

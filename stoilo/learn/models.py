@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.modules import (
+    check_module,
+    find_momentum,
+    make_shape,
+    read_buffers,
+    read_trained,
+    write_arrays,
+)
+from stoilo.learn.momenta import Momenta
 from stoilo.learn.tensors import Tensors
 from stoilo.learn.work import Snapshot
 
@@ -47,10 +55,13 @@ class ArrayModel:
         parameters: name → array of a floating type, the starting point.
         function: ``(parameters, x, y) -> (sum of losses, name → gradient of that sum)``;
             travels as source.
+        predict: ``(parameters, x) -> labels``, whole numbers, one a sample; without it
+            nobody counts what was right.
     """
 
     parameters: Tensors
     function: Callable[[Tensors, Any, Any], tuple[float, Tensors]]
+    predict: Callable[[Tensors, Any], Any] | None = None
     level: str = field(default="numeric", init=False)
 
     def __post_init__(self) -> None:
@@ -68,8 +79,10 @@ class ArrayModel:
         return _find_kernel(arrays, name)
 
     def constants(self) -> Mapping[str, object]:
-        """Return the researcher's function."""
-        return {"function": self.function}
+        """Return the researcher's functions."""
+        if self.predict is None:
+            return {"function": self.function}
+        return {"function": self.function, "predict": self.predict}
 
 
 @dataclass(frozen=True)
@@ -79,33 +92,28 @@ class TorchModel:
     Attributes:
         module: of a torch class or the researcher's own, which travels as source. It is
             not changed: see `Run.snapshot` and `load_into`.
-        loss: ``(output, y) -> scalar tensor``; travels as source.
-        reduction: ``mean`` where the loss divides by the number of samples, else ``sum``.
+        loss: ``(output, y) -> scalar tensor``; travels as source. Of several inputs or
+            targets it gets tuples.
+        reduction: ``mean`` where the loss divides by the number of samples, else ``sum``;
+            what the loss itself says (torch's classes do), else the mean, when None.
     """
 
     module: nn.Module
     loss: Callable[[Any, Any], Any]
-    reduction: str = "mean"
+    reduction: str | None = None
     level: str = field(default="tensor", init=False)
 
     def __post_init__(self) -> None:
         """Refuse reductions and parameters that sums could not be made of."""
-        if self.reduction not in {"mean", "sum"}:
-            raise UsageError(
-                "STO-T002",
-                f"a loss cannot be reduced by {self.reduction!r}",
-                hint="reduction is 'mean' or 'sum'",
-            )
+        object.__setattr__(
+            self, "reduction", _read_reduction(self.loss, self.reduction)
+        )
+        check_module(self.module)
         _check_parameters(self.first().parameters)
 
     def first(self) -> Snapshot:
         """Return version 0: copies of trainable parameters, and of buffers."""
-        named = self.module.named_parameters()
-        return Snapshot(
-            0,
-            {name: p.detach().numpy().copy() for name, p in named if p.requires_grad},
-            {name: b.numpy().copy() for name, b in self.module.named_buffers()},
-        )
+        return Snapshot(0, read_trained(self.module), read_buffers(self.module))
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel for torch of that name."""
@@ -117,39 +125,38 @@ class TorchModel:
         """Return the module without what is trained, which each snapshot brings; the loss."""
         return {"model": self._shape, "loss": self.loss, "reduction": self.reduction}
 
+    @property
+    def momenta(self) -> Momenta:
+        """The momentum of each layer that keeps running statistics."""
+        return find_momentum(self.module)
+
     @functools.cached_property
     def _shape(self) -> nn.Module:
-        """A copy whose trained parameters and buffers are zero: the same in every task."""
-        import torch  # noqa: PLC0415 - only here
-
-        shape = copy.deepcopy(self.module)
-        with torch.no_grad():
-            for p in shape.parameters():
-                p.grad = None
-                if p.requires_grad:
-                    p.zero_()
-            for b in shape.buffers():
-                b.zero_()
-        return shape
+        return make_shape(self.module)
 
     def load_into(self, snapshot: Snapshot) -> nn.Module:
         """Put a snapshot into the researcher's module and return it, for evaluation."""
-        import torch  # noqa: PLC0415 - only here
-
-        with torch.no_grad():
-            for name, p in self.module.named_parameters():
-                if name in snapshot.parameters:
-                    p.copy_(torch.from_numpy(np.array(snapshot.parameters[name])))
-            for name, b in self.module.named_buffers():
-                if name in snapshot.buffers:
-                    b.copy_(torch.from_numpy(np.array(snapshot.buffers[name])))
+        write_arrays(self.module, dict(snapshot.parameters), dict(snapshot.buffers))
         return self.module
 
 
-def find_momentum(module: nn.Module) -> float:
-    """Return the momentum of the model's BatchNorm layers; torch's default without any."""
-    found = [getattr(part, "momentum", None) for part in module.modules()]
-    return next((float(m) for m in found if isinstance(m, float)), 0.1)
+def _read_reduction(loss: object, given: str | None) -> str:
+    """Return ``mean`` or ``sum``: what the caller says, and the loss where it says it.
+
+    Raises:
+        UsageError: ``STO-T002`` when they differ, or it is neither.
+    """
+    said = getattr(loss, "reduction", None)
+    said = "mean" if said == "batchmean" else said
+    found = given or said or "mean"
+    if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):
+        given_word = "" if given is None else f", and {given!r} was asked for"
+        raise UsageError(
+            "STO-T002",
+            f"the loss's reduction is {said or found!r}{given_word}",
+            hint="'mean' or 'sum', as the loss has it: gradients are added up",
+        )
+    return str(found)
 
 
 def _check_parameters(parameters: Tensors) -> None:

@@ -26,11 +26,13 @@ class Pace:
         """Note that a job was submitted."""
         self._began.setdefault(job_id, at)
 
-    def end(self, job_id: str, at: float) -> None:
-        """Note that it ended; one that is not known is ignored."""
+    def end(self, job_id: str, at: float) -> float:
+        """Note that it ended and return how long it was out, s; 0 when it is not known."""
         began = self._began.pop(job_id, None)
-        if began is not None:
-            self._took.append(at - began)
+        if began is None:
+            return 0.0
+        self._took.append(max(0.0, at - began))
+        return self._took[-1]
 
     def forget(self, job_id: str) -> None:
         """Note that nobody waits for it any more."""

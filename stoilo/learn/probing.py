@@ -21,6 +21,7 @@ from stoilo.learn.models import Model
 from stoilo.learn.robust import safe_norm
 from stoilo.learn.tensors import Tensors, add, forms_of
 from stoilo.learn.transport import receive
+from stoilo.learn.turns import take_turn
 from stoilo.learn.work import Order, Plain
 
 __all__ = ["Look", "expect_norm", "look_at", "measure_seconds"]
@@ -125,7 +126,7 @@ def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
 
 
 def _gives_gradients(order: Order) -> bool:
-    return order.kernel == "gradient"
+    return order.kernel == "gradient" or order.settings.get("give") == "sum"
 
 
 def _gives_parameters(order: Order) -> bool:
@@ -154,15 +155,17 @@ def _shrink(order: Order, rows: np.ndarray) -> Order:
 def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
+    small = part.take(rows)
     kwargs = {
         **model.constants(),
         "parameters": dict(order.snapshot.parameters),
         "buffers": dict(order.snapshot.buffers),
-        "data": {"x": part.x[rows], "y": part.y[rows]},
+        "data": {"x": small.x, "y": small.y},
         "rows": None,
         "settings": dict(order.settings),
         "version": order.snapshot.version,
     }
-    answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
+    with take_turn(model.level):
+        answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
     arrived = receive(answer, order, forms_of(order.snapshot.parameters))
     return cast("dict[str, Tensors]", arrived)

@@ -8,9 +8,6 @@ a *sum* over all samples that count, so that weights stay exact where nothing is
 No rule is proof against a majority. Medians, trimming and Krum also misjudge honest parts
 that differ much from each other (data split by class): they are to be asked for, while
 `Clip` is what trainers do unless told.
-
-Sources: Yin et al. 2018 (coordinate median, trimmed mean), Blanchard et al. 2017 (Krum),
-Karimireddy et al. 2021 (centred clipping).
 """
 
 from __future__ import annotations
@@ -19,14 +16,25 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.tensors import Array, Tensors, is_finite, scale
-from stoilo.learn.work import Reply
+from stoilo.learn.norms import is_sound, safe_norm
+from stoilo.learn.rules import (
+    DEFAULT_RULE,
+    CentredClipping,
+    Clip,
+    CoordinateMedian,
+    Krum,
+    Mean,
+    Rule,
+    TrimmedMean,
+)
+from stoilo.learn.tensors import Array, Tensors, scale
+from stoilo.learn.work import Plain, Reply, State
 
 __all__ = [
     "DEFAULT_RULE",
@@ -48,71 +56,6 @@ __all__ = [
 
 NORMS_KEPT = 200
 """How many norms the running median looks back over."""
-_TINY = 1e-200
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """The plain weighted sum of all finite replies: one wrong reply spoils it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """The weighted sum, each reply's mean shortened to `factor` times a running median norm.
-
-    A reply of few samples may have a longer mean, by as much as it has fewer samples than
-    the median reply: the mean of few varies more, and it counts for less. So no reply
-    changes the sum by more than `factor` times what a usual one does.
-
-    Attributes:
-        factor: how many times the median an honest norm may be.
-        least: below so many known norms a median says nothing: nothing is shortened.
-    """
-
-    factor: float = 3.0
-    least: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinateMedian:
-    """The median of each coordinate alone; bounded while fewer than half are wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrimmedMean:
-    """The mean of each coordinate without the `share` lowest and the `share` highest."""
-
-    share: float = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Krum:
-    """The reply that lies nearest to its neighbours (the mean of the `chosen` nearest).
-
-    Attributes:
-        wrong: how many wrong replies it must stand; a fifth of them when None.
-        chosen: how many replies count.
-    """
-
-    wrong: int | None = None
-    chosen: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class CentredClipping:
-    """The last step's result, moved by the replies' differences cut at `radius`.
-
-    Attributes:
-        radius: largest distance that counts; the median distance when None.
-        rounds: how often the centre is moved.
-    """
-
-    radius: float | None = None
-    rounds: int = 3
-
-
-Rule: TypeAlias = Mean | Clip | CoordinateMedian | TrimmedMean | Krum | CentredClipping
-DEFAULT_RULE: Rule = Clip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,36 +99,6 @@ class Combined:
     refused: tuple[int, ...]
     suspects: tuple[int, ...]
     memory: Memory
-
-
-def is_sound(reply: Reply) -> bool:
-    """Return whether all its numbers are finite and it has samples."""
-    numbers = (reply.loss_sum, *reply.numbers.values())
-    return (
-        reply.samples > 0
-        and all(math.isfinite(number) for number in numbers)
-        and is_finite(reply.buffers)
-        and math.isfinite(safe_norm(reply.tensors))
-    )
-
-
-def safe_norm(tensors: Tensors) -> float:
-    """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
-    total = sum(squares)
-    if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
-        return math.sqrt(total)
-    return _scaled_norm(tensors)
-
-
-def _scaled_norm(tensors: Tensors) -> float:
-    """Return the norm of entries that are too large or too small to be squared."""
-    largest = max((_largest(array) for array in tensors.values()), default=0.0)
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    parts = [_doubles(array) / largest for array in tensors.values()]
-    return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
 
 
 def clip(
@@ -245,7 +158,7 @@ class RobustSum:
 
     Attributes:
         rule: how.
-        memory: what it remembers; a run that goes on elsewhere may begin without.
+        memory: what it remembers.
         last: what came of the last step: who was refused, who is suspect.
     """
 
@@ -264,6 +177,24 @@ class RobustSum:
         self.memory = self.last.memory
         samples = sum(max(reply.samples, 0) for reply in replies)
         return scale(self.last.tensors, samples / self.last.samples)
+
+    def save(self) -> State:
+        """Return what it remembers."""
+        plain: dict[str, Plain] = {
+            "norms": [*self.memory.norms],
+            "samples": [*self.memory.samples],
+        }
+        return State(dict(self.memory.centre or {}), plain)
+
+    def load(self, state: State) -> None:
+        """Go on from what another one remembered; from nothing where it is not there."""
+        norms, samples = state.plain.get("norms"), state.plain.get("samples")
+        if isinstance(norms, list) and isinstance(samples, list):
+            self.memory = Memory(
+                tuple(float(str(norm)) for norm in norms),
+                dict(state.tensors) or None,
+                tuple(int(str(count)) for count in samples),
+            )
 
 
 def _apply(
@@ -420,14 +351,6 @@ def _kept_centre(rule: Rule, tensors: Tensors, samples: int) -> Tensors | None:
     if not isinstance(rule, CentredClipping):
         return None
     return {n: a.astype(np.float64) / samples for n, a in tensors.items()}
-
-
-def _doubles(array: Array) -> NDArray[np.float64]:
-    return array.astype(np.float64, copy=False)
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array).max()) if array.size else 0.0
 
 
 def _too_few(have: int, need: int) -> UsageError:

@@ -9,72 +9,42 @@ kill is the same task afterwards, not a second one.
 
 from __future__ import annotations
 
-import hashlib
-import json
+import asyncio
+import contextlib
+import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Self, TypeVar
 
-import numpy as np
-
+from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.results import UserError
-from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.errors import (
+    InternalError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+)
 from stoilo.learn import robust
-from stoilo.learn.backends.interface import Backend, Ending, Handle, Job
-from stoilo.learn.checkpoint import read_checkpoint, write_checkpoint
+from stoilo.learn.backends.interface import Backend, Ending
 from stoilo.learn.data import Part
 from stoilo.learn.flights import Flight, Flights
 from stoilo.learn.guard import Guard
 from stoilo.learn.history import History, Tally
-from stoilo.learn.kernels.checks import are_alike
+from stoilo.learn.identity import identify
+from stoilo.learn.jobs import Jobs
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
-from stoilo.learn.transport import (
-    Raw,
-    Transport,
-    ask,
-    count_bytes,
-    expect_frames,
-    receive,
-)
-from stoilo.learn.work import Method, Order, Plain, Snapshot, State, Timed, Update
+from stoilo.learn.runsettings import RunSettings
+from stoilo.learn.saving import Saving, Standing
+from stoilo.learn.transport import ask, count_bytes, receive
+from stoilo.learn.work import Method, Reply, Snapshot, Timed, Update
 
-__all__ = ["Run", "RunSettings"]
+__all__ = ["Run", "RunSettings", "Watcher"]
 
 _KEY_TAKEN = "STO-R011"  # by a task of other content
+Reached = TypeVar("Reached")
 Watcher = Callable[[Update, Tally], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """How a run is driven.
-
-    Attributes:
-        name: of the run, in labels; its checkpoint keeps it.
-        in_flight: how many orders are out at most.
-        tries: how often the researcher's own function may fail at the same work before
-            the run ends.
-        patience: how many answers and tasks in a row may come to nothing through others'
-            fault before the run ends: a single cheat cannot end it.
-        clip: bound on the influence of one answer; None for none.
-        probe: compute a few samples here first, so that the bound holds from the first
-            answer on; without it nothing is cut until `clip.least` answers are known.
-        folder: of checkpoint and history; None keeps nothing.
-        least_loss: least loss of one sample; answers below it are refused.
-        transport: how the arrays of answers travel.
-    """
-
-    name: str = "run"
-    in_flight: int = 8
-    tries: int = 4
-    patience: int = 200
-    clip: robust.Clip | None = field(default_factory=robust.Clip)
-    probe: bool = True
-    folder: Path | None = None
-    least_loss: float = -np.inf
-    transport: Transport = field(default_factory=Raw)
+"""Told of each update once it is saved."""
 
 
 class Run:
@@ -100,7 +70,7 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher = watcher
         self._flights = Flights()
-        self._handles: dict[str, Handle] = {}
+        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
         self._guard = Guard(
             model,
             self.settings.clip,
@@ -111,7 +81,9 @@ class Run:
         self._in_vain = 0  # endings in a row that came to nothing
         self._faults: dict[str, int] = {}  # of the researcher's function, by order
         self._pace = Pace()
-        self._ident = secrets.token_hex(8)
+        self._saving: Saving | None = None
+        self._untold: Update | None = None
+        self._unwanted: list[Flight] = []
 
     @property
     def memory(self) -> robust.Memory:
@@ -123,27 +95,42 @@ class Run:
 
         Raises:
             TrustError: ``STO-T011``.
-            UsageError: ``STO-T012`` when it is of another run.
+            UsageError: ``STO-T012`` when it is of another training, ``STO-T023`` when
+                another process trains there.
         """
         folder = self.settings.folder
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        saved = read_checkpoint(folder)
-        if saved is None:
-            return
-        self._load(saved)
+        first = self.model.first()
+        who = await asyncio.to_thread(identify, self.method, first, self.parts)
+        saving = Saving(folder, self.history, self.tally)
+        standing = await saving.open(who)
+        try:
+            if standing is not None:
+                self._take_up(standing)
+        except BaseException:
+            saving.close()
+            raise
+        self._saving = saving
         for flight in self._flights.waiting():
             await self._submit(flight)
+
+    def _take_up(self, standing: Standing) -> None:
+        self._jobs.ident = standing.ident
+        self._guard.memory = standing.memory
+        self.method.load(standing.method)
+        self._flights.load(standing.flights, self.method.snapshot)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
 
         Raises:
             UserError: the researcher's own function failed too often.
-            InternalError: ``STO-T020``, ``STO-T021``.
+            InternalError: ``STO-T020``, ``STO-T021``, ``STO-T022``.
             StopAsyncIteration: the method is finished.
         """
+        if self._untold is not None:
+            return await self._tell()
         while not self.method.finished:
             await self._fill()
             wait_s, began = self._alarm_s(), self.backend.now()
@@ -155,9 +142,8 @@ class Run:
                 raise InternalError(
                     "STO-T020", "the training waits, and nothing is under way"
                 )
-            update = await self._settle(ending)
-            if update is not None:
-                return update
+            if await self._settle(ending):
+                return await self._tell()
         raise StopAsyncIteration
 
     def _alarm_s(self) -> float | None:
@@ -169,14 +155,24 @@ class Run:
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield updates until the method is finished; then nothing of it is under way."""
-        while not self.method.finished:
+        while not self.method.finished or self._untold is not None:
             yield await self.step()
         await self.end()
 
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the jobs under way."""
+        await self._fill()
+        return tuple(flight.job_id for flight in self._flights.all())
+
     async def end(self) -> None:
-        """Forget what is under way and save: for a method that is finished."""
-        await self._drop(self._flights.all())
-        self._save()
+        """Forget what is under way and save: for a method that is finished, or stopped."""
+        flights = self._flights.all()
+        for key in {flight.order.key for flight in flights}:
+            self._unwanted += self._flights.take_out(key)
+        for flight in flights if not self.method.finished else ():
+            self.method.lose(flight.order)  # another start may go on
+        await self._save()
+        await self._cancel_unwanted()
 
     async def finish(self) -> Snapshot:
         """Run to the end and return the newest version."""
@@ -190,123 +186,134 @@ class Run:
             await self._submit(flight)
         if isinstance(self.method, Timed):
             self.method.note_time(self.backend.now())
-        room = self.settings.in_flight - len(self._flights)
+        most = self.settings.in_flight
+        room = min(most - self._flights.in_time, 2 * most - len(self._flights))
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
         orders = [ask(order, self.settings.transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
-        self._save()
+        await self._save()
         for flight in added:
             await self._submit(flight)
 
-    def _part(self, order: Order) -> Part:
-        if not 0 <= order.part < len(self.parts):
-            raise UsageError("STO-T012", f"there is no data part {order.part}")
-        return self.parts[order.part]
-
     async def _submit(self, flight: Flight) -> None:
         order = flight.order
-        await self._guard.look(order, self._part(order))
-        arguments = await self._arguments(order)
-        expected = self._guard.expect(order)
-        frames = expect_frames(order, expected.tensors)
-        is_place = order.settings.get("give") == "parameters"
+        await self._guard.look(order, self._jobs.part_of(order))
+        self._jobs.forget(self._flights.versions())
+        arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
+        expected, name = self._guard.expect(order), self.settings.name
         while True:
-            job = Job(
-                key=self._job_key(flight, arguments),
-                function=self.model.kernel(order.kernel),
-                arguments=arguments,
-                samples=order.samples,
-                level=self.model.level,
-                label=f"{self.settings.name} {order.key}"[:128],
-                check=expected.validator(frames),
-                alike=are_alike if frames is None and not is_place else None,
-            )
+            job = self._jobs.make(flight, arguments, expected, name)
+            began = self.backend.now()
             try:
-                job_id = await self.backend.submit(job)
+                job_id = await self._reach(functools.partial(self.backend.submit, job))
             except StoiloError as error:
                 if error.code != _KEY_TAKEN:
                     raise
                 self._flights.renew(flight)  # the source was changed since the kill
                 continue
             self._flights.submitted(flight, job_id)
-            self._pace.begin(flight.job_id, self.backend.now())
+            self._pace.begin(flight.job_id, began)
             return
 
-    def _job_key(self, flight: Flight, arguments: Mapping[str, object]) -> str:
-        """Return a name for what is computed: same content, same key, in every process."""
-        order = flight.order
-        words = [self._ident, order.key, order.kernel, str(order.snapshot.version)]
-        words += [str(flight.attempt), json.dumps(dict(order.settings), sort_keys=True)]
-        words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
-        words.append(repr(order.rows))
-        return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
+    async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
+        """Await `call()` again and again while the backend cannot be reached.
 
-    async def _arguments(self, order: Order) -> dict[str, object]:
-        snapshot, part = order.snapshot, self.parts[order.part]
-        version = f"v{snapshot.version}"
-        return {
-            **self.model.constants(),
-            "parameters": await self._put(version, dict(snapshot.parameters)),
-            "buffers": await self._put(f"{version}/buffers", dict(snapshot.buffers)),
-            "data": await self._put(f"p{order.part}", {"x": part.x, "y": part.y}),
-            "rows": None if order.rows is None else list(order.rows),
-            "settings": dict(order.settings),
-            "version": snapshot.version,
-        }
+        Raises:
+            UnreachableError: as the backend's, when patience has ended.
+        """
+        pauses = Backoff(RECONNECTING)
+        end = self.backend.now() + self.settings.outage_s
+        while True:
+            try:
+                return await call()
+            except UnreachableError:
+                if self.backend.now() >= end:
+                    raise
+            await asyncio.sleep(pauses.next_pause())
 
-    async def _put(self, name: str, value: object) -> Handle:
-        """Store a version or part once; versions that no order names any more go."""
-        if name not in self._handles:
-            kept = {f"v{v}" for v in self._flights.versions()}
-            for old in [n for n in self._handles if n[0] == "v"]:
-                if old.partition("/")[0] not in kept:
-                    del self._handles[old]
-            self._handles[name] = await self.backend.put(value)
-            self.tally.sent_bytes += self._handles[name].size
-        return self._handles[name]
-
-    async def _settle(self, ending: Ending) -> Update | None:
-        """Hand an answer over, or give its work out again."""
+    async def _settle(self, ending: Ending) -> bool:
+        """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
-        self._pace.end(ending.job_id, ending.finished_at)
+        took = self._pace.end(ending.job_id, ending.finished_at)
+        self.tally.out_s += took
+        self.tally.computed_s += min(max(0.0, ending.computed_s), took)
         self.tally.stragglers = self._pace.count_late(ending.finished_at)
         if flight is None:
-            return None
+            return False
         try:
             if ending.error is not None:
                 self.tally.failed += 1
-                self._lose(flight, ending.error)
-                return None
+                await self._lose(flight, ending.error)
+                return False
             expected = self._guard.expect(flight.order)
             value = receive(ending.value, flight.order, expected.tensors)
+            cut = self._guard.shortened
             reply = self._guard.admit(flight.order, value)
-            self.tally.shortened = self._guard.shortened
+            if self._guard.doubt:
+                await self.backend.refuse(ending.job_id, self._guard.doubt)
         except TrustError as error:
             self.tally.refused += 1
-            await self.backend.refuse(ending.job_id, error.message)
-            self._lose(flight, error)
-            return None
+            await self._lose(flight, error, refused=ending.job_id)
+            return False
+        self.tally.shortened += self._guard.shortened - cut
+        self.tally.received_bytes += count_bytes(ending.value)
+        self._take(flight, reply, ending.finished_at)
+        return True
+
+    def _take(self, flight: Flight, reply: Reply, at: float) -> None:
+        """Hand a reply over and note all that follows from it: no kill comes between."""
+        key = flight.order.key
         try:
             update = self.method.take(flight.order, reply)
         except BaseException:
             self._flights.put_back(flight)  # nothing was applied: it stays out
             raise
-        await self._drop(self._flights.named(flight.order.key))
-        self._flights.forget(flight.order.key)
-        self._in_vain, _ = 0, self._faults.pop(flight.order.key, None)
-        self.tally.received_bytes += count_bytes(ending.value)
-        self.history.note(update, ending.finished_at, self.tally)
-        self._save()
+        self._in_vain, _ = 0, self._faults.pop(key, None)
+        self._flights.forget(key)
+        self._flights.overtake(update.late)
+        self.history.note(update, at, self.tally)
+        self._untold = update
+
+    async def _tell(self) -> Update:
+        """Save, cancel what nobody needs any more, and return the newest update.
+
+        An exception on the way (a full disk, Ctrl-C) leaves it for the next `step`.
+        """
+        update = self._untold
+        if update is None:
+            raise InternalError("STO-T020", "there is nothing to tell")
+        unwanted = [
+            flight
+            for key in (update.key, *update.given_up)
+            for flight in self._flights.take_out(key)
+        ]
+        self._unwanted += unwanted
+        await self._save()
+        self._untold = None
+        await self._cancel_unwanted()
         if self._watcher is not None:
             self._watcher(update, self.tally)
         return update
 
-    def _lose(self, flight: Flight, error: Exception) -> None:
-        """Note a failure; the run ends when the researcher's own code failed too often.
+    async def _lose(
+        self, flight: Flight, error: Exception, *, refused: str = ""
+    ) -> None:
+        """Give work out again, tell the place which job's answer was refused, and save."""
+        end = self._note_loss(flight, error)
+        if refused:
+            with contextlib.suppress(StoiloError):  # it may be away just now
+                await self.backend.refuse(refused, str(error))
+        await self._save()
+        if end is not None:
+            raise end from (None if end is error else error)
 
-        What hosts and their place do wrong ends it only when nothing else comes any more.
+    def _note_loss(self, flight: Flight, error: Exception) -> Exception | None:
+        """Note a failure; return the error that ends the run, if it does.
+
+        The researcher's own function ends it when it failed too often. What hosts and their
+        place do wrong ends it only when nothing else comes any more.
         """
         key = flight.order.key
         self._flights.failures(key)
@@ -315,59 +322,48 @@ class Run:
             self._faults[key] = self._faults.get(key, 0) + 1
         too_often = self._faults.get(key, 0) >= self.settings.tries
         self.method.lose(flight.order)
-        if too_often:
-            del self._faults[key]
+        if too_often or flight.is_late:
+            self._faults.pop(key, None)
             self._flights.forget(key)  # another start tries it anew
-        self._save()
-        if too_often:
-            raise error
-        if self._in_vain >= self.settings.patience:
-            self._in_vain = 0
-            raise InternalError(
-                "STO-T021",
-                f"{self.settings.patience} answers or tasks in a row came to nothing,"
-                f" {key} at last: {error}",
-            ) from error
+        if too_often and not flight.is_late:
+            return error
+        if self._in_vain < self.settings.patience:
+            return None
+        self._in_vain = 0
+        return InternalError(
+            "STO-T021",
+            f"{self.settings.patience} answers or tasks in a row came to nothing,"
+            f" {key} at last: {error}",
+        )
 
-    async def _drop(self, flights: Sequence[Flight]) -> None:
-        """Forget copies of work that is done."""
-        for flight in flights:
-            self._flights.end(flight.job_id)
+    async def _cancel_unwanted(self) -> None:
+        """Cancel work whose answer nobody needs; what cannot be reached runs on."""
+        while self._unwanted:
+            flight = self._unwanted.pop()
             self._pace.forget(flight.job_id)
-            await self.backend.cancel(flight.job_id)
+            with contextlib.suppress(StoiloError):
+                await self.backend.cancel(flight.job_id)
 
-    def _save(self) -> None:
-        if self.settings.folder is None:
-            return
-        method, flights = self.method.save(), self._flights.save()
-        plain: dict[str, Plain] = {
-            "ident": self._ident,
-            "parts": [len(part) for part in self.parts],
-            "norms": list(self.memory.norms),
-            "method": dict(method.plain),
-            "flights": dict(flights.plain),
-        }
-        tensors = {f"method/{n}": a for n, a in method.tensors.items()}
-        tensors |= {f"flights/{n}": a for n, a in flights.tensors.items()}
-        write_checkpoint(self.settings.folder, State(tensors, plain))
-
-    def _load(self, saved: State) -> None:
-        plain = saved.plain
-        if plain.get("parts") != [len(part) for part in self.parts]:
-            raise UsageError(
-                "STO-T012", "the checkpoint is of a run with other data parts"
+    async def _save(self) -> None:
+        """Write the run as it is, in another thread; nothing without a folder."""
+        if self._saving is not None:
+            await self._saving.save(
+                Standing(
+                    self._jobs.ident,
+                    self.memory,
+                    self.method.save(),
+                    self._flights.save(),
+                )
             )
-        self._ident = str(plain["ident"])
-        norms = plain["norms"]
-        if isinstance(norms, list):
-            known = tuple(float(str(one)) for one in norms)
-            self._guard.memory = robust.Memory(known)
-        self.method.load(_below(saved, "method"))
-        self._flights.load(_below(saved, "flights"), self.method.snapshot)
 
     async def close(self) -> None:
         """Save; tasks at a server go on and are waited for by the next start."""
-        self._save()
+        try:
+            await self._save()
+        finally:
+            if self._saving is not None:
+                self._saving.close()
+                self._saving = None
 
     async def __aenter__(self) -> Self:
         """Take up a checkpoint, if there is one."""
@@ -377,21 +373,3 @@ class Run:
     async def __aexit__(self, *exc_info: object) -> None:
         """Save."""
         await self.close()
-
-
-def _below(saved: State, group: str) -> State:
-    """Return the part of a saved state below `group`.
-
-    Raises:
-        UsageError: ``STO-T012`` when it has none.
-    """
-    plain = saved.plain.get(group)
-    if not isinstance(plain, dict):
-        raise UsageError("STO-T012", f"the checkpoint has no {group}")
-    start = f"{group}/"
-    tensors = {
-        name.removeprefix(start): array
-        for name, array in saved.tensors.items()
-        if name.startswith(start)
-    }
-    return State(tensors, plain)

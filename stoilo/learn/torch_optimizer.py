@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,18 @@ class TorchOptimizer:
         kind: the class, for example ``torch.optim.Adam``.
         options: its keyword arguments.
         like: parameters whose names and forms all steps have.
+
+    Raises:
+        UsageError: ``STO-T009`` for a class whose steps need more than a gradient.
     """
 
     def __init__(
         self, kind: type[Optimizer], options: Mapping[str, Any], like: Tensors
     ) -> None:
+        _check_kind(kind)
         self._weights = {n: _parameter(a) for n, a in like.items()}
         self._optimizer = kind(self._weights.values(), **options)
+        self.kind, self.options = kind, dict(options)  # what a checkpoint is known by
 
     @property
     def rate(self) -> float:
@@ -87,6 +93,22 @@ class TorchOptimizer:
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": held, "param_groups": groups})
         self.rate = json.loads(json.dumps(state.plain["rate"]))
+
+
+def _check_kind(kind: type[Optimizer]) -> None:
+    """Refuse optimisers that a step from one dense gradient cannot be made with."""
+    step = inspect.signature(kind.step).parameters.get("closure")
+    if step is not None and step.default is inspect.Parameter.empty:
+        why = "computes the loss several times in each step"
+    elif kind is torch.optim.SparseAdam:
+        why = "takes sparse gradients only"
+    else:
+        return
+    raise UsageError(
+        "STO-T009",
+        f"{kind.__name__} cannot be used here: it {why}",
+        hint="SGD, Adam and the like; for L-BFGS there is the SandblasterTrainer",
+    )
 
 
 def _parameter(array: Array) -> torch.nn.Parameter:

@@ -94,6 +94,8 @@ class Update:
         staleness: versions applied between its snapshot and now.
         epoch: number of the epoch it belongs to, from 0.
         epoch_ended: whether that epoch is complete now.
+        late: keys of orders that are out and hold up nothing any more: they take no room.
+        given_up: keys of orders that are out and whose answers would not count.
     """
 
     key: str
@@ -104,6 +106,8 @@ class Update:
     staleness: int
     epoch: int
     epoch_ended: bool = False
+    late: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ class Method(Protocol):
 
     def save(self) -> State:
         """Return the whole state; orders in flight stay in flight.
+
+        Its arrays are never changed in place afterwards: they are written once.
 
         The driver keeps those orders themselves and, after a `load`, answers or loses each.
         """

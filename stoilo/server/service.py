@@ -48,6 +48,7 @@ STATUS_BY_CODE = {
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
+    "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 STATUS_BY_FAMILY = {
@@ -129,7 +130,7 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
 
 
 class TaskService(tasks_pb2_grpc.TaskServiceServicer):
-    """The researcher's five calls; every one checks the owner."""
+    """The researcher's six calls; every one checks the owner."""
 
     def __init__(
         self,
@@ -185,6 +186,20 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
             owner = self._owner(token, "CancelTask")
             state = self._desk.cancel(owner, request.task_id)
             return pb.CancelTaskResponse(state=state.value)
+
+        token = bearer_token(context)
+        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+
+    async def RejectResult(  # noqa: N802
+        self, request: pb.RejectResultRequest, context: Context
+    ) -> pb.RejectResultResponse:
+        """Let the caller say that his task's value cannot be used."""
+
+        def work() -> pb.RejectResultResponse:
+            """Mark hosts in a worker thread."""
+            owner = self._owner(token, "RejectResult")
+            count = self._desk.reject(owner, request.task_id, request.reason)
+            return pb.RejectResultResponse(copies=count)
 
         token = bearer_token(context)
         return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)

@@ -1,15 +1,19 @@
-"""An owner's view of his tasks: where they are, why they wait, and cancelling them."""
+"""An owner's view of his tasks: where they are, why they wait, what he makes of them."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import DeniedError, UsageError
+from stoilo.core.plaintext import show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server import rows
+from stoilo.server.engines.interface import HostRecords
 from stoilo.server.issuing import find_hold
 from stoilo.server.outcomes import finish_task
+from stoilo.server.quotas import RateMeter
 from stoilo.server.records import Outcome
 from stoilo.server.states import AttemptState
 
@@ -24,7 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskDesk"]
 
+LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"
+REJECTIONS_PER_HOUR = 1000
+"""One researcher's word must not let many hosts pause."""
+REASON_CHARS = 200
 
 STEP_TEXT = {
     AttemptState.CREATED: "waits for its admission statement",
@@ -39,7 +47,7 @@ STEP_TEXT = {
 
 
 class TaskDesk:
-    """PollTask and CancelTask without gRPC; blocking, thread-safe."""
+    """PollTask, CancelTask and RejectResult without gRPC; blocking, thread-safe."""
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class TaskDesk:
         self._clock = clock
         self._trouble = trouble
         self._wake = wake
+        self._rejections = RateMeter("STO-T027", "rejected results")
 
     def poll(self, owner: Owner, task_id: str) -> pb.PollTaskResponse:
         """Return the state of the owner's task; raises ``STO-R003``, ``STO-L145``."""
@@ -101,6 +110,32 @@ class TaskDesk:
             done = finish_task(connection, task, outcome, now)
         self._wake()  # the pipeline cancels the workunit, also after a crash
         return TaskState.CANCELLED if done else task.state
+
+    def reject(self, owner: Owner, task_id: str, reason: str) -> int:
+        """Let the owner say that his task's value cannot be used; mark its hosts.
+
+        Returns how many results were counted against their hosts: 0 where the task has not
+        succeeded, was rejected before, or the engine keeps no records.
+
+        Raises:
+            DeniedError: ``STO-R003``.
+            PolicyRefusal: ``STO-T027`` when he says so too often.
+        """
+        with self._store.read() as connection:
+            task = _owned(connection, owner, task_id)
+            attempt = rows.find_attempt(connection, task_id, task.attempt)
+        self._rejections.check(owner.account_id, REJECTIONS_PER_HOUR)
+        engine = self._engine
+        if attempt is None or task.state is not TaskState.SUCCEEDED:
+            return 0
+        count = (
+            engine.reject(attempt.workunit) if isinstance(engine, HostRecords) else 0
+        )
+        said = show_plainly(reason[:REASON_CHARS])
+        LOGGER.warning(
+            "account %d rejects task %s: %s", owner.account_id, task_id, said
+        )
+        return count
 
     def _advice(self, task: TaskRow) -> int:
         """Return when to poll again, ms: soon for young tasks, later for old ones."""

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -178,11 +178,13 @@ class Deployment:
         cheating: bool = False,
         max_level: str = "numeric",
         environ: Mapping[str, str] | None = None,
+        lies: Sequence[str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start one more volunteer as an own user and host, outside the server.
 
         `max_level` is what the volunteer's own opt-in file says, which is named to it
-        explicitly; empty makes none. `environ` replaces the environment.
+        explicitly; empty makes none. `environ` replaces the environment. With `lies` it
+        sends those of `stoilo.testing.liar`, in turn.
         """
         if self.line is None:
             raise InternalError("STO-U005", "the server is not running")
@@ -191,6 +193,9 @@ class Deployment:
         key_file.write_text(self.account(email) + "\n")
         key_file.chmod(0o600)
         module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
+        if lies is not None:
+            module = "stoilo.testing.liar"
+            environ = {**(environ or os.environ), "STOILO_LIES": ",".join(lies)}
         root = self.data / "keys" / "root.json"
         places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
         level = _opt_in(state, max_level) if max_level else []

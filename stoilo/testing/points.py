@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.tensors import Array, Tensors
 
-__all__ = ["make_model", "make_samples", "softmax_loss"]
+__all__ = ["WISHES", "make_model", "make_samples", "softmax_loss"]
 
 
 def softmax_loss(
@@ -33,3 +36,16 @@ def make_samples(size: int = 120, seed: int = 1) -> tuple[Array, Array]:
 def make_model() -> ArrayModel:
     """Return the regression at zero."""
     return ArrayModel({"w": np.zeros((4, 3)), "b": np.zeros(3)}, softmax_loss)
+
+
+WISHES: Mapping[str, Mapping[str, Any]] = {
+    "dpbgd": {"rate": 0.3},
+    "vcasgd": {"alpha": 0.5},
+    "downpour": {"rate": 0.05},
+    "sandblaster": {"epochs": 8, "penalty": 1e-3},
+    "sync": {"batch": 5, "rate": 0.02, "epochs": 6},
+    "fedavg": {},
+    "diloco": {"rate": 0.1},
+    "logistic": {"rate": 0.01},
+}
+"""For each method of `stoilo.learn.fit`, settings by which it learns this problem."""

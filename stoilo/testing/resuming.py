@@ -13,7 +13,13 @@ __all__ = ["Drive", "store"]
 
 
 def store(state: State) -> State:
-    """Return the state as a checkpoint gives it back: JSON's types, arrays by name."""
+    """Return the state as a checkpoint gives it back: JSON's types, arrays by name.
+
+    The arrays that were given become read-only: whoever changes one in place, which a
+    checkpoint would not see, fails.
+    """
+    for array in state.tensors.values():
+        array.flags.writeable = False
     tensors = {name: state.tensors[name].copy() for name in sorted(state.tensors)}
     return State(tensors, json.loads(json.dumps(state.plain, sort_keys=True)))
 

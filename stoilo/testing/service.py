@@ -99,6 +99,7 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         self.keys: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
         self.calls: Counter[str] = Counter()
+        self.rejected: dict[str, str] = {}
         self.lose: Counter[str] = Counter()
         self.refuse: StoiloError | None = None
 
@@ -139,6 +140,14 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
             task.state = TaskState.CANCELLED
         await self._leave("CancelTask", context)
         return pb.CancelTaskResponse(state=task.state.value)
+
+    async def RejectResult(self, request: pb.RejectResultRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Note the reason."""
+        await self._enter("RejectResult", context)
+        await self._find(request.task_id, context)
+        self.rejected[request.task_id] = request.reason
+        await self._leave("RejectResult", context)
+        return pb.RejectResultResponse(copies=1)
 
     async def UploadBlob(self, requests: Any, context: Any) -> Any:  # noqa: ANN401, N802
         """Keep a blob whose bytes fit its name."""

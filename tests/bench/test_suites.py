@@ -32,11 +32,17 @@ SMALL = {
     "frozen": {"runs": 1, "flavors": ("pure",)},
     "population": {"scenario": Scenario(hosts=200, tasks=400, cheats=0.3)},
     "stock": {"sizes": StockSizes(batch=3, peers=1, calls=1)},
+    "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
+    "learn_methods": {"seeds": (0,), "replicas": (4,)},
+    "learn_jail": {"methods": ("fedavg",), "accuracy": 0.5, "widths": (4,), "steps": 1},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
 
 
-LONG = {"calls", "frozen", "submit", "threads", "whole_torch"}
+LONG = {
+    *("calls", "frozen", "submit", "threads", "whole_torch"),
+    *("learn_jail", "learn_methods"),
+}
 
 
 def is_well_formed(row: Row) -> bool:

@@ -166,6 +166,15 @@ def test_cancel_ends_the_task_with_a_system_error(with_fake: Any) -> None:
     with_fake(body)
 
 
+def test_reason_of_a_rejection_reaches_the_server(with_fake: Any) -> None:
+    async def body(conn: Any, service: FakeTaskService) -> None:
+        task = await conn.create_task(add, ADD).submit()
+        assert await task.reject("far from all others")
+        assert service.rejected == {task.task_id: "far from all others"}
+
+    with_fake(body)
+
+
 def test_errors_are_returned_and_keep_the_builtin_type(with_fake: Any) -> None:
     outcome = Outcome(TaskState.USER_ERROR, b"", "ZeroDivisionError", "by zero")
 

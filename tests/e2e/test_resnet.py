@@ -7,10 +7,41 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import stoilo
 from stoilo.client.journal import Journal
+from stoilo.learn import (
+    FedAvgTrainer,
+    FederatedSettings,
+    LocalWork,
+    TorchModel,
+    TrainerOptions,
+)
 from stoilo.testing.deployment import Deployment
+
+
+class Odd(nn.Module):
+    """Two inputs, dropout, BatchNorm, tied and frozen weights, a buffer that is none."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.side = nn.Embedding(12, 8, sparse=True), nn.Linear(3, 8)
+        self.norm, self.drop = nn.BatchNorm1d(8, momentum=None), nn.Dropout(0.5)
+        self.out = nn.Linear(8, 12, bias=False)
+        self.out.weight = self.words.weight
+        self.side.bias.requires_grad_(requires_grad=False)
+        self.register_buffer("nothing", None)
+
+    def forward(self, words, side):
+        middle = self.norm(self.words(words) + self.side(side))
+        return {"scores": self.out(self.drop(torch.relu(middle))), "middle": middle}
+
+
+def odd_loss(answer, y):
+    scores = nn.functional.cross_entropy(answer["scores"], y)
+    return scores + 0.01 * answer["middle"].square().mean()
+
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "resnet18.py"
 STEPS = 3
@@ -44,7 +75,7 @@ async def train_there(deployment, train):
 
 def train_resnet(example):
     torch.manual_seed(0)
-    model, data = example.make_resnet18(), example.make_images(24)
+    model, data = example.make_resnet18(), example.make_images(16)
 
     async def train(place):
         return await example.train(place, model, data, STEPS)
@@ -65,3 +96,31 @@ def test_resnet18_learns_in_the_jail_as_it_does_here(deployment):
     assert asyncio.run(train_here(None)) == pytest.approx(losses, rel=1e-3)
     with torch.no_grad():
         assert torch.allclose(here.eval()(images), model.eval()(images), atol=1e-2)
+
+
+async def train_odd(place, seed=0):
+    """One round of local steps, which draw; the module afterwards, as arrays."""
+    torch.manual_seed(0)
+    module, words = Odd(), torch.arange(24) % 12
+    side = torch.randn(24, 3, generator=torch.Generator().manual_seed(1))
+    work = LocalWork(rate=0.2, batch=8, steps=4)
+    async with FedAvgTrainer(
+        place, TorchModel(module, odd_loss), ((words, side), words),
+        FederatedSettings(1, work, seed=seed),
+        options=TrainerOptions(tasks=2),
+    ) as trainer:  # fmt: skip
+        trained = await trainer.train()
+    return {**trained.snapshot.parameters, **trained.snapshot.buffers}
+
+
+@pytest.mark.slow
+def test_odd_module_draws_and_learns_in_the_jail_as_it_does_here(deployment):
+    there, leaves = asyncio.run(train_there(deployment, train_odd))
+    here, other = asyncio.run(train_odd(None)), asyncio.run(train_odd(None, seed=1))
+    assert len(leaves) == len(set(leaves.values())) == 2
+    assert set(there) == {"words.weight", "side.weight", *(
+        f"norm.{name}" for name in ("weight", "bias", "running_mean", "running_var",
+                                    "num_batches_tracked"))}  # fmt: skip
+    for name, array in here.items():
+        assert there[name] == pytest.approx(array, rel=1e-4, abs=1e-5), name
+    assert there["words.weight"] != pytest.approx(other["words.weight"], abs=1e-3)

@@ -19,7 +19,7 @@ from stoilo.core.skeleton import encode
 from stoilo.server import auth
 from stoilo.testing.wire import WireAnswer
 
-METHODS = ("CreateTask", "PollTask", "CancelTask")
+METHODS = ("CreateTask", "PollTask", "CancelTask", "RejectResult")
 REFUSED = {
     "INVALID_ARGUMENT",
     "NOT_FOUND",
@@ -155,7 +155,7 @@ def test_expired_token_is_refused_like_an_unknown_one(target, token_maker):
 def test_task_of_another_owner_does_not_exist(target, finished):
     theirs = pb.PollTaskRequest(task_id=finished).SerializeToString()
     nobodys = pb.PollTaskRequest(task_id="0" * 32).SerializeToString()
-    for method in ("PollTask", "CancelTask"):
+    for method in ("PollTask", "CancelTask", "RejectResult"):
         answers = {target.stranger.call(method, one) for one in (theirs, nobodys)}
         assert len(answers) == 1
         refused(answers.pop(), "STO-R003", "NOT_FOUND")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from stoilo.learn.buffers import pool_buffers
+from stoilo.learn.momenta import Layer, Momenta
 from stoilo.learn.work import Reply
 
 torch = pytest.importorskip("torch")
@@ -34,6 +35,26 @@ def test_pooled_statistics_are_those_of_one_pass_over_all(shift):
     )
     assert np.allclose(pooled["running_var"], whole["running_var"], rtol=1e-3)
     assert pooled["num_batches_tracked"] == 1
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.5, None])
+def test_variances_are_exact_where_the_values_of_a_sample_are_known(momentum):
+    rng = np.random.default_rng(2)
+    shards = [rng.normal(k, 1.0 + k, size=(n, 2, 3)) for k, n in enumerate((5, 2, 9))]
+    layer = torch.nn.BatchNorm1d(2, momentum=momentum).double()
+    before = {f"b.{n}": b.numpy().copy() for n, b in layer.named_buffers()}
+
+    def after(values):
+        one = torch.nn.BatchNorm1d(2, momentum=momentum).double()
+        one(torch.tensor(values))
+        return {f"b.{n}": b.numpy() for n, b in one.named_buffers()}
+
+    replies = [Reply(0, len(s), 0.0, {}, after(s)) for s in shards]
+    wanted = after(np.concatenate(shards))["b.running_var"]
+    for values, fits in ((3, True), (0, False)):
+        known = Momenta((Layer("b", momentum, values),))
+        found = pool_buffers(before, replies, known)["b.running_var"]
+        assert np.allclose(found, wanted, rtol=1e-12) is fits
 
 
 def test_average_of_variances_misses_the_spread_of_the_means():

@@ -99,7 +99,7 @@ class OnceAway(LocalBackend):
 
 
 async def test_submission_that_failed_is_made_again_by_the_next_step():
-    async with OnceAway() as backend, make_run(backend) as run:
+    async with OnceAway() as backend, make_run(backend, outage_s=0.0) as run:
         with pytest.raises(UnreachableError):
             await run.step()
         end = await run.finish()

@@ -229,3 +229,15 @@ def test_synchronous_method_with_a_cheat_learns_by_the_robust_sum():
 
 def test_control_the_same_cheat_spoils_the_plain_sum():
     assert synchronous(sum_gradients) < 0.3
+
+
+def test_rule_goes_on_with_what_it_remembered():
+    rng = np.random.default_rng(5)
+    step = [Reply(0, 4, 0.0, {"w": rng.normal(size=3)}) for _ in range(5)]
+    one, other = RobustSum(CentredClipping(1e-3)), RobustSum(CentredClipping(1e-3))
+    fresh = RobustSum(CentredClipping(1e-3))
+    one(step)
+    other.load(one.save())
+    far = [Reply(0, 4, 0.0, {"w": reply.tensors["w"] + 9.0}) for reply in step]
+    np.testing.assert_array_equal(other(far)["w"], one(far)["w"])
+    assert not np.allclose(fresh(far)["w"], one(far)["w"])

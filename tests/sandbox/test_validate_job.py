@@ -1,6 +1,7 @@
 import pytest
 
 from stoilo.core import skeleton
+from stoilo.core.nodes import Instance
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.validate import run_validator
 
@@ -43,6 +44,14 @@ def test_failure_is_raised_with_its_text(language, source, text):
     frame = language.judge(source, "init", 1)
     assert frame["verdict"] == "raised"
     assert text in frame["error_text"]
+
+
+@pytest.mark.parametrize("op", ["init", "compare"])
+def test_value_that_does_not_exist_here_is_the_volunteers_fault(language, op):
+    source, strange = "def v(x, y=None): return True", [Instance("none", {})]
+    values = [strange] * (1 if op == "init" else 2)
+    frame = language.judge(source, op, *values)
+    assert frame == {"verdict": "false", "error_text": ""}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.core.skeleton import encode
-from stoilo.server import auth
+from stoilo.server import auth, tasks
 from stoilo.server.assembly import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
 from stoilo.testing.server import make_result
@@ -105,6 +105,7 @@ def test_caller_without_a_good_token_is_unauthenticated(
             (stub.CreateTask, bench.request()),
             (stub.PollTask, pb.PollTaskRequest(task_id="x")),
             (stub.CancelTask, pb.CancelTaskRequest(task_id="x")),
+            (stub.RejectResult, pb.RejectResultRequest(task_id="x")),
         ):
             status, said = await refused(method(request, metadata=sent))
             assert status is grpc.StatusCode.UNAUTHENTICATED
@@ -125,6 +126,7 @@ def test_task_of_another_owner_is_not_found_for_all_calls(bench: Bench) -> None:
             for method, kind in (
                 (stub.PollTask, pb.PollTaskRequest),
                 (stub.CancelTask, pb.CancelTaskRequest),
+                (stub.RejectResult, pb.RejectResultRequest),
             ):
                 status, said = await refused(
                     method(kind(task_id=task_id), metadata=metadata(bench))
@@ -249,5 +251,26 @@ def test_health_says_serving_without_a_token(bench: Bench) -> None:
         request = health_pb2.HealthCheckRequest(service="stoilo.v1.TaskService")
         answer = await stub.Check(request)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    call(bench, work)
+
+
+def test_owner_rejects_so_often_an_hour_and_not_what_runs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "REJECTIONS_PER_HOUR", 2)
+
+    async def work(channel: Any) -> None:
+        stub = tasks_pb2_grpc.TaskServiceStub(channel)
+        made = await stub.CreateTask(bench.request(), metadata=metadata(bench))
+        request = pb.RejectResultRequest(task_id=made.task_id, reason="r" * 5000)
+        for _ in range(2):
+            answer = await stub.RejectResult(request, metadata=metadata(bench))
+            assert answer.copies == 0
+        status, said = await refused(
+            stub.RejectResult(request, metadata=metadata(bench))
+        )
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert said.code == "STO-T027"
 
     call(bench, work)

@@ -192,6 +192,20 @@ class CancelTaskResponse(_message.Message):
     state: str
     def __init__(self, state: _Optional[str] = ...) -> None: ...
 
+class RejectResultRequest(_message.Message):
+    __slots__ = ("task_id", "reason")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    reason: str
+    def __init__(self, task_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RejectResultResponse(_message.Message):
+    __slots__ = ("copies",)
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    copies: int
+    def __init__(self, copies: _Optional[int] = ...) -> None: ...
+
 class UploadBlobRequest(_message.Message):
     __slots__ = ("digest", "size", "data")
     DIGEST_FIELD_NUMBER: _ClassVar[int]

@@ -49,6 +49,11 @@ class TaskServiceStub:
                 request_serializer=tasks__pb2.CancelTaskRequest.SerializeToString,
                 response_deserializer=tasks__pb2.CancelTaskResponse.FromString,
                 _registered_method=True)
+        self.RejectResult = channel.unary_unary(
+                '/stoilo.v1.TaskService/RejectResult',
+                request_serializer=tasks__pb2.RejectResultRequest.SerializeToString,
+                response_deserializer=tasks__pb2.RejectResultResponse.FromString,
+                _registered_method=True)
         self.UploadBlob = channel.stream_unary(
                 '/stoilo.v1.TaskService/UploadBlob',
                 request_serializer=tasks__pb2.UploadBlobRequest.SerializeToString,
@@ -85,6 +90,13 @@ class TaskServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RejectResult(self, request, context):
+        """Says that the value of a succeeded task cannot be used: it ends the record of its hosts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UploadBlob(self, request_iterator, context):
         """Uploads one immutable blob named by its SHA-256; the first message carries the header.
         """
@@ -116,6 +128,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     servicer.CancelTask,
                     request_deserializer=tasks__pb2.CancelTaskRequest.FromString,
                     response_serializer=tasks__pb2.CancelTaskResponse.SerializeToString,
+            ),
+            'RejectResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.RejectResult,
+                    request_deserializer=tasks__pb2.RejectResultRequest.FromString,
+                    response_serializer=tasks__pb2.RejectResultResponse.SerializeToString,
             ),
             'UploadBlob': grpc.stream_unary_rpc_method_handler(
                     servicer.UploadBlob,
@@ -209,6 +226,33 @@ class TaskService:
             '/stoilo.v1.TaskService/CancelTask',
             tasks__pb2.CancelTaskRequest.SerializeToString,
             tasks__pb2.CancelTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RejectResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stoilo.v1.TaskService/RejectResult',
+            tasks__pb2.RejectResultRequest.SerializeToString,
+            tasks__pb2.RejectResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -62,12 +62,14 @@ class Ending:
         value: what the kernel returned; None with an error.
         error: a `stoilo.UserError` of the kernel or a `StoiloError`; None with a value.
         finished_at: by the backend's clock, s.
+        computed_s: how long it computed, as its volunteer says (unchecked), s; 0: unsaid.
     """
 
     job_id: str
     value: object
     error: Exception | None
     finished_at: float
+    computed_s: float = 0.0
 
 
 class Backend(Protocol):

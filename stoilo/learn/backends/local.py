@@ -10,6 +10,7 @@ from typing import Self
 
 from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
+from stoilo.learn.turns import take_turn
 
 __all__ = ["LocalBackend"]
 
@@ -87,10 +88,13 @@ class LocalBackend:
 def run_job(job: Job) -> Ending:
     """Run a job as a volunteer would, on copies of its arguments."""
     try:
-        value = job.function(copy.deepcopy(resolve(job.arguments)))
+        with take_turn(job.level):
+            began = time.monotonic()
+            value = job.function(copy.deepcopy(resolve(job.arguments)))
     except Exception as error:  # noqa: BLE001 - a process edge: the task's own error
         return Ending(job.key, None, as_user_error(error), time.monotonic())
-    return Ending(job.key, value, None, time.monotonic())
+    now = time.monotonic()
+    return Ending(job.key, value, None, now, now - began)
 
 
 def as_user_error(error: Exception) -> Exception:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerBackend"]
 
+LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
 
 
@@ -118,6 +121,10 @@ class ServerBackend:
 
     async def refuse(self, job_id: str, reason: str) -> None:
         """Tell the server that an answer cannot be used: it ends its host's record."""
+        try:
+            await self._connection.restore_task(job_id).reject(reason)
+        except StoiloError as error:  # the training does not depend on it
+            LOGGER.warning("a wrong answer could not be reported: %s", error)
 
     def now(self) -> float:
         """Return seconds of a clock that only goes forward."""
@@ -162,4 +169,12 @@ async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
     is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))
     error = outcome if is_error and isinstance(outcome, Exception) else None
     value = None if error is not None else outcome
-    return Ending(submitted.task_id, value, error, time.monotonic())
+    now = time.monotonic()
+    return Ending(submitted.task_id, value, error, now, count_claimed_s(submitted))
+
+
+def count_claimed_s(submitted: SubmittedTask[Any]) -> float:
+    """Return the longest time that a copy's host claims it computed, s; 0: none does."""
+    copies = submitted.known.copies if submitted.known else ()
+    claims = [copy.cpu_s for copy in copies if math.isfinite(copy.cpu_s)]
+    return max(0.0, *claims, 0.0)

@@ -136,7 +136,7 @@ class SimulatedBackend:
         if is_gone or self._random.random() < who.loss:
             self._lost[job.key] = self._lost.get(job.key, 0) + 1
             self._push(self._clock + self.deadline_s, -1, job)
-            self._push(end, host, None)
+            self._push(end + who.poll_s, host, None)
         else:
             self._push(end, host, job)
 
@@ -215,7 +215,8 @@ class SimulatedBackend:
         ending = run_job(job)
         cheat = self.hosts[host].cheat
         value = ending.value if cheat is None else cheat(ending.value)
-        return Ending(job.key, value, ending.error, self._clock)
+        computed_s = job.samples / self.hosts[host].samples_per_s
+        return Ending(job.key, value, ending.error, self._clock, computed_s)
 
     async def restore(self, job_id: str) -> bool:
         """Say whether the job is under way."""

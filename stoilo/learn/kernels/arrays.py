@@ -10,47 +10,85 @@ import numpy as np
 
 from stoilo.learn.kernels.batches import deal
 from stoilo.learn.kernels.packing import pack
+from stoilo.learn.kernels.rays import follow
 
-__all__ = ["evaluate", "gradient", "local_steps"]
+__all__ = ["evaluate", "gradient", "local_steps", "ray"]
 
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
     x, y = choose(kwargs)
     loss_sum, sums = kwargs["function"](kwargs["parameters"], x, y)
-    return answer(kwargs, len(x), loss_sum, sums)
+    return answer(kwargs, count(x), loss_sum, sums)
 
 
 def evaluate(kwargs):
-    """Return the sum of the samples' losses; no arrays travel back."""
+    """Return the sum of the samples' losses and, by ``predict``, how many were right.
+
+    With the setting ``labels``, an array comes with it: the class that each sample was
+    taken for. Otherwise no arrays do.
+    """
     x, y = choose(kwargs)
     loss_sum, _ = kwargs["function"](kwargs["parameters"], x, y)
-    return answer(kwargs, len(x), loss_sum, {})
+    found = answer(kwargs, count(x), loss_sum, {})
+    if kwargs.get("predict") is not None:
+        labels = np.asarray(kwargs["predict"](kwargs["parameters"], x), np.int64)
+        found["correct"] = int((labels == y).sum())
+        if kwargs["settings"].get("labels"):
+            found["tensors"] = {"labels": labels}
+    return found
+
+
+def ray(kwargs):
+    """Return loss and slope at several steps along a direction: see `follow`."""
+    return follow(kwargs, gradient)
 
 
 def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``),
+    ``keep`` and ``made`` (see `recall`).
     """
     settings = kwargs["settings"]
     x, y = choose(kwargs)
-    weights = {name: np.array(w) for name, w in kwargs["parameters"].items()}
+    weights, memory, made = recall(kwargs)
     sums = {name: np.zeros_like(w) for name, w in weights.items()}
-    memory = {}
     used, loss_sum = 0, 0.0
-    batches = deal(len(x), settings["batch"] or len(x), settings["seed"])
+    samples = count(x)
+    batches = deal(samples, settings["batch"] or samples, settings["seed"])
     for step in range(settings["steps"]):
         rows = next(batches)
-        loss, found = kwargs["function"](weights, x[rows], y[rows])
+        loss, found = kwargs["function"](weights, take(x, rows), take(y, rows))
         used, loss_sum = used + len(rows), loss_sum + float(loss)
         mean = {name: found[name] / len(rows) for name in weights}
         for name in weights:
             sums[name] = sums[name] + mean[name]
-        weights = move(weights, mean, memory, settings, step + 1)
+        weights = move(weights, mean, memory, settings, made + step + 1)
     give = sums if settings.get("give") == "sum" else weights
+    if settings.get("keep"):
+        give = {name: np.stack([w, *rows_of(memory[name])]) for name, w in give.items()}
     return answer(kwargs, used, loss_sum, give)
+
+
+def recall(kwargs):
+    """Return weights, the optimiser's memory, and how many steps that has seen.
+
+    With the setting ``keep``, each array holds the weights and the optimiser's arrays.
+    """
+    settings, given = kwargs["settings"], kwargs["parameters"]
+    if not settings.get("keep"):
+        return {name: np.array(w) for name, w in given.items()}, {}, 0
+    memory = {name: rows[1] for name, rows in given.items()}
+    if settings.get("optimizer", "sgd") == "adamw":
+        memory = {name: (rows[1], rows[2]) for name, rows in given.items()}
+    return {name: np.array(w[0]) for name, w in given.items()}, memory, settings["made"]
+
+
+def rows_of(memory):
+    """Return what an optimiser keeps of one parameter as a tuple of arrays."""
+    return memory if isinstance(memory, tuple) else (memory,)
 
 
 def move(weights, mean, memory, settings, step):
@@ -80,7 +118,19 @@ def choose(kwargs):
     x, y, rows = kwargs["data"]["x"], kwargs["data"]["y"], kwargs["rows"]
     if rows is None:
         return x, y
-    return x[np.array(rows)], y[np.array(rows)]
+    return take(x, np.array(rows)), take(y, np.array(rows))
+
+
+def take(samples, rows):
+    """Return the samples of these rows; of each array, where it is a tuple."""
+    if isinstance(samples, tuple):
+        return tuple([one[rows] for one in samples])
+    return samples[rows]
+
+
+def count(samples):
+    """Return how many samples there are."""
+    return len(samples[0]) if isinstance(samples, tuple) else len(samples)
 
 
 def answer(kwargs, samples, loss_sum, tensors):

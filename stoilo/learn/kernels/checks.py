@@ -11,7 +11,9 @@ import math
 
 import numpy as np
 
-__all__ = ["are_alike", "find_fault", "make_check"]
+from stoilo.learn.kernels.unpacking import unpack
+
+__all__ = ["are_alike", "find_fault", "make_check", "make_comparator"]
 
 FIELDS = ("version", "samples", "loss_sum", "tensors", "buffers", "correct", "numbers")
 MOST_NUMBERS = 64
@@ -20,16 +22,40 @@ NEAR = 1e-4  # relative distance of two honest gradients, at most (learn §0.7)
 COSINE = 0.9999
 
 
-def make_check(expected):
-    """Return the validator ``value -> bool`` for answers of an expected form."""
+def make_check(expected, told=None):
+    """Return the validator ``value -> bool`` for answers of an expected form.
+
+    Args:
+        expected: see `find_fault`.
+        told: how arrays are encoded, see `stoilo.learn.kernels.unpacking.unpack`.
+    """
 
     def has_form(value):
         try:
-            return find_fault(value, expected) == ""
+            return find_fault(arrive(value, expected["tensors"], told), expected) == ""
         except Exception:  # noqa: BLE001 - whatever it is, it is no answer
             return False
 
     return has_form
+
+
+def make_comparator(forms, told):
+    """Return the comparator of answers whose arrays are encoded without loss."""
+
+    def are_alike_decoded(left, right):
+        try:
+            return are_alike(arrive(left, forms, told), arrive(right, forms, told))
+        except Exception:  # noqa: BLE001 - as above
+            return False
+
+    return are_alike_decoded
+
+
+def arrive(value, forms, told):
+    """Return an answer with its arrays decoded."""
+    if told is None:
+        return value
+    return {**value, "tensors": unpack(told, value["tensors"], forms)}
 
 
 def find_fault(raw, expected):
@@ -87,19 +113,9 @@ def find_array_fault(arrays, forms, lacking):
 
 
 def find_form_fault(array, dtype, shape):
-    """Return what is wrong with one array; an encoded one has type ``frame``.
-
-    Args:
-        array: anything.
-        dtype: as text, or ``frame`` for an array that travels as bytes.
-        shape: of the array; of a frame its least and its largest size.
-    """
+    """Return what is wrong with one array."""
     if type(array) is not np.ndarray:
         return "is not an array"
-    if dtype == "frame":
-        least, most = shape
-        is_frame = array.dtype == np.uint8 and array.ndim == 1
-        return "" if is_frame and least <= array.size <= most else "is not encoded"
     if str(array.dtype) != dtype or array.shape != tuple(shape):
         return "is of another type or shape than the model's"
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():

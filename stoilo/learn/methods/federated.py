@@ -3,7 +3,8 @@
 In a round, some data parts are trained locally from the same parameters for many steps. Their
 mean, weighted by samples, gives the *outer gradient* ``W - mean(W_c)``; an outer optimiser
 applies it: plain steps of rate 1 are FedAvg; Nesterov momentum over AdamW inside is DiLoCo.
-Volunteers keep nothing between rounds, so an inner optimiser begins each round anew.
+Volunteers keep nothing between rounds: an inner optimiser begins each round anew, or its state
+travels with the data part (`LocalWork.keep`), which makes tasks and answers larger.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from stoilo.core.errors import UsageError
 from stoilo.learn.buffers import pool_buffers
 from stoilo.learn.methods.frame import Frame, Outcome
+from stoilo.learn.methods.inner import InnerStates
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
 from stoilo.learn.methods.states import load_replies, read_int, save_replies, select
@@ -39,6 +41,8 @@ class FederatedSettings:
         fraction: share of a round's answers that end it, rounded up; later ones are dropped.
         weights: the mean is by "samples" or each part counts "equal".
         seed: of the choice of parts and of the volunteers' shuffling.
+        backups: once so small a share of a round is unanswered, what is out goes out again
+            to hosts that have nothing else to do, and the first answer counts; 0: never.
     """
 
     rounds: int
@@ -47,16 +51,18 @@ class FederatedSettings:
     fraction: float = 1.0
     weights: Literal["samples", "equal"] = "samples"
     seed: int = 0
+    backups: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         fits = 0.0 < self.clients <= 1.0 and 0.0 < self.fraction <= 1.0
+        fits = fits and 0.0 <= self.backups <= 1.0
         if self.rounds < 1 or not fits:
             raise UsageError(
                 "STO-T040",
-                f"rounds {self.rounds}, clients {self.clients} or fraction {self.fraction}"
-                " do not describe a training",
-                hint="rounds ≥ 1, 0 < clients ≤ 1, 0 < fraction ≤ 1",
+                f"rounds {self.rounds}, clients {self.clients}, fraction {self.fraction}"
+                f" or backups {self.backups} do not describe a training",
+                hint="rounds ≥ 1, 0 < clients ≤ 1, 0 < fraction ≤ 1, 0 ≤ backups ≤ 1",
             )
 
 
@@ -75,6 +81,7 @@ class Federated(Frame):
         self.optimizer = optimizer
         self._parts = check_parts(parts)
         self._round = 0
+        self._inner = InnerStates(settings.local, len(self._parts))
         self._replies: dict[str, Reply] = {}
         self._open()
 
@@ -88,21 +95,22 @@ class Federated(Frame):
         self._ledger.lose(order.key)
 
     def _draw(self, room: int) -> Sequence[str]:
-        return self._ledger.draw(room)
+        return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - late ones are dropped
         """Keep the parameters of a part; with the last that is needed, end the round."""
         number = min(self._round, self.settings.rounds - 1)
         if not self._ledger.answer(order.key):
             return Outcome(applied=False, epoch=number)
-        self._replies[order.key] = reply
+        self._replies[order.key] = self._inner.take(order, reply)
         needed = round_up(self.settings.fraction, self._ledger.size)
         if self._ledger.answered < needed:
             return Outcome(applied=True, epoch=number)
+        late = self._ledger.outstanding
         self._apply()
         self._round += 1
         self._open()
-        return Outcome(applied=True, epoch=number, ended=True)
+        return Outcome(applied=True, epoch=number, ended=True, late=late, given_up=late)
 
     def _save(self) -> Mapping[str, State]:
         """Return the outer optimiser, and the answers of the round so far."""
@@ -111,6 +119,7 @@ class Federated(Frame):
             "ledger": self._ledger.save(),
             "replies": save_replies(self._replies),
             "optimizer": self.optimizer.save(),
+            "inner": self._inner.save(),
         }
 
     def _load(self, state: State) -> None:
@@ -118,6 +127,7 @@ class Federated(Frame):
         self._ledger = Ledger.load(select(state, "ledger"))
         self._replies = load_replies(select(state, "replies"))
         self.optimizer.load(select(state, "optimizer"))
+        self._inner.load(select(state, "inner"))
 
     def _open(self) -> None:
         parts = len(self._parts)
@@ -129,11 +139,12 @@ class Federated(Frame):
     def _order(self, key: str) -> Order:
         part, local = int(key.rpartition("p")[2]), self.settings.local
         size, place = self._parts[part], (self.settings.seed, self._round, part)
-        settings = local.render(size, derive_seed(*place), "parameters")
+        seed, made = derive_seed(*place), self._inner.count_steps(part)
+        settings = local.render(size, seed, "parameters", made)
         return Order(
             key,
             "local_steps",
-            self._snapshot,
+            self._inner.attach(part, self._snapshot),
             part,
             local.count_samples(size),
             settings,
@@ -143,7 +154,7 @@ class Federated(Frame):
         replies = [self._replies[key] for key in sorted(self._replies)]
         now = self._snapshot
         self._snapshot = Snapshot(
-            now.version + 1,
+            now.version + self._inner.stride,
             self.optimizer.step(now.parameters, self._differ(replies)),
             pool_buffers(now.buffers, replies, momentum=1.0),
         )
@@ -181,6 +192,9 @@ def diloco(
     rate: float = 0.7,
     momentum: float = 0.9,
 ) -> Federated:
-    """Return DiLoCo: an outer Nesterov step; give `settings` AdamW as local optimiser."""
+    """Return DiLoCo: an outer Nesterov step; give `settings` AdamW as local optimiser.
+
+    As published, each part's AdamW goes on in its next round: ``LocalWork(keep=True)``.
+    """
     outer = Sgd(rate, momentum=momentum, nesterov=True)
     return Federated(start, parts, outer, settings)

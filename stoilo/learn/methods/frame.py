@@ -25,11 +25,15 @@ class Outcome:
         applied: whether it counted.
         epoch: number of the epoch that it belongs to, from 0.
         ended: whether that epoch is complete now.
+        late: keys of orders that are out and hold up nothing any more.
+        given_up: keys of orders that are out and whose answers would not count.
     """
 
     applied: bool
     epoch: int
     ended: bool = False
+    late: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
 
 
 class Frame(ABC):
@@ -60,7 +64,7 @@ class Frame(ABC):
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Let the first answer to an order count, unless it comes too late."""
-        staleness = self._snapshot.version - reply.version
+        staleness = max(0, self._snapshot.version - reply.version)
         outcome = self._count(order, reply, staleness)
         return Update(
             key=order.key,
@@ -71,6 +75,8 @@ class Frame(ABC):
             staleness=staleness,
             epoch=outcome.epoch,
             epoch_ended=outcome.ended,
+            late=outcome.late,
+            given_up=outcome.given_up,
         )
 
     @abstractmethod

@@ -2,21 +2,27 @@
 
 Vectors of the shards: ``x`` the accepted point, ``g`` its gradient, ``d`` the direction,
 ``trial`` a trial point, ``slope`` the gradient there, ``s0 y0 …`` the history.
+
+Two things are ours. A loss summed in single precision has *noise*: a step that changes it by
+less is judged by slopes alone (Hager, Zhang 2005). And trials that are refused may be followed
+by a *ray*: loss and slope at many steps along the direction in one pass over the data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from stoilo.learn.methods.states import read_float, read_int, read_keys, read_table
 from stoilo.learn.methods.vectors import Vectors
 from stoilo.learn.work import Plain
 
-__all__ = ["STANDARD", "Coordinator", "LineSearch", "Rules"]
+__all__ = ["STANDARD", "Coordinator", "LineSearch", "Point", "Rules"]
 
 _WORST = 2  # line searches that fail in a row end the run
+_SHORT = 2  # refused trials before a ray: most searches need no more
+_QUIET = 5  # steps within the noise, none with a smaller gradient, end it as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class Rules:
         curvature: c2 of the Wolfe conditions (weak form).
         trials: most trial points of one line search.
         skip: a pair is kept only with ``y·s > skip * y·y``.
+        ray: steps that one pass tries after two trials that were refused; 0: one by one.
+        noise: of the loss, as a share of it.
     """
 
     history: int = 10
@@ -40,6 +48,17 @@ class Rules:
     curvature: float = 0.9
     trials: int = 30
     skip: float = 1e-10
+    ray: int = 0
+    noise: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a ray found at one step: the loss, and its slope along the direction."""
+
+    step: float
+    value: float
+    slope: float
 
 
 STANDARD = Rules()
@@ -68,15 +87,53 @@ class LineSearch:
     def judge(self, value: float, slope: float, rules: Rules) -> bool:
         """Return whether the trial is good; otherwise move to the next one."""
         self.trials += 1
-        bound = self.value + rules.decrease * self.step * self.slope
-        if not (math.isfinite(value) and value <= bound):
-            self.high = self.step
-        elif slope < rules.curvature * self.slope:
-            self.low = self.step
-        else:
+        if self._bracket(Point(self.step, value, slope), rules):
             return True
         far = math.isinf(self.high)
         self.step = 2.0 * self.step if far else 0.5 * (self.low + self.high)
+        return False
+
+    def choose(self, points: Sequence[Point], rules: Rules) -> bool:
+        """Go to the lowest good point of a ray; without one, between the bad ones."""
+        self.trials += 1
+        good = [
+            point
+            for point in points
+            if self.low < point.step < self.high and self._bracket(point, rules)
+        ]
+        if good:
+            self.step = min(good, key=lambda point: point.value).step
+            return True
+        far = math.isinf(self.high)
+        self.step = 2.0 * self.low if far else 0.5 * (self.low + self.high)
+        return False
+
+    def spread(self, count: int) -> tuple[float, ...]:
+        """Return the steps of a ray: geometric, or even between two bad steps."""
+        if math.isinf(self.high):
+            return tuple(self.step * 2.0**k for k in range(count))
+        if not self.low:
+            return tuple(self.high * 0.5 ** (k + 1) for k in reversed(range(count)))
+        width = (self.high - self.low) / (count + 1)
+        return tuple(self.low + width * (k + 1) for k in range(count))
+
+    def is_blurred(self, rules: Rules) -> bool:
+        """Return whether what a step could still change is below the loss's noise."""
+        return self.step * abs(self.slope) <= rules.noise * abs(self.value)
+
+    def _bracket(self, point: Point, rules: Rules) -> bool:
+        """Return whether a point is good (weak Wolfe); otherwise note on which side."""
+        value, slope = point.value, point.slope
+        bound = self.value + rules.decrease * point.step * self.slope
+        level = self.value + rules.noise * abs(self.value)
+        flat = value <= level and slope <= (2.0 * rules.decrease - 1.0) * self.slope
+        is_number = math.isfinite(value) and math.isfinite(slope)
+        if not (is_number and (value <= bound or (rules.noise and flat))):
+            self.high = min(self.high, point.step)
+        elif slope < rules.curvature * self.slope:
+            self.low = max(self.low, point.step)
+        else:
+            return True
         return False
 
 
@@ -93,6 +150,9 @@ class Coordinator:
         failures: line searches that failed in a row.
         search: the one in progress.
         converged: whether the tolerance is reached.
+        ray: steps that the next pass tries along ``d`` from ``x``; none: at ``trial``.
+        least: smallest gradient (its largest entry) so far.
+        quiet: steps in a row within the noise that found no smaller one.
     """
 
     rules: Rules
@@ -103,12 +163,15 @@ class Coordinator:
     failures: int = 0
     search: LineSearch | None = None
     converged: bool = False
+    ray: tuple[float, ...] = ()
+    least: float = math.inf
+    quiet: int = 0
 
     @property
     def stopped(self) -> bool:
         """Whether no further pass is wanted."""
         ended = self.iterations >= self.rules.iterations or self.failures >= _WORST
-        return self.converged or ended
+        return self.converged or ended or self.quiet >= _QUIET
 
     def judge(self, vectors: Vectors, value: float) -> bool:
         """Take the loss at ``trial`` (gradient in ``slope``); return whether it is accepted.
@@ -122,27 +185,55 @@ class Coordinator:
             return False
         along = vectors.dot("slope", "d")
         if self.search.judge(value, along, self.rules):
-            self._accept(vectors, value, self.search.step)
+            self._accept(vectors, value)
             return True
-        if self.search.trials >= self.rules.trials:
+        self._search_on(vectors, self.search)
+        return False
+
+    def judge_ray(self, vectors: Vectors, points: Sequence[Point]) -> None:
+        """Take what a ray found; afterwards ``trial`` or the next ray is to be evaluated."""
+        self.ray = ()
+        if self.search is None:
+            return
+        if self.search.choose(points, self.rules):
+            self._try(vectors, self.search.step)
+        else:
+            self._search_on(vectors, self.search)
+
+    def _search_on(self, vectors: Vectors, search: LineSearch) -> None:
+        """Go to the search's next trial or ray, or give the direction up."""
+        if search.trials >= self.rules.trials or search.is_blurred(self.rules):
             self.failures += 1
             self._forget(vectors)
             self._turn(vectors)
-        else:
-            self._try(vectors, self.search.step)
-        return False
+            return
+        self._try(vectors, search.step)
+        if self.rules.ray and search.trials >= _SHORT:
+            self.ray = search.spread(self.rules.ray)
 
-    def _accept(self, vectors: Vectors, value: float, step: float) -> None:
+    def _accept(self, vectors: Vectors, value: float) -> None:
+        self._listen(vectors, value)
         self.value, self.iterations, self.failures = value, self.iterations + 1, 0
-        self._remember(vectors, step)
+        self._remember(vectors)
         vectors.assign("x", 1.0, "trial")
         vectors.assign("g", 1.0, "slope")
         self._turn(vectors)
 
-    def _remember(self, vectors: Vectors, step: float) -> None:
-        """Keep ``s = step·d`` and ``y = slope - g``, if the curvature is positive."""
+    def _listen(self, vectors: Vectors, value: float) -> None:
+        """Count steps that move the loss within its noise and make no gradient smaller."""
+        least = min(self.least, vectors.largest("slope"))
+        heard = abs(value - self.value) > self.rules.noise * abs(value)
+        self.quiet = 0 if heard or least < self.least else self.quiet + 1
+        self.least = least
+
+    def _remember(self, vectors: Vectors) -> None:
+        """Keep ``s = trial - x`` and ``y = slope - g``, if the curvature is positive.
+
+        `s` is the way that was really gone: a trial in single precision is rounded.
+        """
         s, y = f"s{self.made}", f"y{self.made}"
-        vectors.assign(s, step, "d")
+        vectors.assign(s, 1.0, "trial")
+        vectors.axpy(s, -1.0, "x")
         vectors.assign(y, 1.0, "slope")
         vectors.axpy(y, -1.0, "g")
         if not vectors.dot(y, s) > self.rules.skip * vectors.dot(y, y):
@@ -205,6 +296,9 @@ class Coordinator:
             "iterations": self.iterations,
             "failures": self.failures,
             "converged": int(self.converged),
+            "quiet": self.quiet,
+            "ray": [*self.ray],
+            **({} if math.isinf(self.least) else {"least": self.least}),
             **({} if math.isnan(self.value) else {"value": self.value}),
             "search": search,
         }
@@ -217,6 +311,9 @@ class Coordinator:
         self.failures = read_int(plain, "failures")
         self.converged = bool(read_int(plain, "converged"))
         self.value = read_float(plain, "value") if "value" in plain else math.nan
+        self.least = read_float(plain, "least") if "least" in plain else math.inf
+        self.quiet = read_int(plain, "quiet")
+        self.ray = tuple(float(step) for step in read_keys(plain, "ray"))
         search = read_table(plain, "search")
         numbers = {n: read_float(search, n) for n in search if n != "trials"}
         self.search = None

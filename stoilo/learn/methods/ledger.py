@@ -63,6 +63,11 @@ class Ledger:
             self._out[key] += 1
         return drawn
 
+    def draw_all(self, room: int, share: float) -> list[str]:
+        """Return keys to give out now and, with a share, then backup copies."""
+        keys = self.draw(room)
+        return keys + self.draw_backups(room - len(keys), share) if share else keys
+
     def answer(self, key: str) -> bool:
         """Note an answer; return whether it is the first to a key of this round."""
         if self._out.pop(key, 0) == 0:

@@ -58,7 +58,11 @@ class LocalWork:
         batch: samples a step; 0 for all it has.
         steps: how many; 0 for one pass over its samples.
         momentum: of its own optimiser, "sgd" only.
-        optimizer: its own optimiser; its state begins anew with each order.
+        optimizer: its own optimiser; its state begins anew with each order unless kept.
+        decay: of its weights; the optimiser's usual one when None (0.01 for "adamw").
+        keep: its state travels with the data part: back with the answer, and out with the
+            part's next order. Arrays then hold parameters and state, stacked
+            (`count_rows`). Only methods in rounds do that.
     """
 
     rate: float
@@ -66,6 +70,23 @@ class LocalWork:
     steps: int = 0
     momentum: float = 0.0
     optimizer: Literal["sgd", "adamw"] = "sgd"
+    decay: float | None = None
+    keep: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse to keep the state of an optimiser that has none."""
+        if self.keep and self.count_rows() == 1:
+            raise UsageError(
+                "STO-T040",
+                "plain steps have no state to keep",
+                hint="keep=True goes with momentum or optimizer='adamw'",
+            )
+
+    def count_rows(self) -> int:
+        """Return how many arrays go out for each parameter: itself and the kept state."""
+        if not self.keep:
+            return 1
+        return 3 if self.optimizer == "adamw" else 1 + (self.momentum > 0.0)
 
     def count_steps(self, samples: int) -> int:
         """Return how many steps an order with so many samples makes."""
@@ -84,10 +105,18 @@ class LocalWork:
         return [one_pass[step % len(one_pass)] for step in range(self.steps)]
 
     def render(
-        self, samples: int, seed: int, give: Literal["parameters", "sum"]
+        self,
+        samples: int,
+        seed: int,
+        give: Literal["parameters", "sum"],
+        made: int = 0,
     ) -> dict[str, Plain]:
-        """Return the kernel's settings for one order."""
+        """Return the kernel's settings for one order; `made`: steps that a kept state has."""
+        kept: dict[str, Plain] = {"keep": True, "made": made} if self.keep else {}
+        decay: dict[str, Plain] = {} if self.decay is None else {"decay": self.decay}
         return {
+            **kept,
+            **decay,
             "steps": self.count_steps(samples),
             "batch": self.batch,
             "rate": self.rate,

@@ -3,27 +3,35 @@
 Each pass gives the loss and the gradient at one point; portions go to whoever is free, so
 that a fast host has more of them, and near the end of a pass the oldest that are out go out
 once more (the first answer counts). Sums travel: the mean and the regulariser are taken once.
+
+Ours, to save rounds: with `Rules.ray`, two steps that were refused are followed by one pass
+that gives loss and slope at many steps along the direction (kernel ``ray``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.methods.frame import Frame, Outcome
-from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Rules
+from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
 from stoilo.learn.methods.ledger import Ledger
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
-from stoilo.learn.methods.states import read_float, select
-from stoilo.learn.methods.vectors import Vectors
-from stoilo.learn.tensors import flatten, unflatten
+from stoilo.learn.methods.states import read_keys, select
+from stoilo.learn.methods.vectorremote import ProcessShard
+from stoilo.learn.methods.vectors import LocalShard, Shard, Vectors
+from stoilo.learn.tensors import Tensors, flatten, unflatten
 from stoilo.learn.work import Order, Reply, Snapshot, State
 
 __all__ = ["Sandblaster", "SandblasterSettings"]
+
+MOST_LOSS = 1e100  # sums of such still are numbers
+_RAY = ("loss", "slope")  # a ray's numbers at each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class SandblasterSettings:
         shards: that vectors are cut into.
         backups: share of a pass below which its outstanding portions go out again; 0: never.
         rules: of the optimiser.
+        folder: each shard is a process of its own that keeps its vectors below it; None:
+            shards are objects in this process.
         seed: of what draws in the model; a portion draws the same in every pass, without
             which a line search would compare different functions.
     """
@@ -46,6 +56,7 @@ class SandblasterSettings:
     backups: float = 0.25
     rules: Rules = STANDARD
     seed: int = 0
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -61,6 +72,12 @@ class SandblasterSettings:
                 hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1",
             )
 
+    def open_shard(self, number: int, size: int) -> Shard:
+        """Return a shard of so many entries."""
+        if self.folder is None:
+            return LocalShard(size)
+        return ProcessShard(size, self.folder / f"shard{number}")
+
 
 class Sandblaster(Frame):
     """Passes over the data, driven by a coordinator without parameters."""
@@ -75,10 +92,11 @@ class Sandblaster(Frame):
         self.settings = settings
         self._samples = sum(check_parts(parts))
         self._pieces = _cut_portions(parts, settings.portions)
-        self._coordinator = Coordinator(settings.rules)
-        self._losses: dict[str, float] = {}
+        self._coordinator = Coordinator(fit_rules(settings.rules, start.parameters))
+        self._sums: dict[str, list[float]] = {}  # of each answered portion
+        self._ray: Snapshot | None = None  # start and direction, stacked
         vector = flatten(start.parameters)
-        self._vectors = Vectors(vector.size, settings.shards)
+        self._vectors = Vectors(vector.size, settings.shards, settings.open_shard)
         for name in ("x", "trial"):
             self._vectors.put(name, vector)
         self._open()
@@ -103,6 +121,10 @@ class Sandblaster(Frame):
         """The part that decides; it holds no vector."""
         return self._coordinator
 
+    def close(self) -> None:
+        """End the shards' processes; without it they end with this one."""
+        self._vectors.close()
+
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""
         self._ledger.lose(order.key)
@@ -117,10 +139,12 @@ class Sandblaster(Frame):
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a pass's are its own
         """Add a portion's sums; with the last one, let the coordinator judge the pass."""
         epoch = self.iterations
-        if not self._ledger.answer(order.key):
+        if order.key not in self._ledger.outstanding:
             return Outcome(applied=False, epoch=epoch)
-        self._vectors.accumulate("slope", flatten(self._in_order(reply)))
-        self._losses[order.key] = reply.loss_sum
+        if not self._add(order, reply):
+            self._ledger.lose(order.key)
+            return Outcome(applied=False, epoch=epoch)
+        self._ledger.answer(order.key)
         ended = self._ledger.answered == self._ledger.size and self._judge()
         return Outcome(applied=True, epoch=epoch, ended=ended)
 
@@ -129,28 +153,60 @@ class Sandblaster(Frame):
         return {
             "coordinator": State({}, self._coordinator.save()),
             "ledger": self._ledger.save(),
-            "losses": State({}, dict(self._losses)),
-            "vectors": State(self._vectors.save(), {}),
+            "sums": State({}, {key: [*sums] for key, sums in self._sums.items()}),
+            "vectors": self._vectors.save(),
         }
 
     def _load(self, state: State) -> None:
-        losses = select(state, "losses").plain
         self._coordinator.load(select(state, "coordinator").plain)
-        self._vectors.load(dict(select(state, "vectors").tensors))
+        self._vectors.load(select(state, "vectors"))
         self._ledger = Ledger.load(select(state, "ledger"))
-        self._losses = {key: read_float(losses, key) for key in losses}
+        sums = select(state, "sums").plain
+        self._sums = {k: [float(one) for one in read_keys(sums, k)] for k in sums}
+        self._ray = self._stack() if self._coordinator.ray else None
 
     def _open(self) -> None:
-        self._ledger = Ledger(
-            f"v{self._snapshot.version}/{name}" for name in self._pieces
-        )
-        self._losses = {}
+        """Begin a pass: at the trial point, or along the ray."""
+        if self._coordinator.ray:
+            self._ray = self._ray or self._stack()
+            trials = self._coordinator.search.trials if self._coordinator.search else 0
+            place = f"v{self._ray.version}t{trials}"
+        else:
+            place = f"v{self._snapshot.version}"
+        self._ledger = Ledger(f"{place}/{name}" for name in self._pieces)
+        self._sums = {}
         self._vectors.zero("slope")
 
     def _order(self, key: str) -> Order:
         name = key.partition("/")[2]
         seed = derive_order_seed(self.settings.seed, name)
-        return self._pieces[name].order(key, self._snapshot, seed)
+        steps, ray = self._coordinator.ray, self._ray
+        if not steps or ray is None:
+            return self._pieces[name].order(key, self._snapshot, seed)
+        order = self._pieces[name].order(key, ray, seed)
+        return replace(order, kernel="ray", settings={"seed": seed, "ray": [*steps]})
+
+    def _stack(self) -> Snapshot:
+        """Return the accepted point and the direction as what a ray starts from."""
+        now = self._snapshot
+        here, way = (
+            unflatten(self._vectors.gather(n), now.parameters) for n in ("x", "d")
+        )
+        both = {name: np.stack([array, way[name]]) for name, array in here.items()}
+        return Snapshot(now.version + 1, both, now.buffers)
+
+    def _add(self, order: Order, reply: Reply) -> bool:
+        """Add what a portion brought; return whether it was all there."""
+        if order.kernel == "ray":
+            names = [f"{n}{k}" for k in range(len(self._coordinator.ray)) for n in _RAY]
+            sums = [reply.numbers.get(name, math.nan) for name in names]
+            if not all(abs(one) <= MOST_LOSS for one in sums):
+                return False
+        else:
+            self._vectors.accumulate("slope", flatten(self._in_order(reply)))
+            sums = [reply.loss_sum]
+        self._sums[order.key] = sums
+        return True
 
     def _in_order(self, reply: Reply) -> dict[str, np.ndarray]:
         """Return the reply's arrays in the parameters' order, zeros where it has none."""
@@ -160,17 +216,57 @@ class Sandblaster(Frame):
         }
 
     def _judge(self) -> bool:
-        vectors, penalty = self._vectors, self.settings.penalty
-        value = math.fsum(self._losses.values()) / self._samples
-        value += 0.5 * penalty * vectors.dot("trial", "trial")
-        vectors.assign("slope", 1.0 / self._samples, "slope")
-        vectors.axpy("slope", penalty, "trial")
-        accepted = self._coordinator.judge(vectors, value)
-        now = self._snapshot
-        point = unflatten(vectors.gather("trial"), now.parameters)
-        self._snapshot = Snapshot(now.version + 1, point, now.buffers)
+        """End a pass; return whether it was at a point that is accepted."""
+        means = [
+            math.fsum(one) / self._samples
+            for one in zip(*self._sums.values(), strict=True)
+        ]
+        accepted = False
+        if self._coordinator.ray:
+            self._coordinator.judge_ray(self._vectors, self._read_ray(means))
+        else:
+            accepted = self._judge_point(means[0])
+        if not self._coordinator.ray:
+            self._go_to_trial()
         self._open()
         return accepted
+
+    def _judge_point(self, value: float) -> bool:
+        vectors, penalty = self._vectors, self.settings.penalty
+        vectors.assign("slope", 1.0 / self._samples, "slope")
+        vectors.axpy("slope", penalty, "trial")
+        value += 0.5 * penalty * vectors.dot("trial", "trial")
+        return self._coordinator.judge(vectors, value)
+
+    def _read_ray(self, means: Sequence[float]) -> list[Point]:
+        """Return losses and slopes along the direction, the regulariser included."""
+        dot, penalty = self._vectors.dot, self.settings.penalty
+        here, across, along = dot("x", "x"), dot("x", "d"), dot("d", "d")
+        points = []
+        for number, t in enumerate(self._coordinator.ray):
+            value, slope = means[2 * number : 2 * number + 2]
+            value += 0.5 * penalty * (here + 2.0 * t * across + t * t * along)
+            points.append(Point(t, value, slope + penalty * (across + t * along)))
+        return points
+
+    def _go_to_trial(self) -> None:
+        """Make the trial point the newest version, as the volunteers see it: rounded."""
+        now = self._ray or self._snapshot
+        like, self._ray = self._snapshot, None
+        point = unflatten(self._vectors.gather("trial"), like.parameters)
+        self._vectors.put("trial", flatten(point))
+        self._snapshot = Snapshot(now.version + 1, point, like.buffers)
+
+
+def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
+    """Return the rules with the noise of losses that are summed in the parameters' type.
+
+    A noise that was given stays.
+    """
+    if rules.noise:
+        return rules
+    coarsest = max(float(np.finfo(a.dtype).eps) for a in parameters.values())
+    return replace(rules, noise=4.0 * coarsest)
 
 
 def _cut_portions(parts: Sequence[int], portions: int) -> dict[str, Piece]:

@@ -28,6 +28,7 @@ from stoilo.learn.methods.states import (
     save_replies,
     select,
 )
+from stoilo.learn.momenta import USUAL, Momenta
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.tensors import Array, Tensors, scale
 from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
@@ -59,6 +60,8 @@ class SynchronousSettings:
         reduction: the loss is the samples' mean or sum.
         seed: of the shuffling: once an epoch, each sample once.
         bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.buffers`).
+        backups: once so small a share of a step is unanswered, what is out goes out again
+            to hosts that have nothing else to do, and the first answer counts; 0: never.
     """
 
     epochs: int
@@ -67,16 +70,18 @@ class SynchronousSettings:
     late: Literal["discard", "queue"] = "discard"
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
-    bn_momentum: float = 0.1
+    bn_momentum: float | Momenta = USUAL
+    backups: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
-        if self.epochs < 1 or self.block < 0 or not 0.0 < self.fraction <= 1.0:
+        shares = 0.0 < self.fraction <= 1.0 and 0.0 <= self.backups <= 1.0
+        if self.epochs < 1 or self.block < 0 or not shares:
             raise UsageError(
                 "STO-T040",
-                f"epochs {self.epochs}, block {self.block}, fraction {self.fraction}"
-                " do not describe a training",
-                hint="epochs ≥ 1, block ≥ 0, 0 < fraction ≤ 1",
+                f"epochs {self.epochs}, block {self.block}, fraction {self.fraction},"
+                f" backups {self.backups} do not describe a training",
+                hint="epochs ≥ 1, block ≥ 0, 0 < fraction ≤ 1, 0 ≤ backups ≤ 1",
             )
 
     def count_needed(self, size: int) -> int:
@@ -95,18 +100,8 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
 
 
 def combine_robustly(rule: robust.Rule) -> Combine:
-    """Return a way to combine a step's replies that bounds the influence of each.
-
-    What rules remember between steps is not kept: the driver's clipping does that
-    for single answers.
-    """
-
-    def combine(replies: Sequence[Reply]) -> Tensors:
-        combined = robust.combine(replies, rule)
-        everyone = sum(reply.samples for reply in replies)
-        return scale(combined.tensors, everyone / combined.samples)
-
-    return combine
+    """Return a way to combine a step's replies that bounds the influence of each."""
+    return robust.RobustSum(rule)
 
 
 class Synchronous(Frame):
@@ -156,18 +151,27 @@ class Synchronous(Frame):
         self._ledger.lose(order.key)
 
     def _draw(self, room: int) -> Sequence[str]:
-        return self._ledger.draw(room)
+        return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
         """Keep an answer; with the last one that is needed, make the step."""
         epoch, ended = min(self._epoch, self.settings.epochs - 1), False
+        before = frozenset(self._late)
         applied = self._ledger.answer(order.key)
         if applied:
             self._replies[order.key] = reply
             ended = self._advance()
         elif order.key in self._late:
             applied = self._queue(order.key, reply)
-        return Outcome(applied, epoch, ended)
+        late = tuple(sorted(self._late - before))
+        return Outcome(applied, epoch, ended, late, self._give_up())
+
+    def _give_up(self) -> tuple[str, ...]:
+        """Return the orders of earlier steps whose answers would be discarded."""
+        if self.settings.late == "queue":
+            return ()
+        given_up, self._late = tuple(sorted(self._late)), set()
+        return given_up
 
     def _save(self) -> Mapping[str, State]:
         """Return the optimiser, the place, and the answers of the step so far."""
@@ -177,12 +181,14 @@ class Synchronous(Frame):
             "count": self._steps,
             "late": [*sorted(self._late)],
         }
+        rule = self._combine if isinstance(self._combine, robust.RobustSum) else None
         return {
             "place": State({}, place),
             "ledger": self._ledger.save(),
             "replies": save_replies(self._replies),
             "queued": save_replies(self._queued),
             "optimizer": self.optimizer.save(),
+            "combine": rule.save() if rule else State({}, {}),
         }
 
     def _load(self, state: State) -> None:
@@ -195,6 +201,8 @@ class Synchronous(Frame):
         self._replies = load_replies(select(state, "replies"))
         self._queued = load_replies(select(state, "queued"))
         self.optimizer.load(select(state, "optimizer"))
+        if isinstance(self._combine, robust.RobustSum):
+            self._combine.load(select(state, "combine"))
 
     def _begin(self) -> None:
         self._pieces = self._plan()

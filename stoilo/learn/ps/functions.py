@@ -31,6 +31,7 @@ __all__ = [
     "UpdateFunction",
     "built_in",
     "check_value",
+    "judge_function",
     "register",
 ]
 
@@ -56,12 +57,16 @@ class UpdateFunction:
         apply: ``(value, change) -> value``.
         digest: of the captured source.
         level: lowest level that admits it.
+        source: as captured: what a shard's own process runs.
+        entry: the function of `source` that takes ``{"args": […], "kwargs": {}}``.
     """
 
     name: str
     apply: Callable[[Any, Any], Any]
     digest: str
     level: str
+    source: str
+    entry: str
 
 
 def register(
@@ -86,14 +91,20 @@ def _admitted(
     source: str,
     entry: str,
 ) -> UpdateFunction:
+    level = judge_function(name, source, entry)
+    _check_commutes(name, function, probe)
+    digest = content_digest(source.encode())
+    return UpdateFunction(name, function, digest, level, source, entry)
+
+
+def judge_function(name: str, source: str, entry: str) -> str:
+    """Return the lowest level that admits a function, or raise ``STO-T070``."""
     verdict = judge(GateRequest(source.encode(), entry=entry))
     if not verdict.admitted or verdict.lowest_level not in LEVELS:
         errors = [f for f in verdict.findings if f.severity is Severity.ERROR]
         why = errors[0].message if errors else f"needs level {verdict.lowest_level}"
         raise PolicyRefusal("STO-T070", f"update function {name[:40]!r}: {why}")
-    _check_commutes(name, function, probe)
-    digest = content_digest(source.encode())
-    return UpdateFunction(name, function, digest, verdict.lowest_level)
+    return verdict.lowest_level
 
 
 def _check_commutes(

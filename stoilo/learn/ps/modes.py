@@ -29,8 +29,9 @@ class LogisticSettings:
         push: samples between two pushes in mode downpour; None for a thousandth of all
             samples, at least 10.
         seed: of the samples' order.
-        lease_s: how long a part's iteration may be out before the others go on without
-            it and it is given out again; None to wait for the backend's own deadlines.
+        lease_s: how long a part's iteration may be out, waiting for a volunteer included,
+            before the others go on without it and it is given out again; None to wait for
+            the backend's own deadlines.
         block_bytes: larger tensors are split by rows over the server's shards.
     """
 

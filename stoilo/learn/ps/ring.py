@@ -55,9 +55,22 @@ class Ring:
         index = bisect.bisect_right(self._places, _place(key))
         return self._owners[index % len(self._owners)]
 
-    def group(self, keys: Iterable[str]) -> dict[str, list[str]]:
-        """Return the keys by the shard that keeps them, in the order given."""
+    def owners(self, key: str, copies: int = 1) -> tuple[str, ...]:
+        """Return the shards that keep copies of `key`: the next ones clockwise."""
+        if copies == 1:
+            return (self.owner(key),)
+        start = bisect.bisect_right(self._places, _place(key))
+        found: dict[str, None] = {}
+        for step in range(len(self._owners)):
+            found[self._owners[(start + step) % len(self._owners)]] = None
+            if len(found) == min(copies, len(self.shards)):
+                break
+        return tuple(found)
+
+    def group(self, keys: Iterable[str], copies: int = 1) -> dict[str, list[str]]:
+        """Return the keys by the shards that keep them, in the order given."""
         found: dict[str, list[str]] = {}
         for key in keys:
-            found.setdefault(self.owner(key), []).append(key)
+            for owner in self.owners(key, copies):
+                found.setdefault(owner, []).append(key)
         return found

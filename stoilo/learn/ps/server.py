@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.ps.functions import UpdateFunction
+from stoilo.learn.ps.functions import UpdateFunction, built_in
+from stoilo.learn.ps.keeper import Keeper
+from stoilo.learn.ps.placing import settle
+from stoilo.learn.ps.remote import RemoteShard
 from stoilo.learn.ps.ring import Ring
 from stoilo.learn.ps.shards import Cell, Push, Shard
 from stoilo.learn.ps.values import Value
 
 __all__ = ["ParameterServer"]
+
+T = TypeVar("T")
+MakeKeeper = Callable[[Path, tuple[UpdateFunction, ...]], Keeper]
 
 
 class ParameterServer:
@@ -21,68 +30,136 @@ class ParameterServer:
     A push over several shards is applied shard by shard: after a crash in between, the
     same push again does what is missing and no more. Moving of keys is done before
     anything is served, and again at the next opening when it was cut off.
+
+    With several copies of each key, what was acknowledged outlasts the loss of all files
+    but one of those that keep it: the next opening makes the copies anew.
     """
 
-    def __init__(self, shards: Mapping[str, Shard]) -> None:
-        """Serve `shards` (by name); settle which of them keeps what."""
+    def __init__(
+        self,
+        shards: Mapping[str, Keeper],
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        copies: int = 1,
+        leaving: Mapping[str, Keeper] | None = None,
+    ) -> None:
+        """Serve `shards` (by name); settle which of them keeps what.
+
+        Args:
+            shards: each of them knows `functions`.
+            functions: update functions besides the built-in ones.
+            copies: on how many shards each key is.
+            leaving: further shards, to be emptied into these.
+
+        Raises:
+            UsageError: ``STO-T067`` without shards, or for more copies than those.
+        """
+        if not 1 <= copies <= max(1, len(shards)):
+            raise UsageError(
+                "STO-T067", f"{copies} copies cannot be kept on {len(shards)} shards"
+            )
+        self.copies = copies
         self._shards = dict(shards)
+        self.functions = {**built_in(), **{f.name: f for f in functions}}
         self.ring = Ring(tuple(self._shards))
-        self._settle()
+        self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
+        settle(self._shards, leaving or {}, self.ring, copies)
 
     @classmethod
     def open(
-        cls, folder: Path, count: int, functions: Iterable[UpdateFunction] = ()
+        cls,
+        folder: Path,
+        count: int,
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        processes: bool = False,
+        copies: int = 1,
+        make: MakeKeeper | None = None,
     ) -> Self:
         """Open `count` shards in `folder`; keys move when the count has changed.
 
         Shards that are there and no longer wanted are emptied into the others.
+
+        Args:
+            folder: of the shards' files.
+            count: how many shards.
+            functions: update functions besides the built-in ones.
+            processes: each shard in a process of its own, started again when it dies;
+                otherwise in this one.
+            copies: on how many shards each key is; pushes are in when all have them.
+            make: opens a shard; in place of `processes`.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        known = tuple(functions)
+        known, make = tuple(functions), make or (RemoteShard if processes else Shard)
         wanted = [f"shard{index}" for index in range(count)]
         names = sorted({path.stem for path in folder.glob("shard*.db")} | set(wanted))
-        shards = _open_shards(folder, names, known)
-        server = cls({name: shards[name] for name in wanted})
-        for name in names:
-            if name not in wanted:
-                server._move(shards[name], shards[name].list_keys())
-                shards[name].close()
+        with ExitStack() as failing:
+            shards = {}
+            for name in names:
+                shards[name] = make(folder / f"{name}.db", known)
+                failing.callback(shards[name].close)
+            leaving = {n: shard for n, shard in shards.items() if n not in wanted}
+            staying = {name: shards[name] for name in wanted}
+            server = cls(staying, known, copies=copies, leaving=leaving)
+            failing.pop_all()
+        for shard in leaving.values():
+            shard.close()
         return server
 
     def close(self) -> None:
         """Close all shards."""
         for shard in self._shards.values():
             shard.close()
+        self._pool.shutdown()
+
+    @property
+    def shards(self) -> Mapping[str, Keeper]:
+        """The shards by name."""
+        return dict(self._shards)
 
     def list_keys(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
-        return tuple(sorted(k for s in self._shards.values() for k in s.list_keys()))
+        found = self._each([shard.list_keys for shard in self._shards.values()])
+        return tuple(sorted({key for keys in found for key in keys}))
 
     def create(self, values: Mapping[str, Value]) -> None:
         """Make what is not there yet."""
-        for name, keys in self.ring.group(values).items():
-            self._shards[name].create({key: values[key] for key in keys})
+        calls = []
+        for name, keys in self.ring.group(values, self.copies).items():
+            part = {key: values[key] for key in keys}
+            calls.append(partial(self._shards[name].create, part))
+        self._each(calls)
 
     def read(self, keys: Iterable[str]) -> dict[str, Cell]:
         """Return cells; those of different shards may be of different moments."""
         wanted = tuple(keys)
+        groups = self.ring.group(dict.fromkeys(wanted))
+        calls = [partial(self._shards[n].read, part) for n, part in groups.items()]
         found: dict[str, Cell] = {}
-        for name, part in self.ring.group(wanted).items():
-            found.update(self._shards[name].read(part))
+        for cells in self._each(calls):
+            found |= cells
         return {key: found[key] for key in wanted}
 
     def push(self, push: Push) -> int:
-        """Apply a push, once however often it comes; return how many cells changed.
+        """Apply a push, once however often it comes; return how many copies changed.
 
         When this returns, all of it is kept. When it raises or the process dies, the
         same push may be sent again.
         """
         by_key = {change.key: change for change in push.changes}
-        changed = 0
-        for name, keys in self.ring.group(by_key).items():
-            part = [by_key[key] for key in keys]
-            changed += self._shards[name].apply(Push(push.source, push.sequence, part))
-        return changed
+        calls = []
+        for name, keys in self.ring.group(by_key, self.copies).items():
+            part = Push(push.source, push.sequence, [by_key[key] for key in keys])
+            calls.append(partial(self._shards[name].apply, part))
+        return sum(self._each(calls))
+
+    def _each(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Call several shards at once; when one raises, the others have ended."""
+        if len(calls) == 1:
+            return [calls[0]()]
+        work = [self._pool.submit(call) for call in calls]
+        wait(work)
+        return [one.result() for one in work]
 
     def check_known(self, run: str, keys: Iterable[str]) -> None:
         """Raise ``STO-T036`` when no cell remembers a push of `run`: it may count twice."""
@@ -91,33 +168,3 @@ class ParameterServer:
             raise UsageError(
                 "STO-T036", "the parameter server has forgotten the pushes of this run"
             )
-
-    def _settle(self) -> None:
-        for name, shard in self._shards.items():
-            self._move(
-                shard, [k for k in shard.list_keys() if self.ring.owner(k) != name]
-            )
-
-    def _move(self, shard: Shard, keys: Iterable[str]) -> None:
-        """Give cells to their owners, then forget them: a crash leaves two, never none."""
-        cells = shard.read(keys)
-        for name, part in self.ring.group(cells).items():
-            owner = self._shards[name]
-            there = set(owner.list_keys())
-            owner.accept({key: cells[key] for key in part if key not in there})
-        shard.drop(cells)
-
-
-def _open_shards(
-    folder: Path, names: Iterable[str], functions: tuple[UpdateFunction, ...]
-) -> dict[str, Shard]:
-    """Open all, or none."""
-    found: dict[str, Shard] = {}
-    try:
-        for name in names:
-            found[name] = Shard(folder / f"{name}.db", functions)
-    except BaseException:
-        for shard in found.values():
-            shard.close()
-        raise
-    return found

@@ -136,7 +136,8 @@ class Shard:
 
         Raises:
             UsageError: ``STO-T074`` for an unknown key, ``STO-T075`` for an unknown
-                function, ``STO-T068`` for a result that is no value. Nothing is changed.
+                function, ``STO-T039`` for one that fails, ``STO-T068`` for a result that
+                is no value. Nothing is changed.
             UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
                 changed; the same push may be tried again.
         """
@@ -178,7 +179,7 @@ class Shard:
             raise UsageError(
                 "STO-T075", f"no update function is called {change.function[:40]!r}"
             )
-        after = function.apply(cell.value, change.change)
+        after = _call(function, cell.value, change)
         value = check_value(function.name, cell.value, after)
         marks = note_push(cell.marks, push.source, push.sequence)
         return Cell(value, cell.version + 1, marks)
@@ -222,6 +223,16 @@ class Shard:
             self._cells[row[0]] = _parse_row(row)
 
 
+def _call(function: UpdateFunction, value: Value, change: Change) -> object:
+    try:
+        return function.apply(value, change.change)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:200]
+        raise UsageError(
+            "STO-T039", f"{function.name[:40]!r} failed on {change.key[:60]!r}: {why}"
+        ) from error
+
+
 def note_push(marks: Mapping[str, int], source: str, sequence: int) -> dict[str, int]:
     """Return the marks with one more; those of all but the last `RUNS` runs are gone."""
     found = {name: mark for name, mark in marks.items() if name != source}
@@ -239,7 +250,12 @@ def _run(source: str) -> str:
 
 def _take_lock(path: Path) -> int:
     """Return the descriptor that keeps other servers out while it is open."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnreachableError(
+            "STO-L002", f"the parameter shard cannot be opened: {error}"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

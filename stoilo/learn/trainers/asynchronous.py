@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.plans import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Optimizer
+from stoilo.learn.trainers.datasets import read_batches
+from stoilo.learn.trainers.epoch import Epoch, TrainingUpdate
+from stoilo.learn.trainers.given import Loss
+from stoilo.learn.trainers.local import read_optimizer
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss, Trainer, TrainerOptions
+from stoilo.learn.trainers.trainer import Common, Trainer
+from stoilo.learn.work import Snapshot
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer as TorchOptimizerClass
 
 __all__ = ["DownpourTrainer", "VCASGDTrainer"]
 
@@ -18,11 +27,17 @@ __all__ = ["DownpourTrainer", "VCASGDTrainer"]
 class VCASGDTrainer(Trainer):
     """Volunteers train their part locally; their weights are mixed into the model's.
 
+    The thesis's later text gives the data epoch by epoch:
+
+        trainer = VCASGDTrainer(conn=conn, model=model, loss_fn=nn.CrossEntropyLoss(),
+            optimizer_class=torch.optim.Adam, optimizer_kwargs={"lr": 1e-3})
+        async for update in trainer.train_epoch(train_loader):
+            print(update.accepted_tasks, update.loss)
+        print(trainer.last_epoch_metrics()["avg_loss"])
+
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
-        loss: of a torch module.
+        conn: see `Trainer`; so is `model`.
+        data: see `Trainer`; None where `train_epoch` gets loaders.
         alpha: share that the model keeps at each answer, or "e/(e+1)", which grows.
         local_steps: that a volunteer makes in a task; 0 for one pass over its part.
         local: how it makes them: rate, batch (0: its whole part), optimiser.
@@ -30,16 +45,19 @@ class VCASGDTrainer(Trainer):
         pull: tasks start from the "latest" model, or from the one at the "epoch"'s start.
         mode: "mix" as published, or "delta" without the pull back to a stale start.
         staleness: what older answers are worth.
-        options: see `TrainerOptions`.
+        loss_fn: other name of `loss`.
+        optimizer_class: torch's name for the volunteer's own optimiser, instead of `local`:
+            SGD, Adam or AdamW; its state begins anew with each task.
+        optimizer_kwargs: its ``lr``, ``momentum`` or ``weight_decay``.
+        common: see `Common`.
     """
 
     def __init__(
         self,
         conn: Place,
         model: object,
-        data: object,
+        data: object = None,
         *,
-        loss: Loss | None = None,
         alpha: Alpha = 0.95,
         local_steps: int = 1,
         local: LocalWork | None = None,
@@ -47,33 +65,64 @@ class VCASGDTrainer(Trainer):
         pull: Literal["latest", "epoch"] = "latest",
         mode: Literal["mix", "delta"] = "mix",
         staleness: Staleness = APPLY,
-        options: TrainerOptions | None = None,
+        loss_fn: Loss | None = None,
+        optimizer_class: type[TorchOptimizerClass] | None = None,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        work = replace(local or LocalWork(rate=0.1), steps=local_steps)
-        seed = options.seed if options else 0
-        settings = VcasgdSettings(epochs, work, alpha, pull, mode, staleness, seed)
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: Vcasgd(start, sizes, settings),
-            loss=loss,
-            options=options,
-            name="vcasgd",
+        if optimizer_class is not None:
+            local = read_optimizer(optimizer_class, dict(optimizer_kwargs or {}))
+        options = common.get("options")
+        self._settings = VcasgdSettings(
+            epochs,
+            replace(local or LocalWork(rate=0.1), steps=local_steps),
+            alpha,
+            pull,
+            mode,
+            staleness,
+            options.seed if options else 0,
         )
+        given: Common = {"loss": common.get("loss") or loss_fn, "options": options}
+        super().__init__(conn, model, data, self._mix, name="vcasgd", **given)
+
+    def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:
+        return Vcasgd(start, sizes, self._settings)
+
+    def train_epoch(
+        self, train_loader: Iterable[tuple[Any, Any]] | None = None
+    ) -> Epoch:
+        """Train one epoch: await it, or follow its answers.
+
+        Args:
+            train_loader: yields (inputs, targets), each batch a task, instead of the
+                trainer's own data.
+        """
+        if train_loader is None:
+            return super().train_epoch()
+        return Epoch(self._follow(train_loader), lambda: self.epochs[-1])
+
+    async def _follow(
+        self, loader: Iterable[tuple[Any, Any]]
+    ) -> AsyncIterator[TrainingUpdate]:
+        number, settings = self.epoch_number, self._settings
+        now = replace(
+            settings, alpha=settings.keep(number), seed=settings.seed + number, epochs=1
+        )
+        await self.change_data(
+            read_batches(loader), lambda start, sizes: Vcasgd(start, sizes, now)
+        )
+        async for update in self._follow_epoch():
+            yield update
 
 
 class DownpourTrainer(Trainer):
     """Each part's gradients are pushed as they come; the optimiser's state stays here.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: passes, batch, local steps of a task, staleness, warm start.
         optimizer: at the server; Adagrad, which asynchrony harms least, when None.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -84,16 +133,11 @@ class DownpourTrainer(Trainer):
         settings: DownpourSettings,
         *,
         optimizer: Optimizer | None = None,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
         server = optimizer or Adagrad(0.05)
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: Downpour(start, sizes, server, settings),
-            loss=loss,
-            options=options,
-            name="downpour",
-        )
+
+        def make(start: Snapshot, sizes: Sequence[int]) -> Downpour:
+            return Downpour(start, sizes, server, settings)
+
+        super().__init__(conn, model, data, make, name="downpour", **common)

@@ -13,24 +13,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, split
-from stoilo.learn.history import History
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import TorchModel, find_momentum
-from stoilo.learn.robust import Memory
-from stoilo.learn.run import Run, RunSettings
+from stoilo.learn.robust import Clip
+from stoilo.learn.run import Run
 from stoilo.learn.torch_optimizer import TorchOptimizer
-from stoilo.learn.trainers.datasets import read_arrays
-from stoilo.learn.trainers.places import Place, open_backend
-from stoilo.learn.transport import Transport, TransportName, as_transport
-from stoilo.learn.work import Snapshot, Update
+from stoilo.learn.trainers.datasets import read_batches
+from stoilo.learn.trainers.given import as_parts
+from stoilo.learn.trainers.metrics import EpochMetrics
+from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.stopping import StopRule
+from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
+from stoilo.learn.transport import Transport, TransportName
+from stoilo.learn.work import Snapshot
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,22 +51,48 @@ class DPBGDOptions:
         tasks: into how many mini-batches the dataset is split.
         steps_per_epoch: optimiser steps in an epoch, each over its share of every batch.
         fraction: share of a step's answers that end it; what comes later is dropped.
+        backups: once so small a share of a step is unanswered, what is out goes out again
+            to hosts that have nothing else to do; 0: never.
         in_flight: tasks out at most; all of a step's when 0.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
         seed: of splitting and shuffling.
         folder: of checkpoint and history; None keeps nothing.
+        held_out: a dataset; loss and accuracy on it end each epoch.
+        stop: ends the training before its epochs are done; None for never.
+        clip: bound on the influence of one answer; None for none.
         transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
     """
 
     tasks: int = 8
     steps_per_epoch: int = 1
     fraction: float = 1.0
+    backups: float = 0.0
     in_flight: int = 0
     reduction: Literal["mean", "sum"] | None = None
     seed: int = 0
     folder: Path | None = None
+    held_out: object = None
+    stop: StopRule | None = None
+    clip: Clip | None = field(default_factory=Clip)
     transport: Transport | TransportName = "raw"
+
+    def common(
+        self, redundancy: Redundancy | None, flavor: str | None
+    ) -> TrainerOptions:
+        """Return them as every trainer has them."""
+        return TrainerOptions(
+            tasks=self.tasks,
+            in_flight=self.in_flight,
+            clip=self.clip,
+            seed=self.seed,
+            folder=self.folder,
+            held_out=self.held_out,
+            stop=self.stop,
+            transport=self.transport,
+            redundancy=redundancy,
+            flavor=flavor,
+        )
 
 
 class DPBGDTrainer:
@@ -110,68 +136,117 @@ class DPBGDTrainer:
         if isinstance(dataset, str):
             dataset, flavor = None, dataset
         self.options = options or DPBGDOptions()
-        self.history: list[History] = []
         said = str(self.options.reduction or getattr(loss, "reduction", "mean"))
         said = "mean" if said == "batchmean" else said
         self._reduction: Literal["mean", "sum"] = "sum" if said == "sum" else "mean"
-        self._torch = TorchModel(model, loss, said)
-        self._backend = open_backend(conn, redundancy_options, flavor)
-        self._snapshot = self._torch.first()
+        form = TorchModel(model, loss, said)
         self._optimizer = TorchOptimizer(
-            optimizer_class, dict(optimizer_kwargs or {}), self._snapshot.parameters
+            optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
-        self._dataset = dataset
-        self._run: Run | None = None
-        self._memory: Memory | None = None
+        chosen = self.options.common(redundancy_options, flavor)
+        self._module = model
+        self._own = None if dataset is None else as_parts(dataset, chosen)
+        self._parts = self._own or []
+        self._trainer = Trainer(
+            conn,
+            form,
+            self._own,
+            self._make_endless,
+            options=chosen,
+            name="dpbgd",
+            kept=self._optimizer,
+        )
+        self._is_elsewhere = False
+        self._works: tuple[str, ...] = ()
+
+    def _make_endless(self, start: Snapshot, sizes: Sequence[int]) -> Synchronous:
+        """Return the method over the trainer's own dataset."""
+        steps = self.options.steps_per_epoch
+        block = math.ceil(max(sizes) / steps) if steps > 1 else 0
+        return self._make(start, sizes, block, _ENDLESS)
+
+    def _make_step(self, start: Snapshot, sizes: Sequence[int]) -> Synchronous:
+        """Return the method that makes one step over a loader's batches."""
+        return self._make(start, sizes, 0, 1)
+
+    def _make(
+        self, start: Snapshot, sizes: Sequence[int], block: int, epochs: int
+    ) -> Synchronous:
+        settings = SynchronousSettings(
+            epochs=epochs,
+            block=block,
+            fraction=self.options.fraction,
+            backups=self.options.backups,
+            reduction=self._reduction,
+            seed=self.options.seed + start.version,
+            bn_momentum=find_momentum(self._module, self._parts[0]),
+        )
+        return Synchronous(start, sizes, self._optimizer, settings)
+
+    async def start(self) -> Self:
+        """Take up what a killed trainer left in the folder; see `Trainer.start`."""
+        await self._trainer.start()
+        return self
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Return the trainer: the thesis awaits its constructor."""
-        yield from ()
-        return self
+        return self.start().__await__()
 
     @property
     def model(self) -> nn.Module:
         """The researcher's model with the newest weights and buffers."""
-        return self._torch.load_into(self._snapshot)
+        found: nn.Module = self._trainer.model
+        return found
+
+    def get_model(self) -> nn.Module:
+        """Return the model with the newest weights (name of the later interface)."""
+        return self.model
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest version."""
+        return self._trainer.snapshot
+
+    @property
+    def epochs(self) -> Sequence[EpochMetrics]:
+        """What each epoch came to, those before a kill counted (see `start`)."""
+        return self._trainer.epochs
+
+    @property
+    def epoch_number(self) -> int:
+        """How many epochs have ended, those before a kill counted (see `start`)."""
+        return self._trainer.epoch_number
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stop rule is reached; there are as many epochs as one trains."""
+        return self._trainer.stopped
+
+    def last_epoch_metrics(self) -> EpochMetrics | None:
+        """Return what the last complete epoch came to; None before."""
+        return self._trainer.last_epoch_metrics()
+
+    @property
+    def run(self) -> Run:
+        """The run over the present data: history, tally."""
+        return self._trainer.run
 
     async def train_epoch(self) -> tuple[nn.Module, float]:
         """Train one epoch on the dataset; return the model and the mean loss.
 
-        With a folder, a killed trainer goes on in the epoch in which it was.
+        With a folder, a killed trainer goes on in the epoch in which it was: train while
+        `epoch_number` is below what you want.
 
         Raises:
-            UsageError: ``STO-T006`` without a dataset.
+            UsageError: ``STO-T006`` without a dataset, ``STO-T081`` after the stop rule.
             UserError: the researcher's own code failed too often on volunteers.
         """
-        run = await self._begin()
-        losses: list[Update] = []
-        update = await run.step()
-        losses.append(update)
-        while not update.epoch_ended:
-            update = await run.step()
-            losses.append(update)
-        self._snapshot = run.method.snapshot
-        return self.model, _mean_loss(losses)
-
-    async def _begin(self) -> Run:
-        if self._run is None:
-            parts = self._split()
-            block = max(map(len, parts)) / self.options.steps_per_epoch
-            steps = self.options.steps_per_epoch
-            settings = self._settings(block=math.ceil(block) if steps > 1 else 0)
-            self._run = self._make_run(parts, replace(settings, epochs=_ENDLESS))
-            await self._run.start()
-        return self._run
-
-    def _split(self) -> list[Part]:
-        if self._dataset is None:
-            raise UsageError(
-                "STO-T006",
-                "train_epoch needs a dataset",
-                hint="give one to the trainer, or call epoch(data_loader)",
-            )
-        x, y = read_arrays(self._dataset)
-        return split(x, y, min(self.options.tasks, len(x)), seed=self.options.seed)
+        if self._is_elsewhere and self._own is not None:
+            self._parts = self._own
+            await self._trainer.change_data(self._own)
+        self._is_elsewhere = False
+        metrics = await self._trainer.train_epoch()
+        return self.model, metrics.average_loss
 
     async def epoch(
         self, data_loader: Iterable[tuple[Any, Any]]
@@ -181,68 +256,59 @@ class DPBGDTrainer:
         Args:
             data_loader: yields (inputs, targets); each batch is one task.
         """
-        parts = [Part(np.asarray(x), np.asarray(y)) for x, y in data_loader]
-        run = self._make_run(parts, self._settings(block=0), keep=False)
-        self._snapshot = await run.finish()
-        self._memory = run.memory
-        return self.model, _mean_loss(run.history.updates)
+        works = await self.epoch_create_work(data_loader)
+        return await self.epoch_aggregate_results(works)
 
-    def _settings(self, block: int) -> SynchronousSettings:
-        return SynchronousSettings(
-            epochs=1,
-            block=block,
-            fraction=self.options.fraction,
-            reduction=self._reduction,
-            seed=self.options.seed,
-            bn_momentum=find_momentum(self._torch.module),
-        )
+    async def epoch_create_work(
+        self, data_loader: Iterable[tuple[Any, Any]]
+    ) -> tuple[str, ...]:
+        """Order the gradients of all batches of a loader, without waiting for them.
 
-    def _make_run(
-        self, parts: Sequence[Part], settings: SynchronousSettings, *, keep: bool = True
-    ) -> Run:
-        sizes = [len(part) for part in parts]
-        method = Synchronous(self._snapshot, sizes, self._optimizer, settings)
-        run = Run(
-            method,
-            self._torch,
-            parts,
-            self._backend,
-            RunSettings(
-                name="dpbgd",
-                in_flight=self.options.in_flight or len(parts),
-                folder=self.options.folder if keep else None,
-                transport=as_transport(self.options.transport),
-            ),
-            memory=self._memory,
-        )
-        self.history.append(run.history)
-        return run
+        Returns:
+            The tasks' ids, for `epoch_aggregate_results`.
 
-    def get_model(self) -> nn.Module:
-        """Return the model with the newest weights (name of the later interface)."""
-        return self.model
+        With a folder and no dataset, the model and the optimiser are saved after each
+        step: a killed trainer goes on with the step in which it was, from its beginning.
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest version."""
-        return self._snapshot
+        Raises:
+            UsageError: ``STO-T086`` with a folder and a dataset.
+        """
+        self._parts = read_batches(data_loader)
+        await self._trainer.change_data(self._parts, self._make_step)
+        self._is_elsewhere = True
+        self._works = await self._trainer.order()
+        return self._works
+
+    async def epoch_aggregate_results(
+        self, works: Sequence[str]
+    ) -> tuple[nn.Module, float]:
+        """Wait for those gradients, make the step, return the model and the mean loss.
+
+        Args:
+            works: what `epoch_create_work` returned last.
+
+        Raises:
+            UsageError: ``STO-T086`` when they are not.
+            UserError: the researcher's own code failed too often on volunteers.
+        """
+        if not works or tuple(works) != self._works:
+            raise UsageError(
+                "STO-T086",
+                "these tasks are not those of the present step",
+                hint="epoch_aggregate_results(await epoch_create_work(data_loader))",
+            )
+        self._works = ()
+        metrics = await self._trainer.train_epoch()
+        return self.model, metrics.average_loss
 
     async def close(self) -> None:
         """Stop waiting; with a folder, another trainer may go on."""
-        if self._run is not None:
-            await self._run.close()
-        await self._backend.close()
+        await self._trainer.close()
 
     async def __aenter__(self) -> Self:
-        """Return the trainer."""
-        return self
+        """Take up the folder and return the trainer."""
+        return await self.start()
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it."""
         await self.close()
-
-
-def _mean_loss(updates: Sequence[Update]) -> float:
-    counted = [u for u in updates if u.applied]
-    samples = sum(u.samples for u in counted)
-    return sum(u.loss * u.samples for u in counted) / samples if samples else math.nan

@@ -8,13 +8,13 @@ metrics = await trainer.train_step(epoch_index, step_index, train_loader)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from stoilo.learn.trainers.given import Loss
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +35,8 @@ class StepMetrics:
         average_loss: mean over the samples that counted, before the step.
         accepted_tasks: batches that counted.
         samples: in those.
+        seconds: that it took.
+        waiting: see `EpochMetrics`.
     """
 
     epoch_index: int
@@ -42,6 +44,8 @@ class StepMetrics:
     average_loss: float
     accepted_tasks: int
     samples: int
+    seconds: float = 0.0
+    waiting: float | None = None
 
 
 class SyncDataParallelTrainer:
@@ -56,6 +60,7 @@ class SyncDataParallelTrainer:
         optimizer_parameters: its keyword arguments.
         redundancy_options: copies and quorum of a task; one copy when missing.
         flavor: dependency set; the smallest that holds the imports when missing.
+        options: folder, seed, clip and the like; a share that ends a step is the class's.
     """
 
     def __init__(
@@ -69,7 +74,9 @@ class SyncDataParallelTrainer:
         *,
         redundancy_options: Redundancy | None = None,
         flavor: str | None = None,
+        options: DPBGDOptions | None = None,
     ) -> None:
+        chosen = replace(options or DPBGDOptions(), fraction=self._fraction())
         self._trainer = DPBGDTrainer(
             conn,
             model,
@@ -78,7 +85,7 @@ class SyncDataParallelTrainer:
             optimizer_parameters,
             redundancy_options=redundancy_options,
             flavor=flavor,
-            options=DPBGDOptions(fraction=self._fraction()),
+            options=chosen,
         )
 
     def _fraction(self) -> float:
@@ -93,9 +100,26 @@ class SyncDataParallelTrainer:
     ) -> StepMetrics:
         """Make one optimiser step over the batches that `train_loader` yields."""
         _, loss = await self._trainer.epoch(train_loader)
-        updates = [u for u in self._trainer.history[-1].updates if u.applied]
-        samples = sum(update.samples for update in updates)
-        return StepMetrics(epoch_index, step_index, loss, len(updates), samples)
+        done = self._trainer.epochs[-1]
+        return StepMetrics(
+            epoch_index,
+            step_index,
+            loss,
+            done.accepted_tasks,
+            done.samples,
+            done.seconds,
+            done.waiting,
+        )
+
+    @property
+    def step_number(self) -> int:
+        """How many steps have been made, those before a kill counted (see `start`)."""
+        return self._trainer.epoch_number
+
+    async def start(self) -> Self:
+        """Take up what a killed trainer left in the folder, if one is given."""
+        await self._trainer.start()
+        return self
 
     def get_model(self) -> nn.Module:
         """Return the model with the newest weights."""
@@ -106,8 +130,8 @@ class SyncDataParallelTrainer:
         await self._trainer.close()
 
     async def __aenter__(self) -> Self:
-        """Return the trainer."""
-        return self
+        """Take up the folder and return the trainer."""
+        return await self.start()
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it."""

@@ -11,8 +11,9 @@ from stoilo.learn.kernels.logistic import make_loss
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.ps.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.ps.server import ParameterServer
+from stoilo.learn.trainers.given import Loss, as_parts
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss, Trainer, TrainerOptions, as_parts
+from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 
 __all__ = ["LogisticTrainer"]
 
@@ -46,7 +47,7 @@ class LogisticTrainer(Trainer):
         own_options = options or TrainerOptions()
         parts = as_parts(data, own_options)
         if model is None:
-            width = int(np.prod(parts[0].x.shape[1:]))
+            width = int(np.prod(np.shape(parts[0].x)[1:]))
             make: Any = make_loss  # untyped: it travels as source
             model = ArrayModel({"theta": np.zeros(width)}, make(decay))
         if settings.lease_s is not None and own_options.in_flight == 0:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from collections.abc import Sequence
+from typing import Unpack
+
+from stoilo.learn.methods.federated import (
+    Federated,
+    FederatedSettings,
+    diloco,
+    fedavg,
+)
 from stoilo.learn.methods.largeminibatch import LargeMinibatch, LargeMinibatchSettings
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import (
@@ -14,7 +22,8 @@ from stoilo.learn.methods.synchronous import (
 from stoilo.learn.optimizers import Optimizer
 from stoilo.learn.robust import RobustSum, Rule
 from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.trainer import Loss, Trainer, TrainerOptions
+from stoilo.learn.trainers.trainer import Common, Trainer
+from stoilo.learn.work import Snapshot
 
 __all__ = [
     "DiLoCoTrainer",
@@ -29,14 +38,11 @@ class SynchronousTrainer(Trainer):
     """Gradients of all parts, one optimiser step: for any model, with any optimiser.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: epochs, block of a part in a step, share that ends a step, late answers.
         optimizer: of `stoilo.learn.optimizers`, or a `TorchOptimizer`.
         rule: how a step's answers are added up, over the bound on each when it arrives.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -48,34 +54,24 @@ class SynchronousTrainer(Trainer):
         optimizer: Optimizer,
         *,
         rule: Rule | None = None,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
         how = combine_by(rule)
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: Synchronous(
-                start, sizes, optimizer, settings, combine=how
-            ),
-            loss=loss,
-            options=options,
-            name="synchronous",
-        )
+
+        def make(start: Snapshot, sizes: Sequence[int]) -> Synchronous:
+            return Synchronous(start, sizes, optimizer, settings, combine=how)
+
+        super().__init__(conn, model, data, make, name="synchronous", **common)
 
 
 class LargeMinibatchTrainer(Trainer):
     """Momentum SGD with a rate scaled by the number of parts, warmed up gradually.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: epochs, block, rate of one block, momentum, warm-up.
         rule: how a step's answers are added up, over the bound on each when it arrives.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -86,19 +82,14 @@ class LargeMinibatchTrainer(Trainer):
         settings: LargeMinibatchSettings,
         *,
         rule: Rule | None = None,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
         how = combine_by(rule)
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: LargeMinibatch(start, sizes, settings, combine=how),
-            loss=loss,
-            options=options,
-            name="largeminibatch",
-        )
+
+        def make(start: Snapshot, sizes: Sequence[int]) -> LargeMinibatch:
+            return LargeMinibatch(start, sizes, settings, combine=how)
+
+        super().__init__(conn, model, data, make, name="largeminibatch", **common)
 
 
 class SandblasterTrainer(Trainer):
@@ -108,12 +99,9 @@ class SandblasterTrainer(Trainer):
     gradient disagree with the loss, and the line search takes a shorter step.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: portions, penalty, shards, backups, rules of the optimiser.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -122,32 +110,23 @@ class SandblasterTrainer(Trainer):
         model: object,
         data: object,
         settings: SandblasterSettings | None = None,
-        *,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
         chosen = settings or SandblasterSettings()
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: Sandblaster(start, sizes, chosen),
-            loss=loss,
-            options=options,
-            name="sandblaster",
-        )
+
+        def make(start: Snapshot, sizes: Sequence[int]) -> Sandblaster:
+            return Sandblaster(start, sizes, chosen)
+
+        super().__init__(conn, model, data, make, name="sandblaster", **common)
 
 
 class FedAvgTrainer(Trainer):
     """Rounds of local training; the weighted mean of the parts' weights is the model.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: rounds, local work, share of the parts in a round.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -156,33 +135,23 @@ class FedAvgTrainer(Trainer):
         model: object,
         data: object,
         settings: FederatedSettings,
-        *,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: fedavg(start, sizes, settings),
-            loss=loss,
-            options=options,
-            name="fedavg",
-        )
+        def make(start: Snapshot, sizes: Sequence[int]) -> Federated:
+            return fedavg(start, sizes, settings)
+
+        super().__init__(conn, model, data, make, name="fedavg", **common)
 
 
 class DiLoCoTrainer(Trainer):
     """Rounds of many local AdamW steps; an outer Nesterov step from their mean.
 
     Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`.
+        conn: see `Trainer`; so are `model` and `data`.
         settings: rounds and local work; give it ``optimizer="adamw"``.
         rate: of the outer step.
         momentum: of the outer step.
-        loss: of a torch module.
-        options: see `TrainerOptions`.
+        common: see `Common`.
     """
 
     def __init__(
@@ -194,20 +163,12 @@ class DiLoCoTrainer(Trainer):
         *,
         rate: float = 0.7,
         momentum: float = 0.9,
-        loss: Loss | None = None,
-        options: TrainerOptions | None = None,
+        **common: Unpack[Common],
     ) -> None:
-        super().__init__(
-            conn,
-            model,
-            data,
-            lambda start, sizes: diloco(
-                start, sizes, settings, rate=rate, momentum=momentum
-            ),
-            loss=loss,
-            options=options,
-            name="diloco",
-        )
+        def make(start: Snapshot, sizes: Sequence[int]) -> Federated:
+            return diloco(start, sizes, settings, rate=rate, momentum=momentum)
+
+        super().__init__(conn, model, data, make, name="diloco", **common)
 
 
 def combine_by(rule: Rule | None) -> Combine:

@@ -9,151 +9,30 @@ trained = trainer.trained()
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.data import Part, split
-from stoilo.learn.evaluation import Evaluation, evaluate
-from stoilo.learn.history import History, Tally
-from stoilo.learn.models import Model, TorchModel
+from stoilo.learn.data import Part
+from stoilo.learn.evaluation import evaluate
 from stoilo.learn.probing import measure_seconds
-from stoilo.learn.robust import Clip
+from stoilo.learn.rehearsal import rehearse
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
-from stoilo.learn.trainers.datasets import read_arrays
+from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate, render
+from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
+from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
+from stoilo.learn.trainers.options import Common, TrainerOptions
 from stoilo.learn.trainers.places import Place, open_backend
-from stoilo.learn.transport import Transport, TransportName, as_transport
+from stoilo.learn.trainers.shelf import Kept, Shelf
+from stoilo.learn.transport import as_transport
 from stoilo.learn.work import Method, Order, Snapshot, Update
 
-if TYPE_CHECKING:
-    from stoilo.client.options import TaskLimits
-    from stoilo.core.types import Redundancy
+__all__ = ["Common", "MakeMethod", "Trainer", "TrainerOptions"]
 
-__all__ = [
-    "EpochMetrics",
-    "Loss",
-    "Trained",
-    "Trainer",
-    "TrainerOptions",
-    "TrainingUpdate",
-    "as_model",
-]
-
-Loss: TypeAlias = Callable[[Any, Any], Any]
-"""``(output, target) -> scalar``."""
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
 """First version, sizes of the data parts → the method."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochMetrics:
-    """One epoch (one round, one accepted step, one pass: as the method counts).
-
-    Attributes:
-        epoch: from 0.
-        average_loss: mean over the samples that counted, each before its update.
-        samples: that counted.
-        accepted_tasks: answers that counted.
-        discarded_tasks: answers that came too late to count.
-        staleness: mean number of versions between an answer's start and its use.
-        held_out: loss and accuracy of the epoch's last version; None without such data.
-    """
-
-    epoch: int
-    average_loss: float
-    samples: int
-    accepted_tasks: int
-    discarded_tasks: int
-    staleness: float
-    held_out: Evaluation | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingUpdate:
-    """What one answer did.
-
-    Attributes:
-        loss: mean loss of its samples.
-        accepted_tasks: answers of this epoch that counted so far.
-        snapshot: the version afterwards.
-        update: the method's own account.
-        held_by: the model as it was given.
-    """
-
-    loss: float
-    accepted_tasks: int
-    snapshot: Snapshot
-    update: Update
-    held_by: Model
-
-    @property
-    def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
-        """The researcher's module with this version's weights; arrays without torch."""
-        return render(self.held_by, self.snapshot)
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What a training came to.
-
-    Attributes:
-        snapshot: the newest version.
-        epochs: metrics of the epochs that ended in this process.
-        history: every update.
-        tally: bytes, refusals, failures.
-        held_by: the model as it was given.
-    """
-
-    snapshot: Snapshot
-    epochs: tuple[EpochMetrics, ...]
-    history: History
-    tally: Tally
-    held_by: Model
-
-    @property
-    def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
-        """The researcher's module with the newest weights; arrays without torch."""
-        return render(self.held_by, self.snapshot)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerOptions:
-    """What has nothing to do with the algorithm.
-
-    Attributes:
-        tasks: parts that a dataset is split into; parts that are given stay.
-        in_flight: tasks out at most; as many as parts when 0.
-        tries: how often the same work may fail before the training ends.
-        clip: bound on the influence of one answer; None for none.
-        seed: of the splitting.
-        folder: of checkpoint and history; None keeps nothing.
-        held_out: a dataset; loss and accuracy on it end each epoch.
-        watcher: told of each update.
-        on_epoch: told of each epoch.
-        redundancy: copies and quorum of a task at a server; one copy when None.
-        flavor: dependency set at a server.
-        limits: of a task at a server.
-        transport: how answers' arrays travel: "raw", "compressed" (the same to the last
-            bit), "ternary" (a twentieth of float32, unbiased and noisy), or a codec.
-    """
-
-    tasks: int = 8
-    in_flight: int = 0
-    tries: int = 4
-    clip: Clip | None = field(default_factory=Clip)
-    seed: int = 0
-    folder: Path | None = None
-    held_out: object = None
-    watcher: Callable[[Update, Tally], None] | None = None
-    on_epoch: Callable[[EpochMetrics], None] | None = None
-    redundancy: Redundancy | None = None
-    flavor: str | None = None
-    limits: TaskLimits | None = None
-    transport: Transport | TransportName = "raw"
 
 
 class Trainer:
@@ -162,11 +41,14 @@ class Trainer:
     Args:
         conn: a connection, a backend of `stoilo.learn.backends`, or None for threads here.
         model: an `ArrayModel` or `TorchModel`, or a torch module with `loss`.
-        data: pairs of sample and target (a torch dataset), a pair of arrays, or parts.
+        data: pairs of sample and target (a torch dataset), a pair of arrays, or parts;
+            None for a trainer that gets its data epoch by epoch.
         make: makes the method.
         loss: ``(output, target) -> scalar``, mean over the samples, for a torch module.
         options: further choices.
         name: shown in lists of tasks.
+        kept: an optimiser that `make` closes over; without own data it is saved beside
+            the version (with own data the method saves it).
     """
 
     def __init__(
@@ -179,45 +61,117 @@ class Trainer:
         loss: Loss | None = None,
         options: TrainerOptions | None = None,
         name: str = "run",
+        kept: Kept | None = None,
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
-        self.parts = as_parts(data, self.options)
+        self.epochs: list[EpochMetrics] = []
         self._held_out = as_held_out(self.options.held_out)
-        self._make = make
+        self._name, self._make = name, make
         self._backend = open_backend(
             conn, self.options.redundancy, self.options.flavor, self.options.limits
         )
         self._is_ours = conn is None or hasattr(conn, "create_task")
-        self.run = self._make_run(name)
-        self.epochs: list[EpochMetrics] = []
+        self._first = self.form.first()
+        self._log = EpochLog(self.options.folder)
+        self._shelf = Shelf(self.options.folder if data is None else None, kept)
         self._updates: list[Update] = []
-        self._has_started = False
+        self._has_started = self._is_stopped = False
+        self._run: Run | None = None
+        self.parts: list[Part] = []
+        self._has_own = data is not None
+        if data is not None:
+            self.parts = as_parts(data, self.options)
+            self._run = self._make_run(make, self.options.folder)
 
-    def _make_run(self, name: str) -> Run:
+    def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
+        rehearse(self.form, self.parts[0])
         settings = RunSettings(
-            name=name,
+            name=self._name,
             in_flight=self.options.in_flight or len(self.parts),
             tries=self.options.tries,
             clip=self.options.clip,
-            folder=self.options.folder,
+            folder=folder,
             transport=as_transport(self.options.transport),
         )
-        method = self._make(self.form.first(), [len(part) for part in self.parts])
-        watcher = self.options.watcher
+        method = make(self.snapshot, [len(part) for part in self.parts])
         return Run(
-            method, self.form, self.parts, self._backend, settings, watcher=watcher
+            method,
+            self.form,
+            self.parts,
+            self._backend,
+            settings,
+            watcher=self.options.watcher,
+            memory=self._run.memory if self._run else None,
         )
+
+    async def start(self) -> Self:
+        """Take up what a killed trainer left in the folder: epochs, and tasks under way.
+
+        The first step does it otherwise; afterwards `epoch_number` and `epochs` are known.
+
+        Raises:
+            TrustError: ``STO-T011``.
+            UsageError: ``STO-T012`` when it is of another training.
+        """
+        if self._has_started:
+            return self
+        if self._run is None:
+            self._first, done = await self._shelf.open(self._first)
+            self.epochs = self._log.read(done)
+        else:
+            await self._run.start()
+            is_new = self.snapshot.version == self._first.version
+            self.epochs = self._log.read(0 if is_new else None)
+            self._waits = self._begin_waits()
+            await self._take_up(list(self._run.history.updates))
+        self._has_started = True
+        self._is_stopped = self._should_stop()
+        return self
+
+    async def _take_up(self, updates: list[Update]) -> None:
+        """Count the answers before the kill: of this epoch, or of one not yet summed up."""
+        ends = [place for place, one in enumerate(updates) if one.epoch_ended]
+        last = updates[ends[-1]].epoch if ends else -1
+        if last >= self.epoch_number:
+            self._updates = [one for one in updates if one.epoch == last]
+            await self._end_epoch()
+        self._updates = updates[ends[-1] + 1 :] if ends else updates
+
+    @property
+    def run(self) -> Run:
+        """The run over the present data.
+
+        Raises:
+            UsageError: ``STO-T006`` before there is any.
+        """
+        if self._run is None:
+            raise UsageError(
+                "STO-T006",
+                "this trainer has no dataset",
+                hint="give one to the trainer, or a data loader to each epoch",
+            )
+        return self._run
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the stop rule is reached."""
+        return self._is_stopped
 
     @property
     def finished(self) -> bool:
-        """Whether all that the settings name is done."""
-        return self.run.method.finished
+        """Whether all that the settings name is done, or the stop rule is reached."""
+        return self._is_stopped or (self._run is not None and self._run.method.finished)
+
+    @property
+    def epoch_number(self) -> int:
+        """How many epochs have ended, those of killed processes counted (see `start`)."""
+        return len(self.epochs)
 
     @property
     def snapshot(self) -> Snapshot:
         """The newest version."""
-        return self.run.method.snapshot
+        return self._run.method.snapshot if self._run else self._first
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
@@ -228,29 +182,66 @@ class Trainer:
         """Return `model` (name of the later interface)."""
         return self.model
 
-    @property
     def last_epoch_metrics(self) -> EpochMetrics | None:
-        """What the last complete epoch came to; None before."""
+        """Return what the last complete epoch came to; None before."""
         return self.epochs[-1] if self.epochs else None
 
     async def __aiter__(self) -> AsyncIterator[TrainingUpdate]:
         """Yield what each answer did, to the end of the training."""
+        await self.start()
         while not self.finished:
             yield await self._step()
 
-    async def train_epoch(self) -> EpochMetrics:
-        """Train to the end of the present epoch.
+    def train_epoch(self) -> Epoch:
+        """Train to the end of the present epoch: await it, or follow its answers.
 
-        Raises:
+        Raises (when awaited):
             UsageError: ``STO-T081`` when all epochs are done.
             UserError: the researcher's own code failed too often on volunteers.
         """
+        return Epoch(self._follow_epoch(), lambda: self.epochs[-1])
+
+    async def _follow_epoch(self) -> AsyncIterator[TrainingUpdate]:
+        await self.start()
         if self.finished:
             raise UsageError("STO-T081", "no epoch is left to be trained")
-        before = len(self.epochs)
-        while len(self.epochs) == before:  # the last answer of all ends an epoch
-            await self._step()
-        return self.epochs[-1]
+        before = self.epoch_number
+        while self.epoch_number == before:  # the last answer of all ends an epoch
+            yield await self._step()
+
+    async def change_data(self, data: object, make: MakeMethod | None = None) -> None:
+        """Go on from the newest version with other data; nothing else is under way then.
+
+        The method begins anew: what it kept beside the model is forgotten, but for an
+        optimiser that `make` closes over.
+
+        Args:
+            data: as the trainer takes it.
+            make: makes the method; the trainer's own when None.
+
+        Raises:
+            UsageError: ``STO-T086`` with a folder and data of its own: its checkpoint
+                would know nothing of what happens elsewhere.
+        """
+        if self.options.folder is not None and self._has_own:
+            raise UsageError(
+                "STO-T086",
+                "the checkpoint in the folder is of the trainer's own data",
+                hint="train_epoch() alone, or a trainer without data or without folder",
+            )
+        await self.start()
+        if self._run is not None:
+            await self._run.end()
+            await self._run.close()
+        self.parts = as_parts(data, self.options)
+        rehearse(self.form, self.parts[0])
+        self._run = self._make_run(make or self._make, None)
+        self._updates, self._waits = [], self._begin_waits()
+
+    async def order(self) -> tuple[str, ...]:
+        """Order what the method has now, without waiting; return the tasks' ids."""
+        await self.start()
+        return await self.run.order()
 
     async def train(self) -> Trained:
         """Train to the end."""
@@ -285,105 +276,72 @@ class Trainer:
         model = sum(a.nbytes for a in snapshot.parameters.values())
         buffers = sum(a.nbytes for a in snapshot.buffers.values())
         return TaskSize(
-            download_bytes=model + buffers + part.x.nbytes + part.y.nbytes,
+            download_bytes=model + buffers + part.nbytes,
             upload_bytes=round(model * as_transport(self.options.transport).share)
             + buffers,
             compute_s=order.samples * measure_seconds(self.form, order, part),
         )
 
+    def _begin_waits(self) -> Waits:
+        run = self.run
+        return Waits(self.snapshot.version, run.backend.now(), run.tally)
+
     async def _step(self) -> TrainingUpdate:
-        if not self._has_started:
-            await self.run.start()
-            self._has_started = True
-        update = await self.run.step()
+        await self.start()
+        run = self.run
+        update = await run.step()
         self._updates.append(update)
+        self._waits.note(update, run.backend.now())
         accepted = sum(one.applied for one in self._updates)
-        if self.finished:
-            await self.run.end()
         if update.epoch_ended or self.finished:
-            await self._end_epoch(update.epoch)
+            await self._end_epoch()
+        if self.finished:
+            await run.end()
         loss, snapshot = update.loss, self.snapshot
         return TrainingUpdate(loss, accepted, snapshot, update, self.form)
 
-    async def _end_epoch(self, epoch: int) -> None:
-        held_out = None
+    async def _end_epoch(self) -> None:
+        held_out, run = None, self.run
+        seconds = self._waits.seconds(run.backend.now())
         if self._held_out is not None:
             held_out = await asyncio.to_thread(
                 evaluate, self.form, self.snapshot, self._held_out
             )
-        self.epochs.append(_sum_up(epoch, self._updates, held_out))
-        self._updates = []
+        metrics = sum_up(
+            self.epoch_number,
+            self._updates,
+            held_out,
+            seconds,
+            self._waits.share(run.tally),
+        )
+        self._log.append(metrics)
+        self.epochs.append(metrics)
+        await self._shelf.put(self.snapshot, self.epoch_number)
+        self._updates, self._waits = [], self._begin_waits()
+        self._is_stopped = self._should_stop()
         if self.options.on_epoch is not None:
-            self.options.on_epoch(self.epochs[-1])
+            self.options.on_epoch(metrics)
+
+    def _should_stop(self) -> bool:
+        rule = self.options.stop
+        return rule is not None and rule.is_reached(self.epochs)
 
     async def close(self) -> None:
         """Save and stop waiting; with a folder, another trainer may go on."""
-        if self._has_started:
-            await self.run.close()
+        if self._run is not None and self._has_started:
+            await self._run.close()
+        self._shelf.close()
         if self._is_ours:
             await self._backend.close()
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Take up the folder and return the trainer: the thesis awaits its constructor."""
+        return self.start().__await__()
+
     async def __aenter__(self) -> Self:
-        """Return the trainer."""
-        return self
+        """Take up the folder and return the trainer."""
+        return await self.start()
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it; a backend that was given stays open."""
         await self.close()
-
-
-def as_model(model: object, loss: Loss | None = None) -> Model:
-    """Return `model` as volunteers can compute with it.
-
-    Raises:
-        UsageError: ``STO-T080`` for a torch module without a loss.
-    """
-    if hasattr(model, "first") and hasattr(model, "kernel"):
-        return model  # type: ignore[return-value]  # a Model: it has a model's methods
-    if loss is None or not hasattr(model, "named_parameters"):
-        raise UsageError(
-            "STO-T080",
-            f"a {type(model).__name__} cannot be trained like that",
-            hint="give an ArrayModel, a TorchModel, or a torch module and a loss",
-        )
-    return TorchModel(model, loss)  # type: ignore[arg-type]  # it has a module's methods
-
-
-def as_parts(data: object, options: TrainerOptions) -> list[Part]:
-    """Return the data parts: those given, or the dataset split at random."""
-    if isinstance(data, list) and data and all(isinstance(p, Part) for p in data):
-        return list(data)
-    x, y = read_arrays(data)
-    return split(x, y, min(options.tasks, len(x)), seed=options.seed)
-
-
-def as_held_out(data: object) -> Part | None:
-    """Return held-out data as one part."""
-    if data is None or isinstance(data, Part):
-        return data
-    return Part(*read_arrays(data))
-
-
-def render(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was given
-    """Return a version as the researcher gave the model: his module, or arrays."""
-    if isinstance(model, TorchModel):
-        return model.load_into(snapshot)
-    return dict(snapshot.parameters)
-
-
-def _sum_up(
-    epoch: int, updates: Sequence[Update], held_out: Evaluation | None
-) -> EpochMetrics:
-    counted = [update for update in updates if update.applied]
-    samples = sum(update.samples for update in counted)
-    total = sum(update.loss * update.samples for update in counted)
-    stale = sum(update.staleness for update in counted)
-    return EpochMetrics(
-        epoch=epoch,
-        average_loss=total / samples if samples else math.nan,
-        samples=samples,
-        accepted_tasks=len(counted),
-        discarded_tasks=len(updates) - len(counted),
-        staleness=stale / len(counted) if counted else 0.0,
-        held_out=held_out,
-    )

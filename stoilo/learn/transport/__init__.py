@@ -18,8 +18,8 @@ from stoilo.learn.transport.travel import (
     TransportName,
     as_transport,
     ask,
+    asked,
     count_bytes,
-    expect_frames,
     receive,
 )
 
@@ -31,7 +31,7 @@ __all__ = [
     "TransportName",
     "as_transport",
     "ask",
+    "asked",
     "count_bytes",
-    "expect_frames",
     "receive",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from stoilo.core.errors import TrustError
 from stoilo.learn.tensors import Array, Form
 from stoilo.learn.work import Order, Plain
 
-__all__ = ["Frame", "Raw", "Transport", "refused"]
+__all__ = ["Frame", "Raw", "Transport", "refusing"]
 
 Frame = NDArray[np.uint8]
 """One encoded array: a vector of bytes."""
@@ -75,11 +76,20 @@ class Raw:
         Raises:
             TrustError: ``STO-T090`` for another number of bytes.
         """
-        if frame.size != self.bounds(form)[1]:
-            raise refused("it has not as many bytes as its form")
-        return np.frombuffer(frame.tobytes(), form.dtype).reshape(form.shape)
+        with refusing():
+            return np.frombuffer(frame.tobytes(), form.dtype).reshape(form.shape)
 
 
-def refused(what: str) -> TrustError:
-    """Return the error of a frame that is not used."""
-    return TrustError("STO-T090", f"a volunteer's answer is not used: {what}")
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Turn a decoder's fault into our error.
+
+    Raises:
+        TrustError: ``STO-T090`` with the fault.
+    """
+    try:
+        yield
+    except ValueError as fault:
+        raise TrustError(
+            "STO-T090", f"a volunteer's answer is not used: {fault}"
+        ) from None

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.kernels.unpacking import unpack
 from stoilo.learn.tensors import Array, Form
 from stoilo.learn.transport.compressed import Compressed
-from stoilo.learn.transport.interface import Raw, Transport, refused
+from stoilo.learn.transport.interface import Raw, Transport, refusing
 from stoilo.learn.transport.ternary import Ternary
-from stoilo.learn.work import Order
+from stoilo.learn.work import Order, Plain
 
 __all__ = [
     "TransportName",
     "as_transport",
     "ask",
+    "asked",
     "count_bytes",
-    "expect_frames",
     "receive",
 ]
 
@@ -62,23 +63,13 @@ def ask(order: Order, transport: Transport) -> Order:
     return replace(order, settings={**order.settings, _KEY: dict(told)})
 
 
-def asked(order: Order) -> Transport:
-    """Return how the order's answer travels."""
+def asked(order: Order) -> dict[str, Plain] | None:
+    """Return what the bytes of the order's answer mean: codec and constants, no seed."""
     told = order.settings.get(_KEY)
     if told is None:
-        return Raw()
-    known = cast("dict[str, Any]", told)  # ours: `ask` wrote it
-    return Ternary(known["block"]) if known["codec"] == "ternary" else Compressed()
-
-
-def expect_frames(
-    order: Order, forms: Mapping[str, Form]
-) -> dict[str, tuple[int, int]] | None:
-    """Return the least and most bytes of each encoded array; None when none is encoded."""
-    transport = asked(order)
-    if isinstance(transport, Raw):
         return None
-    return {name: transport.bounds(form) for name, form in forms.items()}
+    known = cast("dict[str, Plain]", told)  # ours: `ask` wrote it
+    return {name: value for name, value in known.items() if name != "seed"}
 
 
 def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
@@ -90,25 +81,16 @@ def receive(raw: object, order: Order, forms: Mapping[str, Form]) -> object:
     Raises:
         TrustError: ``STO-T090`` for arrays that are not encoded as was asked for.
     """
-    transport = asked(order)
-    if isinstance(transport, Raw) or not isinstance(raw, dict):
+    told = asked(order)
+    if told is None or not isinstance(raw, dict):
         return raw
-    frames = raw.get("tensors")
-    if not isinstance(frames, dict) or any(name not in forms for name in frames):
-        raise refused("the names of its arrays are not the model's")
-    found = {
-        name: _decode(frame, transport, forms[name]) for name, frame in frames.items()
-    }
-    if not transport.is_lossless and order.settings.get("give") == "parameters":
+    plain = {name: (form.dtype, form.shape) for name, form in forms.items()}
+    with refusing():
+        read: Callable[..., dict[str, Array]] = unpack  # untyped: it travels as source
+        found = read(told, raw.get("tensors"), plain)
+    if told["codec"] == "ternary" and order.settings.get("give") == "parameters":
         found = _add_way(order, found)
     return {**raw, "tensors": found}
-
-
-def _decode(frame: object, transport: Transport, form: Form) -> Array:
-    is_bytes = type(frame) is np.ndarray and frame.dtype == np.uint8
-    if not is_bytes or cast("Array", frame).ndim != 1:
-        raise refused("an array is not encoded as was asked for")
-    return transport.decode(cast("Array", frame), form)
 
 
 def _add_way(order: Order, moved: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,7 +4,9 @@
     {"verdict": "true" | "false" | "raised" | "not_bool", "error_text"}
 
 A source that the language layer refuses, or whose module body fails, is "raised": the
-researcher's fault either way (design §7).
+researcher's fault either way (design §7). A value that cannot exist here (an array of a
+library that this level lacks, an instance of no class) is "false" without a question: that
+is its volunteer's fault, and must not end the task.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ def _judge(runtime: LanguageRuntime, fields: Any, printer: TaskPrinter) -> objec
     start_item(_SEED, 0, 0)
     module = load_source(runtime, source, printer)
     function = find_entry(module, entry)
-    arguments = [bind_arguments(value, module, runtime) for value in values]
+    try:
+        arguments = [bind_arguments(value, module, runtime) for value in values]
+    except Exception:  # noqa: BLE001 - hostile values: whatever they break, they are wrong
+        return False
     return call_task(lambda: function(*arguments))
 
 

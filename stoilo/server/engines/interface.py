@@ -33,6 +33,7 @@ __all__ = [
     "Engine",
     "FormerKey",
     "Homogeneity",
+    "HostRecords",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
@@ -454,4 +455,19 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop moving workunits; returns when no call to the server is in progress."""
+        ...
+
+
+@runtime_checkable
+class HostRecords(Protocol):
+    """An engine that takes an owner's word on results that were believed.
+
+    The stock engine does not: BOINC's record of a host is its scheduler's and validator's.
+    """
+
+    def reject(self, name: str) -> int:
+        """Count the results that a workunit's outcome came from against their hosts.
+
+        Each once; the outcome stays. Returns how many were counted, 0 for unknown names.
+        """
         ...

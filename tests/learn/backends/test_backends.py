@@ -109,3 +109,13 @@ async def test_task_that_nobody_returns_ends_in_a_system_error():
     backend = SimulatedBackend([SimulatedHost(loss=1.0)], deadline_s=10.0, tries=2)
     await backend.submit(job("k"))
     assert isinstance((await backend.next()).error, TaskSystemError)
+
+
+async def test_host_that_loses_tasks_asks_for_the_next_as_rarely_as_another():
+    hosts = [SimulatedHost(loss=1.0, poll_s=1.0), SimulatedHost(poll_s=1.0)]
+    backend = SimulatedBackend(hosts, deadline_s=1e6, tries=1)
+    for number in range(40):
+        await backend.submit(job(f"k{number}"))
+    while (await backend.next(wait_s=100.0)) is not None:
+        pass
+    assert backend.served == [0, 20]

@@ -194,34 +194,3 @@ def test_second_answer_changes_nothing():
 def test_settings_that_cannot_train_are_refused(name):
     with pytest.raises(UsageError, match="STO-T040"):
         DownpourSettings(**{"passes": 1, "batch": 1, name: -1})
-
-
-def train(optimizer, replicas, updates=2000):
-    """Loss, accuracy and virtual time after so many updates."""
-    digits, net = load_digits(), Net((64, 32, 10))
-    crew = gather(replicas, 1400, net)
-    method = make(crew, optimizer, passes=1000)
-    fleet = Fleet((1.0,) * replicas, jitter=0.5)
-    with np.errstate(over="ignore"):
-        events = run_replicas(
-            method, crew.answer, fleet, lambda _: method.snapshot.version >= updates
-        )
-    w = method.snapshot.parameters
-    loss, _, _ = net.differentiate(w, digits.images, digits.labels)
-    score = net.score(w, digits.test_images, digits.test_labels)
-    return loss / 1400, score, events[-1].time
-
-
-@pytest.mark.slow
-def test_adagrad_rescues_what_asynchrony_makes_diverge():
-    """The published pair, with serial training as the control of the rate."""
-    serial, plain, rescued = (
-        train(Sgd(0.5), 1),
-        train(Sgd(0.5), 16),
-        train(Adagrad(0.05), 16),
-    )
-    assert serial[0] < 0.1
-    assert plain[0] > 10
-    assert plain[1] < 0.3
-    assert rescued[1] >= 0.95
-    assert rescued[2] < serial[2] / 9

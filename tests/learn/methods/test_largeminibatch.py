@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from stoilo.learn.methods.largeminibatch import (
     LargeMinibatchSettings,
     Warmup,
 )
-from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.tensors import flatten
 from stoilo.testing.learning import (
@@ -92,35 +89,3 @@ def test_folded_rate_trains_the_same():
 def test_settings_that_cannot_train_are_refused(bad):
     with pytest.raises(UsageError, match="STO-T040"):
         LargeMinibatchSettings(**{"epochs": 1, "block": 1, "rate": 1.0, **bad})
-
-
-def measure(k, kind, *, scaled=True):
-    """Median loss and error over five seeds; a step on k blocks of four samples at once."""
-    crew = gather(1400, 1, Net((64, 32, 32, 32, 32, 32, 10), rectified=True))
-    rates = Warmup(0.005, k if scaled else 1, math.ceil(1400 / (4 * k)), 5.0, kind)
-    digits, found = load_digits(), []
-    for seed in range(5):
-        settings = SynchronousSettings(30, block=4 * k, seed=seed)
-        optimizer = Sgd(0.005, momentum=0.9)
-        method = Synchronous(
-            crew.start(seed), crew.sizes, optimizer, settings, schedule=rates
-        )
-        run_serially(method, crew.answer)
-        w = method.snapshot.parameters
-        loss, _, _ = crew.net.differentiate(w, digits.images, digits.labels)
-        score = crew.net.score(w, digits.test_images, digits.test_labels)
-        found.append((loss / 1400, 1.0 - score))
-    return np.median(found, axis=0)
-
-
-@pytest.mark.slow
-def test_gradual_warmup_trains_best_and_the_linear_rule_has_an_upper_limit():
-    """The published comparison, at a size of minutes; k = 32 is its negative control."""
-    unscaled, constant = measure(16, "none", scaled=False), measure(16, "constant")
-    none, gradual = measure(16, "none"), measure(16, "gradual")
-    assert gradual[0] < unscaled[0]
-    assert gradual[1] < 0.05
-    assert none[1] < 0.06
-    assert constant[1] > 2 * gradual[1]
-    assert constant[0] > 5 * gradual[0]
-    assert measure(32, "gradual")[1] > 0.3

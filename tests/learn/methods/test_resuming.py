@@ -46,8 +46,8 @@ def make_downpour(optimizer=None, **more):
     return Downpour(CREW.start(), CREW.sizes, optimizer, DownpourSettings(**wanted))
 
 
-def make_sandblaster():
-    rules = Rules(history=3, iterations=6)
+def make_sandblaster(**more):
+    rules = Rules(history=3, iterations=6, **more)
     wanted = SandblasterSettings(2, penalty=0.01, shards=3, rules=rules)
     return Sandblaster(CREW.start(), CREW.sizes, wanted)
 
@@ -57,8 +57,9 @@ def make_large(**more):
     return LargeMinibatch(CREW.start(), CREW.sizes, wanted)
 
 
-def make_federated(kind, **more):
-    wanted = FederatedSettings(4, LocalWork(0.1, batch=4, steps=5), **more)
+def make_federated(kind, local=None, **more):
+    local = local or LocalWork(0.1, batch=4, steps=5)
+    wanted = FederatedSettings(4, local, **more)
     return kind(CREW.start(), CREW.sizes, wanted)
 
 
@@ -72,10 +73,17 @@ METHODS = {
         staleness=Staleness("discard", 1),
     ),
     "sandblaster": make_sandblaster,
+    "sandblaster, by rays": lambda: make_sandblaster(ray=3, curvature=0.05),
     "large minibatch": make_large,
     "large minibatch, folded rate": lambda: make_large(folded=True),
     "fedavg": lambda: make_federated(fedavg, clients=0.7),
     "diloco": lambda: make_federated(diloco, fraction=0.6, weights="equal"),
+    "diloco, inner state kept": lambda: make_federated(
+        diloco,
+        LocalWork(0.01, batch=4, steps=3, optimizer="adamw", keep=True),
+        clients=0.7,
+        fraction=0.6,
+    ),
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")

@@ -9,7 +9,7 @@ from stoilo.learn.methods.lbfgs import Coordinator, LineSearch, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.vectors import Vectors
 from stoilo.learn.tensors import flatten, unflatten
-from stoilo.learn.work import Snapshot
+from stoilo.learn.work import Reply, Snapshot
 from stoilo.testing.learning import (
     Fleet,
     Net,
@@ -73,6 +73,48 @@ def test_portions_and_shards_leave_the_iterates_as_they_are(portions, shards):
     run_serially(many, crew.answer)
     ours, theirs = (flatten(m.snapshot.parameters) for m in (one, many))
     assert np.linalg.norm(ours - theirs) < 1e-9 * np.linalg.norm(ours)
+
+
+def answer_singly(order):
+    """Softmax regression, every number of it in single precision."""
+    digits, w = load_digits(), order.snapshot.parameters
+    rows = np.arange(order.samples) if order.rows is None else np.array(order.rows)
+    images, labels = digits.images[rows].astype(np.float32), digits.labels[rows]
+    z = images @ w["w0"] + w["b0"]
+    odds = np.exp(z - z.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    loss = -np.log(odds[np.arange(len(rows)), labels]).sum(dtype=np.float32)
+    odds[np.arange(len(rows)), labels] -= 1.0
+    slope = {"w0": images.T @ odds, "b0": odds.sum(axis=0)}
+    return Reply(order.snapshot.version, len(rows), float(loss), slope)
+
+
+@pytest.mark.parametrize(
+    ("noise", "least", "most"), [(0.0, 80, 110), (1e-300, 120, 999)]
+)
+def test_single_precision_ends_at_its_noise_and_searches_no_lines_in_it(
+    noise, least, most
+):
+    """Control: with no noise known, two searches of 30 passes each end nowhere."""
+    start = {n: a.astype(np.float32) for n, a in NET.start(spread=0.0).items()}
+    rules = Rules(tolerance=1e-6, iterations=500, noise=noise)
+    wanted = SandblasterSettings(4, PENALTY, 3, rules=rules)
+    method = Sandblaster(Snapshot(0, start), [1400], wanted)
+    passes = len(run_serially(method, answer_singly)) / 4
+    assert least < passes < most
+    assert method.value == pytest.approx(0.26567085, rel=1e-6)
+    assert method.snapshot.parameters["w0"].dtype == np.float32
+
+
+def test_way_that_was_gone_is_that_of_the_rounded_points():
+    start = {n: a.astype(np.float32) for n, a in NET.start(spread=0.0).items()}
+    method = Sandblaster(Snapshot(0, start), [140], SandblasterSettings())
+    run_serially(method, answer_singly, limit=8)
+    ways = [method._vectors.gather(f"s{pair}") for pair in method.coordinator.pairs]
+    point = flatten(method._snapshot.parameters)
+    assert len(ways) > 1
+    assert (method._vectors.gather("trial") == point).all()
+    assert np.abs(sum(ways) - method._vectors.gather("x")).max() < 1e-14
 
 
 def time_pass(portions, times, backups):
@@ -145,11 +187,19 @@ def test_valley_that_is_not_convex_is_followed_with_positive_curvature():
 
 def test_pair_without_curvature_is_skipped():
     vectors = Vectors(2, 1)
-    for name, values in {"d": [1.0, 0], "g": [0.5, 0], "slope": [0.2, 0]}.items():
+    for name, values in {
+        "trial": [1.0, 0],
+        "x": [0.0, 0],
+        "g": [0.5, 0],
+        "slope": [0.2, 0],
+    }.items():
         vectors.put(name, np.array(values))
     coordinator = Coordinator(Rules())
-    coordinator._remember(vectors, 1.0)
-    assert (coordinator.pairs, vectors.shards[0].names) == ([], ("d", "g", "slope"))
+    coordinator._remember(vectors)
+    assert (coordinator.pairs, vectors.shards[0].names) == (
+        [],
+        ("g", "slope", "trial", "x"),
+    )
 
 
 def test_two_failed_line_searches_end_at_the_accepted_point():

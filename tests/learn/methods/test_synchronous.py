@@ -11,7 +11,7 @@ from stoilo.learn.methods.synchronous import (
     combine_robustly,
     sum_gradients,
 )
-from stoilo.learn.optimizers import Adam, Sgd
+from stoilo.learn.optimizers import Sgd
 from stoilo.learn.robust import CoordinateMedian, Krum, TrimmedMean
 from stoilo.learn.tensors import add, dot, flatten, norm, scale
 from stoilo.learn.work import Reply, Snapshot
@@ -215,23 +215,3 @@ def test_flipped_gradients_turn_a_plain_step_round_and_not_a_robust_one(rule):
     honest, plain, robust = steps
     assert dot(honest, plain) < 0
     assert dot(honest, robust) > 0.7 * norm(honest) * norm(robust)
-
-
-@pytest.mark.slow
-def test_one_step_an_epoch_is_weak_and_subset_steps_are_not():
-    digits = load_digits()
-
-    def train(block, fraction=1.0):
-        parts = np.array_split(np.arange(1400), 8)
-        crew = Volunteers(Net((64, 64, 10)), digits.images, digits.labels, parts)
-        method = make(
-            crew, epochs=10, block=block, fraction=fraction, optimizer=Adam(1e-3)
-        )
-        run_replicas(method, crew.answer, Fleet([1.0] * 8, jitter=0.5))
-        w = method.snapshot.parameters
-        return crew.net.score(w, digits.test_images, digits.test_labels)
-
-    whole, subset, partial = train(0), train(15), train(15, 0.875)
-    assert whole < 0.7
-    assert subset > 0.85
-    assert partial > subset - 0.05

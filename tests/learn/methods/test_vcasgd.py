@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,9 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import Reply, Snapshot
 from stoilo.testing.learning import (
-    Fleet,
     Net,
     Volunteers,
     load_digits,
-    run_replicas,
     run_serially,
     split_evenly,
 )
@@ -145,34 +141,3 @@ def test_settings_that_cannot_train_are_refused(bad):
 def test_discarding_without_a_limit_is_refused():
     with pytest.raises(UsageError, match="STO-T040"):
         Staleness("discard")
-
-
-def train(alpha, lost=0.0, seed=0, epochs=5):
-    digits, net = load_digits(), Net((64, 32, 10))
-    crew = Volunteers(net, digits.images, digits.labels, split_evenly(1400, 28))
-    local = LocalWork(0.5, batch=10)
-    method = make(crew.sizes, crew.start(seed), epochs=epochs, alpha=alpha, local=local)
-    fleet = Fleet(tuple(np.linspace(1, 3, 6)), jitter=0.2, lost=lost, seed=seed)
-    run_replicas(method, crew.answer, fleet)
-    w = method.snapshot.parameters
-    return net.score(w, digits.test_images, digits.test_labels)
-
-
-def average(alpha, **more):
-    return np.mean([train(alpha, seed=seed, **more) for seed in range(3)])
-
-
-@pytest.mark.slow
-def test_share_decides_how_fast_the_first_epoch_learns():
-    """The published comparison of shares; exchanged shares would turn it round."""
-    alphas = (0.7, "e/(e+1)", 0.95, 0.99, 0.999)
-    first = [average(alpha, epochs=1) for alpha in alphas]
-    assert first[0] > 0.75
-    assert abs(first[0] - first[1]) < 0.05
-    assert all(a > b + 0.03 for a, b in itertools.pairwise(first[1:]))
-    assert first[-1] < 0.3
-
-
-@pytest.mark.slow
-def test_a_fifth_of_the_orders_lost_costs_no_accuracy():
-    assert abs(average(0.95, lost=0.2, epochs=20) - average(0.95, epochs=20)) < 0.015

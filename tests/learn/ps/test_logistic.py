@@ -157,6 +157,13 @@ def test_no_part_gets_further_ahead_than_the_limit_and_one(limit):
     assert max(leads) <= limit + 1
 
 
+def test_endless_limit_behaves_as_none():
+    found = [method_of("agd", rounds=2, limit=limit) for limit in (None, 10**9)]
+    for method in found:
+        run_replicas(method, answer, Fleet(times=(1.0, 1.3, 3.0), jitter=0.2))
+    assert np.array_equal(*map(theta_of, found))
+
+
 def test_lost_iteration_is_ordered_again_and_counts_once():
     method = method_of("dgd", rounds=1)
     orders = method.next_orders(9)

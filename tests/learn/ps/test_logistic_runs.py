@@ -1,5 +1,8 @@
 """Logistic regression by the driver: threads and simulated volunteers, the same method."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -10,8 +13,10 @@ from stoilo.learn.data import split
 from stoilo.learn.kernels.logistic import make_loss
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.ps.logistic import LogisticRegression, LogisticSettings
+from stoilo.learn.ps.server import ParameterServer
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.trainers.logistic import LogisticTrainer
+from stoilo.learn.trainers.trainer import TrainerOptions
 
 MODES = {
     "dgd": {"rounds": 20, "rate": 5e-3},
@@ -114,3 +119,44 @@ async def test_lease_changes_nothing_where_all_answer_in_time(model, samples):
         method = LogisticRegression(model.first(), [50] * 4, settings)
         found.append(await train(method, model, parts, LocalBackend(1)))
     assert np.array_equal(*found)
+
+
+class ShardKiller:
+    """A watcher that kills one shard's process after every few updates."""
+
+    def __init__(self, server, every):
+        self.shards, self.every, self.seen = list(server.shards.values()), every, 0
+
+    def __call__(self, _update, _tally):
+        self.seen += 1
+        if self.seen % self.every == 0:
+            victim = self.shards[self.seen // self.every % len(self.shards)]
+            os.kill(victim.pid, signal.SIGKILL)
+
+    @property
+    def killed(self):
+        return sum(shard.started - 1 for shard in self.shards)
+
+
+async def trained_on(server, samples, mode, watcher=None):
+    settings = LogisticSettings(mode, **MODES[mode], block_bytes=8)
+    options = TrainerOptions(tasks=4, clip=None, watcher=watcher)
+    backend = SimulatedBackend([SimulatedHost(stall=0.2) for _ in range(3)])
+    async with LogisticTrainer(
+        backend, samples, settings, server=server, options=options
+    ) as trainer:
+        await trainer.train()
+    return trainer.snapshot.parameters["theta"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "every"), [("dgd", 30), ("downpour", 30)])
+async def test_shards_killed_in_mid_training_do_not_change_it_by_a_bit(
+    mode, every, samples, tmp_path
+):
+    server = ParameterServer.open(tmp_path, 2, processes=True)
+    killer = ShardKiller(server, every)
+    theta = await trained_on(server, samples, mode, killer)
+    server.close()
+    assert killer.killed >= 2
+    assert np.array_equal(theta, await trained_on(None, samples, mode))

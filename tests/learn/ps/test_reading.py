@@ -18,9 +18,9 @@ class Log:
         self.values = {key: frozenset() for key in KEYS}
         self.fetches = 0
 
-    def fetch(self, key):
+    def fetch(self, keys):
         self.fetches += 1
-        return self.values[key]
+        return {key: self.values[key] for key in keys}
 
     def push(self, worker, iteration):
         for key in KEYS:
@@ -82,6 +82,31 @@ def test_copy_that_is_new_enough_is_not_fetched_again():
         reader.read("k0")
         clock.commit("a", iteration)
     assert log.fetches == 1
+
+
+def test_batch_fetches_what_is_stale_once_and_the_rest_not_at_all():
+    log, clock = Log(), VectorClock(0)
+    clock.join(["a"])
+    reader = CachedReader("a", clock, log.fetch)
+    reader.read("k0")
+    asked = []
+    reader.fetch = lambda keys: asked.append(list(keys)) or log.fetch(keys)
+    assert list(reader.read_many(["k1", "k0", "k2", "k1"])) == ["k1", "k0", "k2"]
+    assert asked == [["k1", "k2"]]
+
+
+def test_value_that_was_fetched_while_others_commit_is_as_old_as_the_request():
+    log, clock = Log(), VectorClock(3)
+    clock.join(["a"])
+
+    def fetch(keys):
+        found = log.fetch(keys)
+        clock.commit("a", 0)
+        return found
+
+    reader = CachedReader("a", clock, fetch)
+    reader.read("k0")
+    assert reader.cached["k0"].at == 0
 
 
 def test_without_a_limit_copies_are_fetched_again_by_the_period():

@@ -138,14 +138,14 @@ async def test_trainer_of_a_killed_process_goes_on_from_its_folder(tmp_path):
             first = DPBGDTrainer(
                 LocalBackend(1), make_model(), LOSS, *make, options=options
             )
-            run = await first._begin()
+            await first.start()
             for _ in range(8):
-                await run.step()
-            await first._backend.close()  # and nothing else: as if it were killed
+                await first._trainer._step()
+            await first.run.backend.close()  # and nothing else: as if it were killed
         async with DPBGDTrainer(
             LocalBackend(1), make_model(), LOSS, *make, options=options
         ) as trainer:
-            for _ in range(2 - kills):
+            while trainer.epoch_number < 2:
                 model, _ = await trainer.train_epoch()
         ends.append(weights(model))
     assert torch.allclose(*ends, atol=1e-6)
@@ -177,5 +177,5 @@ def test_sixth_argument_may_be_a_flavor_as_in_2025():
     trainer = DPBGDTrainer(
         None, make_model(), LOSS, torch.optim.SGD, {"lr": 1.0}, "tensor"
     )
-    assert trainer._dataset is None
+    assert trainer._own is None
     assert np.isfinite(trainer.snapshot.parameters["0.weight"]).all()

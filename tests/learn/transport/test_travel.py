@@ -1,10 +1,13 @@
 """Orders that ask for a codec, answers that come in it, and runs that use it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from stoilo.client.capture import capture_task
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.learn import fit, make_trainer
 from stoilo.learn.acceptance import Expectation
@@ -16,18 +19,20 @@ from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.tensors import Form, forms_of
+from stoilo.learn.tensors import forms_of
 from stoilo.learn.trainers.trainer import TrainerOptions
 from stoilo.learn.transport import (
     Compressed,
     Raw,
     Ternary,
     ask,
+    asked,
     count_bytes,
     receive,
 )
 from stoilo.learn.work import Order, Snapshot
 from stoilo.ml import DPBGDOptions, DPBGDTrainer
+from stoilo.policies.gate import GateRequest, judge
 
 CODECS = [Raw(), Compressed(), Ternary(16)]
 START = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
@@ -185,21 +190,30 @@ def spoil(value):
     return {**value, "tensors": {**value["tensors"], "w": frame}}
 
 
+class Careless(SimulatedBackend):
+    """A server that looks at no answer's form."""
+
+    async def submit(self, job):
+        return await super().submit(replace(job, check=None))
+
+
+@pytest.mark.parametrize("server", [SimulatedBackend, Careless])
 async def test_spoiled_frames_are_ordered_again_and_nothing_of_them_is_used(
-    model, samples
+    server, model, samples
 ):
     parts = split(*samples, 6)
     honest, _ = await train(model, samples, Ternary(16))
-    hosts = [SimulatedHost(), SimulatedHost(), SimulatedHost(cheat=spoil)]
-    run = make_run(model, parts, Ternary(16), SimulatedBackend(hosts), tries=50)
+    backend = server([SimulatedHost(), SimulatedHost(), SimulatedHost(cheat=spoil)])
+    run = make_run(model, parts, Ternary(16), backend, tries=50)
     async with run:
         end = await run.finish()
     np.testing.assert_allclose(end.parameters["w"], honest["w"], atol=1e-12)
-    assert run.tally.refused > 0
+    assert backend.faults[:2] == [0, 0] != backend.faults[1:]
+    assert (run.tally.refused > 0) is (server is Careless)
 
 
 async def test_run_ends_when_every_frame_is_spoiled(model, samples):
-    backend = SimulatedBackend([SimulatedHost(cheat=spoil)])
+    backend = Careless([SimulatedHost(cheat=spoil)])
     run = make_run(model, split(*samples, 2), Ternary(16), backend, tries=2)
     with pytest.raises(InternalError, match="STO-T090"):
         await run.finish()
@@ -259,9 +273,65 @@ async def test_estimate_counts_what_travels(model, samples):
     assert found[1] < found[0] / 10
 
 
-@pytest.mark.parametrize(("size", "wanted"), [(7, False), (8, True), (9, False)])
-def test_servers_check_looks_at_the_size_of_encoded_arrays(size, wanted):
-    check = Expectation(0, 1, {"w": Form("float32", (3,))}, {}).validator({"w": (8, 8)})
-    frame = np.zeros(size, np.uint8)
-    answer = {"version": 0, "samples": 1, "loss_sum": 1.0, "tensors": {"w": frame}}
-    assert check({**answer, "buffers": {}, "correct": -1, "numbers": {}}) is wanted
+def expect(order):
+    return Expectation(3, 120, forms_of(order.snapshot.parameters), {})
+
+
+@pytest.mark.parametrize("transport", CODECS)
+def test_servers_check_decodes_what_was_encoded(transport, samples):
+    order = ask(make_order(), transport)
+    check = expect(order).validator(asked(order))
+    good = answer(order, samples)
+    assert check(good)
+    assert not check({**good, "tensors": {**good["tensors"], "v": np.zeros(3)}})
+    assert not any(check(value) for value in (None, {}, {**good, "tensors": None}))
+
+
+@pytest.mark.parametrize("transport", CODECS[1:])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_servers_check_refuses_what_is_not_encoded_as_asked(case, transport, samples):
+    order = ask(make_order(), transport)
+    check = expect(order).validator(asked(order))
+    assert not check(frames(order, samples, **HOSTILE[case]))
+
+
+def test_servers_check_looks_into_frames_of_the_right_size(samples):
+    order = ask(make_order(), Ternary(16))
+    check = expect(order).validator(asked(order))
+    assert not check(spoil(answer(order, samples)))
+
+
+@pytest.mark.parametrize(("change", "wanted"), [(1e-9, True), (1e-2, False)])
+def test_copies_in_other_last_bits_are_alike_where_nothing_is_lost(
+    change, wanted, samples
+):
+    order = ask(make_order(), Compressed())
+    alike = expect(order).comparator(asked(order))
+    left = answer(order, samples)
+    right = answer(order, (samples[0] * (1.0 + change), samples[1]))
+    assert {**left, "loss_sum": 0.0, "correct": 0} != right
+    assert alike(left, {**right, "loss_sum": left["loss_sum"]}) is wanted
+
+
+def test_drawn_signs_are_compared_exactly():
+    order = ask(make_order(), Ternary())
+    assert expect(order).comparator(asked(order)) is None
+
+
+@pytest.mark.parametrize("transport", CODECS)
+def test_gate_admits_the_validators_that_travel_with_an_order(transport):
+    order = ask(make_order(), transport)
+    check, alike = (
+        expect(order).validator(asked(order)),
+        expect(order).comparator(asked(order)),
+    )
+    task = capture_task(arrays.gradient, {}, check, alike)
+    verdict = judge(
+        GateRequest(
+            task.task_module.encode(),
+            validator=task.validator_module.encode(),
+            entry=task.entry,
+        )
+    )
+    assert verdict.admitted, verdict.findings
+    assert verdict.lowest_level == "numeric"

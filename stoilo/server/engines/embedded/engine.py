@@ -25,6 +25,7 @@ from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
 from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
+from stoilo.server.engines.embedded.rules.rejections import reject_copies
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
@@ -197,6 +198,11 @@ class EmbeddedEngine:
         """End a workunit unless it has ended; see `interface.Engine`."""
         self._store.cancel(name, self.now())
         self._round.wake()
+
+    def reject(self, name: str) -> int:
+        """Mark the hosts of a workunit's valid copies; see `interface.HostRecords`."""
+        with self._database.write() as connection:
+            return reject_copies(connection, name, self.now())
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.

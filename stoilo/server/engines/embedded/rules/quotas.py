@@ -45,6 +45,7 @@ __all__ = [
     "note_refusal",
     "note_success",
     "room_in",
+    "store_quota",
 ]
 
 DAY_S: Final = 86_400
@@ -190,7 +191,7 @@ def note_copies(
     for app, count in Counter(apps).items():
         quota = known.get(app, Quota(rules.per_cpu))
         better = after_issue(quota, count, now)
-        _store(connection, host_id, app, better, known=app in known)
+        store_quota(connection, host_id, app, better, known=app in known)
 
 
 def note_errors(
@@ -207,7 +208,7 @@ def note_errors(
         quota = after.get(app, Quota(rules.per_cpu))
         for _ in range(count):
             quota = after_error(quota, now, rules)
-        _store(connection, host_id, app, quota, known=app in known)
+        store_quota(connection, host_id, app, quota, known=app in known)
         after[app] = quota
     return after
 
@@ -258,7 +259,7 @@ def note_success(
     quota = load_quotas(connection, host_id).get(app)
     better = None if quota is None else after_success(quota, rules)
     if better is not None and better != quota:
-        _store(connection, host_id, app, better, known=True)
+        store_quota(connection, host_id, app, better, known=True)
 
 
 def _place(connection: Connection, copy: str) -> tuple[int, str] | None:
@@ -280,7 +281,7 @@ def load_quotas(connection: Connection, host_id: int) -> dict[str, Quota]:
     return {row.app: Quota(*row[2:]) for row in rows}
 
 
-def _store(
+def store_quota(
     connection: Connection, host_id: int, app: str, quota: Quota, *, known: bool
 ) -> None:
     """Write a host's standing with one app, over the row that is `known` to be there."""

@@ -1,0 +1,180 @@
+"""Trainers through the real jail: gate, log, signatures, three volunteers of this machine.
+
+*Time to accuracy*: every method of `fit` on the digits, from its first task to the answer
+that brings the held-out accuracy; the peer is the same training in threads of this process,
+so the ratio is what a deployment costs where computing costs nothing. *A DPBGD step* is
+against the same step of plain torch on one core: a small network, where all is overhead, and
+one that takes seconds. All volunteers share this machine's cores: many machines gain more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import stoilo
+from bench.digits import Reached, make_model, make_parts, train_until
+from bench.rows import Row
+from stoilo.client.journal import Journal
+from stoilo.learn import (
+    Adam,
+    DPBGDOptions,
+    DPBGDTrainer,
+    LocalBackend,
+    ServerBackend,
+    make_trainer,
+)
+from stoilo.learn.transport import TransportName
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.learning import load_digits
+
+VOLUNTEERS = 3
+ACCURACY = 0.93
+WISHES: Mapping[str, Mapping[str, Any]] = {
+    "dpbgd": {"optimizer": Adam(0.05)},
+    "vcasgd": {"alpha": 0.5, "rate": 0.5, "batch": 20},
+    "downpour": {"batch": 20, "push": 8, "rate": 0.1},
+    "sandblaster": {"penalty": 1e-4},
+    "sync": {"batch": 100, "rate": 0.3},
+    "fedavg": {"rate": 0.5, "batch": 20},
+    "diloco": {"rate": 0.02, "batch": 20},
+    "logistic": {"rate": 0.001},
+}
+"""Each method's settings: rates of which it converges, not the best there are."""
+WIDTHS = (32, 2048)
+"""Hidden units of the two layers of the step's network: 4 thousand, 4 million weights."""
+Place = LocalBackend | ServerBackend
+
+
+async def reach(method: str, place: Place, accuracy: float) -> Reached:
+    """Train by a method until the accuracy is reached."""
+    trainer = make_trainer(
+        method,
+        make_model(),
+        make_parts(VOLUNTEERS),
+        place,
+        epochs=300,
+        **WISHES[method],
+    )
+    async with trainer:
+        return await train_until(trainer, accuracy)
+
+
+async def measure_methods(
+    conn: stoilo.Connection, methods: Sequence[str], accuracy: float
+) -> list[Row]:
+    """Return a row for each method."""
+    rows = []
+    for method in methods:
+        async with LocalBackend(VOLUNTEERS) as threads:
+            plain = await reach(method, threads, accuracy)
+        async with ServerBackend(conn) as server:
+            found = await reach(method, server, accuracy)
+        name = f"{method}: time to {accuracy:.0%} of the digits, {found.answers} tasks"
+        peer = f"threads here, {plain.answers} tasks"
+        ratio = found.seconds / plain.seconds
+        rows.append(
+            Row(name, found.seconds, "s", peer, plain.seconds, ratio, "of local")
+        )
+    return rows
+
+
+def make_network(width: int) -> nn.Module:
+    """Return a network of two hidden layers, the same each time."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+        nn.Linear(width, 10),
+    )  # fmt: skip
+
+
+def load_tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the training digits."""
+    digits = load_digits()
+    return torch.tensor(digits.images, dtype=torch.float32), torch.tensor(digits.labels)
+
+
+def step_locally(width: int, steps: int) -> float:
+    """Return the median time of a full-batch step of plain torch on one core, s."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    network, (x, y) = make_network(width), load_tensors()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    times = []
+    for _ in range(steps):
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch says no more
+        optimizer.step()
+        times.append(time.perf_counter() - began)
+    torch.set_num_threads(threads)
+    return statistics.median(times)
+
+
+async def step_in_jails(
+    conn: stoilo.Connection, width: int, steps: int, transport: TransportName
+) -> float:
+    """Return the median time of a DPBGD step, s: one task a volunteer."""
+    x, y = load_tensors()
+    trainer = DPBGDTrainer(
+        conn, make_network(width), nn.functional.cross_entropy, torch.optim.SGD,
+        {"lr": 0.1}, (x.numpy(), y.numpy()),
+        options=DPBGDOptions(tasks=VOLUNTEERS, transport=transport),
+    )  # fmt: skip
+    times = []
+    async with trainer:
+        await trainer.train_epoch()  # parts travel once, zygotes start
+        for _ in range(steps):
+            began = time.perf_counter()
+            await trainer.train_epoch()
+            times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+async def measure_steps(
+    conn: stoilo.Connection, widths: Sequence[int], steps: int
+) -> list[Row]:
+    """Return a row for each size and codec."""
+    rows = []
+    for width in widths:
+        plain = await asyncio.to_thread(step_locally, width, steps)
+        weights = sum(p.numel() for p in make_network(width).parameters())
+        names: tuple[TransportName, ...] = ("raw", "compressed", "ternary")
+        for name in names:
+            took = await step_in_jails(conn, width, steps, name)
+            title = f"DPBGD step, {weights:,} weights, {name}"
+            peer, ratio = "plain torch, one core", took / plain
+            rows.append(
+                Row(title, took * 1e3, "ms", peer, plain * 1e3, ratio, "of local")
+            )
+    return rows
+
+
+def measure(
+    methods: Sequence[str] = tuple(WISHES),
+    accuracy: float = ACCURACY,
+    widths: Sequence[int] = WIDTHS,
+    steps: int = 5,
+) -> list[Row]:
+    """Start a deployment and return all rows."""
+
+    async def all_rows(address: str, journal: Journal) -> list[Row]:
+        async with stoilo.connect(address, journal=journal) as conn:
+            rows = await measure_methods(conn, methods, accuracy)
+            return rows + await measure_steps(conn, widths, steps)
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        with Deployment(place / "data", volunteers=VOLUNTEERS) as running:
+            assert running.line is not None
+            journal = Journal(place / "journal")
+            return asyncio.run(all_rows(running.line.connection, journal))

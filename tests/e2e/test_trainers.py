@@ -1,0 +1,171 @@
+"""Every trainer on all three backends; at a server by gate, log and jail on two hosts."""
+
+import asyncio
+import sqlite3
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import stoilo
+from stoilo.client.journal import Journal
+from stoilo.learn import (
+    METHODS,
+    ArrayModel,
+    LocalBackend,
+    SimulatedBackend,
+    SimulatedHost,
+    split,
+)
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.points import WISHES, make_samples
+
+DATA = make_samples(96)
+TORCH_DATA = DATA[0].astype(np.float32), DATA[1]
+ADAM = torch.optim.Adam, {"lr": 0.05}
+
+
+def softmax_loss(parameters, x, y):
+    z = x @ parameters["w"]
+    z = z - z.max(axis=1, keepdims=True)
+    logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    slope = np.exp(logs)
+    slope[np.arange(len(y)), y] -= 1.0
+    return -float(logs[np.arange(len(y)), y].sum()), {"w": x.T @ slope}
+
+
+class Network(nn.Module):
+    """A classifier of the researcher's own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def make_loader():
+    x, y = map(torch.from_numpy, TORCH_DATA)
+    return list(zip(x.split(24), y.split(24), strict=True))
+
+
+def by_fit(method):
+    async def train(place):
+        wish = {**WISHES[method], "batch": 16, "epochs": 2}
+        model = ArrayModel({"w": np.zeros((4, 3))}, softmax_loss)
+        trained = await stoilo.learn.fit(method, model, split(*DATA, 3), place, **wish)
+        return trained.epochs
+
+    return train
+
+
+async def dataset_of_the_thesis(place):
+    trainer = await stoilo.ml.DPBGDTrainer(
+        place, Network(), nn.functional.cross_entropy, *ADAM, TORCH_DATA
+    )
+    for _ in range(2):
+        await trainer.train_epoch()
+    await trainer.close()
+    return trainer.epochs
+
+
+async def loader_of_2025(place):
+    async with stoilo.ddl.DPBGDTrainer(
+        place, Network(), nn.CrossEntropyLoss(), *ADAM
+    ) as trainer:
+        await trainer.epoch(make_loader())
+        works = await trainer.epoch_create_work(make_loader())
+        await trainer.epoch_aggregate_results(works)
+    return trainer.epochs
+
+
+def by_steps(kind):
+    async def train(place):
+        arguments = place, Network(), nn.CrossEntropyLoss, {}, *ADAM
+        async with kind(*arguments) as trainer:
+            return [await trainer.train_step(0, i, make_loader()) for i in range(2)]
+
+    return train
+
+
+async def vcasgd_of_the_later_text(place):
+    async with stoilo.ddl.VCASGDTrainer(
+        conn=place, model=Network(), loss_fn=nn.CrossEntropyLoss(),
+        optimizer_class=torch.optim.Adam, optimizer_kwargs={"lr": 0.05}, alpha=0.5,
+        local_steps=2,
+    ) as trainer:  # fmt: skip
+        for _ in range(2):
+            async for update in trainer.train_epoch(make_loader()):
+                assert 1 <= update.accepted_tasks <= 4
+    return trainer.epochs
+
+
+TRAININGS = {method: by_fit(method) for method in METHODS} | {
+    "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
+    "DPBGDTrainer.epoch": loader_of_2025,
+    "SyncDataParallelTrainer": by_steps(stoilo.ddl.SyncDataParallelTrainer),
+    "StaleSyncDataParallelTrainer": by_steps(stoilo.ddl.StaleSyncDataParallelTrainer),
+    "VCASGDTrainer.train_epoch": vcasgd_of_the_later_text,
+}
+
+
+def lossy_hosts():
+    host = SimulatedHost(loss=0.1, stall=0.2)
+    return SimulatedBackend([host] * 3)
+
+
+@pytest.mark.parametrize("open_place", [LocalBackend, lossy_hosts])
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainer_learns_without_a_server(name, open_place):
+    async def train():
+        async with open_place() as place:
+            return await TRAININGS[name](place)
+
+    first, last = asyncio.run(train())
+    assert last.average_loss < first.average_loss
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    data = tmp_path_factory.mktemp("trainers") / "data"
+    with Deployment(data, volunteers=2) as running:
+        yield running
+    assert count_hosts(data) == 2
+
+
+def count_hosts(data):
+    """Return how many hosts sent a result that counted."""
+    path = data / "engine" / "engine.sqlite"
+    query = (
+        "select count(distinct host_id) from engine_result where outcome = 'success'"
+    )
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        (count,) = database.execute(query).fetchone()
+    return count
+
+
+async def train_there(deployment, train):
+    """Return the epochs, and where its tasks ended."""
+    journal = Journal(deployment.data.parent / "journal")
+    async with stoilo.connect(deployment.line.connection, journal=journal) as conn:
+        before = {entry.task_id for entry in conn.recent_tasks(1000)}
+        epochs = await train(conn)
+        fresh = {entry.task_id for entry in conn.recent_tasks(1000)} - before
+        return epochs, [await conn.restore_task(one).status() for one in fresh]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainer_learns_in_the_jail_and_every_attempt_has_its_leaf(deployment, name):
+    epochs, tasks = asyncio.run(train_there(deployment, TRAININGS[name]))
+    first, last = epochs
+    assert last.average_loss < first.average_loss
+    done = [task for task in tasks if task.state == "succeeded"]
+    assert all(task.logged for task in done)
+    leaves = [task.log_index for task in tasks if task.logged]
+    assert len(leaves) == len(set(leaves))
+    assert len(done) >= sum(epoch.accepted_tasks for epoch in epochs)
+    assert 0.0 < last.waiting < 1.0  # volunteers say how long they computed

@@ -1,0 +1,234 @@
+"""Shards of vectors: in this process and in their own, on disk, killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.learn.methods import vectorfiles
+from stoilo.learn.methods.lbfgs import Coordinator, Rules
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.vectorfiles import KEPT, VectorFiles
+from stoilo.learn.methods.vectorprocess import Command
+from stoilo.learn.methods.vectorremote import ProcessShard
+from stoilo.learn.methods.vectors import LocalShard, Vectors
+from stoilo.learn.tensors import flatten
+from stoilo.learn.work import Snapshot
+from stoilo.testing.learning import Net, Volunteers, load_digits, run_serially
+from stoilo.testing.resuming import store
+
+NET = Net((64, 10))
+
+
+@pytest.fixture(params=["local", "process"])
+def shard(request, tmp_path):
+    made = LocalShard(4) if request.param == "local" else ProcessShard(4, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def remote(tmp_path):
+    made = ProcessShard(4, tmp_path / "shard")
+    yield made
+    made.close()
+
+
+def test_commands_do_what_they_say(shard):
+    shard.put("a", np.array([1.0, -2.0, 3.0, 0.5]))
+    shard.zero("b")
+    shard.axpy("b", 2.0, "a")
+    shard.accumulate("b", np.ones(4))
+    shard.assign("c", -1.0, "b")
+    assert shard.get("c").tolist() == [-3.0, 3.0, -7.0, -2.0]
+    assert (shard.dot("a", "b"), shard.largest("a"), shard.total("a")) == (
+        31.0,
+        3.0,
+        6.5,
+    )
+    shard.drop("c")
+    with pytest.raises((KeyError, TrustError)):
+        shard.get("c")
+
+
+def test_what_came_after_a_save_is_forgotten_by_a_load(shard):
+    shard.put("a", np.arange(4.0))
+    saved = store(shard.save())
+    shard.zero("a")
+    shard.put("later", np.ones(4))
+    shard.load(saved)
+    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises((KeyError, TrustError)):
+        shard.get("later")
+
+
+@pytest.mark.parametrize("command", [
+    Command("__class__"), Command("put"), Command("files"), Command("dot", ["a"]),
+    Command("load", factor=99.0), Command("load", factor=float("nan")),
+])  # fmt: skip
+def test_command_that_is_none_is_refused_and_the_next_one_answered(remote, command):
+    with pytest.raises(TrustError, match="STO-T043"):
+        remote._ask(command)
+    remote.zero("a")
+    assert remote.total("a") == 0.0
+
+
+def test_frame_beyond_the_range_ends_the_process(remote):
+    with pytest.raises(UnreachableError, match="STO-T042"):
+        remote._ask(Command("put", ["a"], body=bytes(1 << 20)))
+
+
+def gather():
+    digits = load_digits()
+    cut = np.split(np.arange(120), [50])
+    return Volunteers(NET, digits.images, digits.labels, cut)
+
+
+def make(crew, folder=None):
+    wanted = SandblasterSettings(
+        2, 1e-3, 3, rules=Rules(iterations=8, history=3, ray=2, curvature=0.1),
+        folder=folder,
+    )  # fmt: skip
+    return Sandblaster(Snapshot(0, NET.start(spread=0.0)), crew.sizes, wanted)
+
+
+@pytest.mark.slow
+def test_processes_give_what_objects_give_and_a_kill_costs_nothing(tmp_path):
+    crew = gather()
+    wanted, method = make(crew), make(crew, tmp_path)
+    run_serially(wanted, crew.answer)
+    run_serially(method, crew.answer, limit=18)
+    saved = store(method.save())
+    assert (
+        sum(a.size for a in saved.tensors.values()) <= 2 * 650
+    )  # no vector of the shards
+    run_serially(method, crew.answer, limit=3)
+    os.kill(method._vectors.shards[1].pid, signal.SIGKILL)
+    with pytest.raises(UnreachableError, match="STO-T042"):
+        run_serially(method, crew.answer)
+    method.close()
+    again = make(crew, tmp_path)
+    again.load(saved)
+    run_serially(again, crew.answer)
+    again.close()
+    ours, theirs = (flatten(m.snapshot.parameters) for m in (again, wanted))
+    assert (ours == theirs).all()
+
+
+SIZE = 100_000
+"""Entries of a vector: 0.8 MB."""
+
+
+def descend(open_shard):
+    """Minimise ½|x|² + ½(c·x)² - b·x by commands alone; return traced peak and shards."""
+    vectors = Vectors(SIZE, 2, open_shard)
+    rng = np.random.default_rng(0)
+    for name in ("b", "c"):
+        vectors.put(name, rng.normal(size=SIZE))
+    for name in ("x", "trial"):
+        vectors.zero(name)
+    moved = sum(getattr(shard, "moved_bytes", 0) for shard in vectors.shards)
+    coordinator = Coordinator(Rules(tolerance=1e-6))
+    tracemalloc.start()
+    while not coordinator.stopped:
+        along, back = vectors.dot("c", "trial"), vectors.dot("b", "trial")
+        value = 0.5 * vectors.dot("trial", "trial") + 0.5 * along**2 - back
+        vectors.assign("slope", 1.0, "trial")
+        vectors.axpy("slope", along, "c")
+        vectors.axpy("slope", -1.0, "b")
+        coordinator.judge(vectors, value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    vectors.close()
+    traffic = sum(getattr(shard, "moved_bytes", 0) for shard in vectors.shards)
+    return coordinator, peak, traffic - moved
+
+
+@pytest.mark.slow
+def test_coordinators_process_holds_no_vector_and_moves_none(tmp_path):
+    """Control: with shards in this process the same run holds many vectors."""
+    apart, peak, traffic = descend(
+        lambda n, size: ProcessShard(size, tmp_path / str(n))
+    )
+    local, held, _ = descend(None)
+    assert apart.converged
+    assert (apart.iterations, apart.value) == (local.iterations, local.value)
+    assert apart.made > 1
+    assert peak < SIZE * 8 / 10
+    assert traffic < SIZE * 8 / 10
+    assert held > 5 * SIZE * 8
+
+
+HOLDER = """
+import sys, time, numpy as np
+from pathlib import Path
+from stoilo.learn.methods.vectorremote import ProcessShard
+shard = ProcessShard(4, Path(sys.argv[1]))
+shard.put("a", np.arange(4.0))
+print(shard.pid, shard.save().plain["generation"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_process_ends_with_a_killed_trainer_and_the_next_one_has_its_vectors(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "shard")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+        pid, generation = map(int, trainer.stdout.readline().split())
+        trainer.kill()
+    shard = ProcessShard(4, tmp_path / "shard")
+    shard._ask(Command("load", factor=float(generation)))
+    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    shard.close()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_vector_is_written_once_and_old_generations_go(tmp_path):
+    files, kept = VectorFiles(tmp_path), np.arange(3.0)
+    numbers = [
+        files.write({"kept": kept, "new": np.array([float(turn)])}) for turn in range(9)
+    ]
+    files.write({"kept": kept})
+    names = sorted(path.name for path in tmp_path.glob("*.f64"))
+    assert names == ["00000001-kept.f64"] + [f"0000000{n}-new.f64" for n in (7, 8, 9)]
+    assert len(list(tmp_path.glob("index-*"))) == KEPT
+    assert files.read(numbers[-1])["new"].tolist() == [8.0]
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 200, None])
+def test_damaged_vector_is_named(tmp_path, damage):
+    files = VectorFiles(tmp_path)
+    number = files.write({"a": np.arange(3.0)})
+    path = tmp_path / "00000001-a.f64"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content) if damage is None else damage)
+    with pytest.raises(TrustError, match="STO-T043"):
+        files.read(number)
+
+
+def test_folder_of_another_training_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectorfiles, "WAIT_S", 0.1)
+    VectorFiles(tmp_path).write({})
+    with pytest.raises(UnreachableError, match="STO-T042"):
+        VectorFiles(tmp_path).write({})
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_state_of_other_ranges_is_refused(size):
+    saved = Vectors(4, 1)
+    saved.put("a", np.arange(4.0))
+    with pytest.raises(UsageError, match="STO-T041"):
+        Vectors(size, 1).load(saved.save())
+    with pytest.raises(UsageError, match="STO-T041"):
+        Vectors(4, 2).load(saved.save())

@@ -1,0 +1,111 @@
+"""Target and patience: what ends a training before its epochs are done."""
+
+import math
+
+import pytest
+
+from stoilo.core.errors import UsageError
+from stoilo.learn import (
+    METHODS,
+    EpochMetrics,
+    Evaluation,
+    LocalBackend,
+    StopRule,
+    TrainerOptions,
+    fit,
+    make_trainer,
+)
+from stoilo.testing.points import WISHES, make_model, make_samples
+
+DATA = make_samples()
+
+
+def epochs(*losses, accuracies=None):
+    found = accuracies or [None] * len(losses)
+    return [
+        EpochMetrics(i, loss, 1, 1, 0, 0.0, Evaluation(loss, right, 1))
+        for i, (loss, right) in enumerate(zip(losses, found, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "losses", "reached"),
+    [
+        (StopRule(target=0.5), (0.9, 0.51), False),
+        (StopRule(target=0.5), (0.9, 0.5), True),
+        (StopRule(patience=2), (0.9, 0.8, 0.81), False),
+        (StopRule(patience=2), (0.9, 0.8, 0.81, 0.8), True),
+        (StopRule(patience=2), (0.9, 0.8, 0.81, 0.79), False),
+        (StopRule(patience=2, least_gain=0.1), (0.9, 0.85, 0.81), True),
+        (StopRule(patience=1), (math.nan, math.inf), True),
+        (StopRule(patience=1), (math.nan, 3.0), False),
+        (StopRule(target=0.5), (math.nan,), False),
+        (StopRule(target=0.5), (), False),
+    ],
+)
+def test_rule_is_reached_by_the_losses(rule, losses, reached):
+    assert rule.is_reached(epochs(*losses)) is reached
+
+
+def test_accuracy_is_the_better_the_larger():
+    rule = StopRule(target=0.9, watch="accuracy")
+    assert not rule.is_reached(epochs(0.1, accuracies=[0.89]))
+    assert rule.is_reached(epochs(9.0, accuracies=[0.9]))
+
+
+def test_loss_is_of_the_answers_without_held_out_data():
+    assert StopRule(target=0.5).is_reached([EpochMetrics(0, 0.4, 1, 1, 0, 0.0)])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"patience": 0}, {"target": math.nan}, {"target": 1.0, "least_gain": -1.0}],
+)
+def test_rule_that_stops_nothing_is_refused(wrong):
+    with pytest.raises(UsageError, match="STO-T085"):
+        StopRule(**wrong)
+
+
+async def test_number_that_no_epoch_has_is_named():
+    rule = StopRule(target=0.9, watch="accuracy")
+    with pytest.raises(UsageError, match=r"no accuracy.*STO-T085"):
+        await fit("vcasgd", make_model(), DATA, epochs=2, stop=rule)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_every_trainer_stops_at_its_target_and_not_before(method):
+    wish = {"batch": 10, **WISHES[method], "epochs": 30}
+    rule = StopRule(target=0.97)
+    trained = await fit(method, make_model(), DATA, held_out=DATA, stop=rule, **wish)
+    losses = [epoch.held_out.loss for epoch in trained.epochs]
+    assert losses[-1] <= 0.97 < min(losses[:-1], default=math.inf)
+    assert len(losses) < 30
+
+
+async def test_stopped_trainer_has_nothing_under_way_and_trains_no_more():
+    async with LocalBackend() as place:
+        options = TrainerOptions(stop=StopRule(patience=1, least_gain=1e-3))
+        trainer = make_trainer(
+            "vcasgd", make_model(), DATA, place, rate=1e-9, options=options, epochs=99
+        )
+        trained = await trainer.train()
+        assert len(trained.epochs) < 99
+        assert trainer.finished
+        assert trainer.stopped
+        assert await place.next() is None
+        with pytest.raises(UsageError, match="STO-T081"):
+            await trainer.train_epoch()
+
+
+@pytest.mark.parametrize("method", ["dpbgd", "vcasgd", "downpour"])
+async def test_stop_outlives_the_process_and_a_harder_target_goes_on(method, tmp_path):
+    counts = []
+    for target in (0.97, 0.97, 0.3):
+        options = TrainerOptions(folder=tmp_path, stop=StopRule(target=target))
+        wish = {"batch": 10, **WISHES[method], "epochs": 30}
+        async with make_trainer(
+            method, make_model(), DATA, options=options, **wish
+        ) as trainer:
+            await trainer.train()
+            counts.append(trainer.epoch_number)
+    assert counts[0] == counts[1] < counts[2] < 30
