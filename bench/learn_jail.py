@@ -25,7 +25,6 @@ from bench.digits import Reached, make_model, make_parts, train_until
 from bench.rows import Row
 from stoilo.client.journal import Journal
 from stoilo.learn import (
-    Adam,
     DPBGDOptions,
     DPBGDTrainer,
     LocalBackend,
@@ -39,7 +38,7 @@ from stoilo.testing.learning import load_digits
 VOLUNTEERS = 3
 ACCURACY = 0.93
 WISHES: Mapping[str, Mapping[str, Any]] = {
-    "dpbgd": {"optimizer": Adam(0.05)},
+    "dpbgd": {"rate": 0.05},
     "vcasgd": {"alpha": 0.5, "rate": 0.5, "batch": 20},
     "downpour": {"batch": 20, "push": 8, "rate": 0.1},
     "sandblaster": {"penalty": 1e-4},

@@ -7,12 +7,16 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 import stoilo
 from stoilo.client.journal import Journal
-from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.data import split
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.models import TorchModel
+from stoilo.learn.optimizers import Sgd
+from stoilo.learn.run import Run
 from stoilo.testing.deployment import Deployment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -55,16 +59,14 @@ def connect(deployment):
 
 
 async def order_gradients(deployment, width):
-    data = (np.zeros((16, 4), np.float32), np.zeros(16, int))
-    async with (
-        connect(deployment) as conn,
-        DPBGDTrainer(
-            conn, Network(width), nn.functional.cross_entropy, torch.optim.SGD,
-            {"lr": 0.1}, data, options=DPBGDOptions(tasks=TASKS),
-        ) as trainer,
-    ):  # fmt: skip
-        run = await trainer._begin()
-        await run._fill()
+    model = TorchModel(Network(width), nn.functional.cross_entropy)
+    x, y = np.zeros((6, 4), np.float32), np.zeros(6, np.int64)
+    parts = split(x, y, TASKS)
+    first = model.first()
+    sizes, settings = [len(part) for part in parts], SynchronousSettings(epochs=1)
+    method = Synchronous(first, sizes, Sgd(0.1), settings)
+    async with connect(deployment) as conn, ServerBackend(conn) as backend:
+        await Run(method, model, parts, backend).order()
 
 
 def whole_network(kwargs):

@@ -79,7 +79,7 @@ def spoil(value):
 async def test_run_that_ended_in_an_error_goes_on_when_its_cause_is_gone(tmp_path):
     backend = SimulatedBackend([SimulatedHost(cheat=spoil)])
     with pytest.raises(InternalError, match="STO-T021"):
-        async with make_run(backend, tmp_path) as run:
+        async with make_run(backend, tmp_path, patience=9) as run:
             await run.finish()
     async with LocalBackend() as honest, make_run(honest, tmp_path) as run:
         end = await run.finish()

@@ -22,6 +22,10 @@ from stoilo.learn.optimizers import Adagrad, Adam, Sgd
 from stoilo.learn.run import Run, RunSettings
 from stoilo.testing.trainings import KEYS, make_run, squares
 
+STEP = 4
+"""Answers that make a step of the training that is killed."""
+IMAGES = slice(0, 60, 3)
+"""The moments at which it is killed: before, at and after a step's end."""
 PROGRAM = Path(__file__).parent / "programs" / "photographed.py"
 
 
@@ -158,11 +162,15 @@ async def test_folder_of_the_same_training_is_taken_up(tmp_path):
         assert len(run.history) == updates
 
 
+def told_by(folder):
+    lines = (folder / "history.jsonl").read_text().splitlines()
+    return [json.loads(line)["key"] for line in lines]
+
+
 async def train(folder):
     async with make_run(folder) as run, run.backend:
         end = await run.finish()
-    lines = (folder / "history.jsonl").read_text().splitlines()
-    return end.parameters["w"], [json.loads(line)["key"] for line in lines]
+    return end.parameters["w"], told_by(folder)
 
 
 @pytest.mark.slow
@@ -176,12 +184,13 @@ async def test_kill_before_any_change_of_a_file_loses_and_doubles_nothing(tmp_pa
     found = sorted(images.iterdir())
     assert len(found) > 5 * len(KEYS)
     ahead = 0
-    for image in found:
+    for image in found[IMAGES]:
         ahead += is_ahead(image)
         after, told = await train(image)
         np.testing.assert_array_equal(after, w)
         assert sorted(told) == sorted(KEYS)
-    assert ahead >= len(KEYS)  # there was something to be cut off
+    assert ahead  # there was something to be cut off
+    assert len(told_by(found[IMAGES.stop])) > STEP  # a step's end is among them
 
 
 def is_ahead(image):

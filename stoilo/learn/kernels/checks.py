@@ -148,7 +148,7 @@ def are_alike(left, right):
             and left["samples"] == right["samples"]
             and abs(left["correct"] - right["correct"]) <= 1 + left["samples"] // 100
             and are_near_numbers(left["loss_sum"], right["loss_sum"])
-            and left["numbers"] == right["numbers"]
+            and are_near_all(left["numbers"], right["numbers"])
             and are_near(left["tensors"], right["tensors"])
             and set(left["buffers"]) == set(right["buffers"])
             and all(
@@ -163,6 +163,16 @@ def are_alike(left, right):
 def are_near_numbers(one, other):
     """Return whether two finite numbers are the same but for rounding."""
     return abs(one - other) <= NEAR * max(abs(one), abs(other)) + 1e-12
+
+
+def are_near_all(one, other):
+    """Return whether numbers of the same names are, measured by the largest of them."""
+    if set(one) != set(other):
+        return False
+    largest = max(
+        [abs(number) for number in [*one.values(), *other.values()]], default=0
+    )
+    return all(abs(one[name] - other[name]) <= NEAR * largest for name in one)
 
 
 def are_near(one, other):

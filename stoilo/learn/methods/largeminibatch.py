@@ -2,6 +2,10 @@
 
 One step over k·n samples, n from each of k data parts. The rate is k times that of one part
 alone, reached gradually: it grows with every *step* of the whole run in the first epochs.
+
+The rule has an upper limit, which depends on model and data: beyond some k no warm-up helps,
+and training ends in chance (digits and a deep narrow net: 16 parts learn, 32 do not). All parts
+count in one mean over k·n; BatchNorm's statistics are those of n samples, whatever k is.
 """
 
 from __future__ import annotations

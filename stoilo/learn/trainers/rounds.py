@@ -119,6 +119,12 @@ class SandblasterTrainer(Trainer):
 
         super().__init__(conn, model, data, make, name="sandblaster", **common)
 
+    async def close(self) -> None:
+        """Close the trainer, and end the shards' processes if they are some."""
+        await super().close()
+        if isinstance(self.run.method, Sandblaster):
+            self.run.method.close()
+
 
 class FedAvgTrainer(Trainer):
     """Rounds of local training; the weighted mean of the parts' weights is the model.

@@ -85,7 +85,6 @@ class Trainer:
             self._run = self._make_run(make, self.options.folder)
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
-        rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
             in_flight=self.options.in_flight or len(self.parts),

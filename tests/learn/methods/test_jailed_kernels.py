@@ -12,6 +12,7 @@ from stoilo.core.skeleton import decode
 from stoilo.core.types import RunStatus
 from stoilo.core.values import from_node
 from stoilo.learn.kernels import arrays, torches
+from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail
@@ -101,3 +102,11 @@ def test_slopes_of_a_ray_are_the_losses_differences():
     slope = (numbers["loss2"] - numbers["loss0"]) / 2e-6
     assert numbers["slope1"] == pytest.approx(slope, rel=1e-6)
     assert numbers == pytest.approx(torches.ray(of_torch(2, {"ray": steps}))["numbers"])
+
+
+@pytest.mark.parametrize(("factor", "wanted"), [(1 + 1e-9, True), (1.01, False)])
+def test_copies_of_a_ray_are_alike_but_for_rounding(factor, wanted):
+    one = arrays.ray(of_arrays(2, {"ray": [0.0, 0.5]}))
+    other = {**one, "numbers": {n: factor * x for n, x in one["numbers"].items()}}
+    assert are_alike(one, other) is wanted
+    assert not are_alike(one, {**one, "numbers": {}})

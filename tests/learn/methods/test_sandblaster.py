@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,39 @@ def test_minimum_is_scipys_and_nearly_every_first_trial_is_accepted(sizes):
     passes = len(updates) // 3
     assert method.iterations < 1.5 * iterations
     assert passes < 1.3 * method.iterations
+
+
+class WithoutRegulariser(Sandblaster):
+    """The toy's line search: judges by the bare loss, with the regularised slope."""
+
+    def _judge_point(self, value):
+        there = self._vectors.dot("trial", "trial")
+        return super()._judge_point(value - 0.5 * PENALTY * there)
+
+
+class MeanOfMeans(Sandblaster):
+    """The toy's sum: each portion's mean counts alike."""
+
+    def _add(self, order, reply):
+        factor = self._samples / (len(self._pieces) * reply.samples)
+        tensors = {name: factor * array for name, array in reply.tensors.items()}
+        loss = factor * reply.loss_sum
+        return super()._add(order, replace(reply, tensors=tensors, loss_sum=loss))
+
+
+@pytest.mark.parametrize("kind", [WithoutRegulariser, MeanOfMeans])
+def test_toy_misses_the_minimum_by_more_than_is_allowed(kind):
+    """Control of the test above: its bound tells them apart."""
+    crew = gather(100, 99, 1)
+    method = kind(
+        Snapshot(0, NET.start(spread=0.0)), crew.sizes, SandblasterSettings(1, PENALTY)
+    )
+    run_serially(method, crew.answer)
+    _, value, _ = ask_scipy(200)
+    w = method.snapshot.parameters
+    digits, flat = load_digits(), flatten(w)
+    loss, _, _ = NET.differentiate(w, digits.images[:200], digits.labels[:200])
+    assert loss / 200 + 0.5 * PENALTY * flat @ flat > value * (1 + 1e-7)
 
 
 @pytest.mark.parametrize(("portions", "shards"), [(4, 2), (28, 1), (7, 7)])

@@ -92,6 +92,17 @@ def test_stale_answer_pulls_back_to_its_base_in_mix_and_not_in_delta():
     assert found == {"mix": [10.0], "delta": [12.0]}
 
 
+def test_lost_part_goes_out_again_from_newer_parameters_and_counts_once():
+    method = make()
+    lost, other, _ = method.next_orders(3)
+    method.take(other, reply(other, 1.0))
+    method.lose(lost)
+    again = method.next_orders(3)
+    assert [(o.key, o.snapshot.version) for o in again] == [(lost.key, 1)]
+    assert method.take(again[0], reply(again[0], 1.0)).applied
+    assert not method.take(lost, reply(lost, 1.0)).applied
+
+
 def test_growing_share_is_a_half_in_the_first_epoch():
     settings = VcasgdSettings(3, LocalWork(0.5), "e/(e+1)")
     assert [settings.keep(e) for e in range(3)] == [1 / 2, 2 / 3, 3 / 4]

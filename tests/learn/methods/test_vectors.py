@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn.data import Part
 from stoilo.learn.methods import vectorfiles
 from stoilo.learn.methods.lbfgs import Coordinator, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
@@ -19,6 +21,8 @@ from stoilo.learn.methods.vectorfiles import KEPT, VectorFiles
 from stoilo.learn.methods.vectorprocess import Command
 from stoilo.learn.methods.vectorremote import ProcessShard
 from stoilo.learn.methods.vectors import LocalShard, Vectors
+from stoilo.learn.models import ArrayModel
+from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import Snapshot
 from stoilo.testing.learning import Net, Volunteers, load_digits, run_serially
@@ -120,6 +124,46 @@ def test_processes_give_what_objects_give_and_a_kill_costs_nothing(tmp_path):
     again.close()
     ours, theirs = (flatten(m.snapshot.parameters) for m in (again, wanted))
     assert (ours == theirs).all()
+
+
+def bowl(parameters, x, y):
+    """Least squares: sum of losses and its gradient."""
+    rest = x @ parameters["w"] - y
+    return 0.5 * float(rest @ rest), {"w": x.T @ rest}
+
+
+def start_run(folder):
+    rng = np.random.default_rng(0)
+    parts = [Part(rng.normal(size=(n, 6)), rng.normal(size=n)) for n in (20, 9)]
+    model = ArrayModel({"w": np.zeros(6)}, bowl)
+    rules = Rules(iterations=4)
+    wanted = SandblasterSettings(1, 1e-3, 2, rules=rules, folder=folder / "vectors")
+    method = Sandblaster(model.first(), [len(part) for part in parts], wanted)
+    settings = RunSettings(folder=folder / "run", clip=None)
+    return Run(method, model, parts, LocalBackend(), settings)
+
+
+@pytest.mark.slow
+async def test_killed_shard_ends_a_run_and_the_next_run_goes_on_to_the_same_end(
+    tmp_path,
+):
+    async with start_run(tmp_path / "whole") as whole:
+        wanted = await whole.finish()
+    first = start_run(tmp_path / "killed")
+    await first.start()
+    for _ in range(7):
+        await first.step()
+    os.kill(first.method._vectors.shards[0].pid, signal.SIGKILL)
+    with pytest.raises(UnreachableError, match="STO-T042"):
+        await first.finish()
+    first.method.close()
+    async with start_run(tmp_path / "killed") as second:
+        assert second.method.iterations > 0
+        found = await second.finish()
+    for run in (whole, second):
+        run.method.close()
+    assert found.version == wanted.version
+    assert np.allclose(found.parameters["w"], wanted.parameters["w"], rtol=1e-9)
 
 
 SIZE = 100_000

@@ -142,9 +142,7 @@ async def test_steps_over_loaders_go_on_with_model_and_optimiser(tmp_path):
                 inner = trainer._trainer
                 await inner.epoch_create_work(make_loader())
                 await inner._trainer._step()
-                await (
-                    inner.run.backend.close()
-                )  # and nothing else: as if it were killed
+                await inner.run.backend.close()  # as if it were killed
                 kills = 0  # noqa: PLW2901 - once
                 trainer = await make_steps(tmp_path / "1").start()
             await trainer.train_step(0, trainer.step_number, make_loader())
