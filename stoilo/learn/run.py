@@ -251,8 +251,6 @@ class Run:
             value = receive(ending.value, flight.order, expected.tensors)
             cut = self._guard.shortened
             reply = self._guard.admit(flight.order, value)
-            if self._guard.doubt:
-                await self.backend.refuse(ending.job_id, self._guard.doubt)
         except TrustError as error:
             self.tally.refused += 1
             await self._lose(flight, error, refused=ending.job_id)
@@ -260,6 +258,8 @@ class Run:
         self.tally.shortened += self._guard.shortened - cut
         self.tally.received_bytes += count_bytes(ending.value)
         self._take(flight, reply, ending.finished_at)
+        if self._guard.doubt:
+            await self.backend.refuse(ending.job_id, self._guard.doubt)
         return True
 
     def _take(self, flight: Flight, reply: Reply, at: float) -> None:

@@ -35,7 +35,8 @@ def outputs_of(path):
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(FAST), *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
+    "name",
+    [*sorted(FAST), *(pytest.param(n, marks=pytest.mark.slow) for n in sorted(SLOW))],
 )
 def test_notebook_holds_what_it_claims(runner, name):
     runner.execute(FOLDER / f"{name}.ipynb")

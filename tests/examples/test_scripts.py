@@ -6,9 +6,7 @@ import pytest
 
 slow = pytest.mark.slow
 SCRIPTS = {
-    "architecture_search": slow,
     "checkpoints": (),
-    "comparison": slow,
     "downpour": (),
     "dpbgd": slow,
     "large_minibatch": (),
@@ -20,6 +18,7 @@ SCRIPTS = {
     "vcasgd": (),
 }
 DEPLOYED = {"low_level"}  # in test_deployed.py
+BY_NOTEBOOK = {"architecture_search", "comparison"}  # their notebooks run their parts
 SHARED = {"commandline", "digits", "resnet18"}
 
 
@@ -31,7 +30,11 @@ def test_script_reaches_what_it_claims(example, name):
 
 
 def test_every_script_is_run_by_a_test(folder):
-    assert {path.stem for path in folder.glob("*.py")} - SHARED == {*SCRIPTS, *DEPLOYED}
+    assert {path.stem for path in folder.glob("*.py")} - SHARED == {
+        *SCRIPTS,
+        *DEPLOYED,
+        *BY_NOTEBOOK,
+    }
 
 
 def test_command_line_names_the_connection_file(example, monkeypatch):
@@ -49,16 +52,3 @@ def test_command_line_says_what_is_wrong_with_the_file(example, monkeypatch, tmp
     monkeypatch.setattr("sys.argv", ["x.py", "--connect", str(tmp_path / "none.json")])
     with pytest.raises(example("stoilo").StoiloError):
         example("commandline").run(example("vcasgd").main, "text")
-
-
-@slow
-def test_search_without_heredity_gains_less(example):
-    module = example("architecture_search")
-
-    def gain(breed):
-        seen = asyncio.run(module.search(None, breed=breed))
-        scores = [one.score for one in seen]
-        return sum(scores[-8:]) - sum(scores[:8])
-
-    blind = gain(lambda _, rng: module.at_random(rng))
-    assert gain(module.breed) > 2 * blind

@@ -1,5 +1,6 @@
 """What the guard lets through: absence, buffers, uneven parts; and what it tells."""
 
+import asyncio
 import copy
 import itertools
 
@@ -222,3 +223,57 @@ async def test_first_answer_that_is_cut_is_told(caplog):
     assert (
         run.backend.faults[-1] == run.tally.shortened
     )  # far off: its host hears of it
+
+
+class Interrupted(SimulatedBackend):
+    """A backend at which Ctrl-C comes while the first wrong answer is reported."""
+
+    reports = 0
+
+    async def refuse(self, job_id, reason):
+        self.reports += 1
+        if self.reports == 1:
+            raise asyncio.CancelledError
+        await super().refuse(job_id, reason)
+
+
+@pytest.mark.parametrize("change", [{"version": 9}, {}], ids=["refused", "shortened"])
+async def test_no_order_is_lost_when_a_report_is_interrupted(change):
+    def cheat(value):
+        tensors = {n: -1e6 * a for n, a in value["tensors"].items()}
+        return {**value, "tensors": tensors, **change}
+
+    run = make_run(Spare)
+    run.backend = Interrupted([SimulatedHost(), SimulatedHost(cheat=cheat)])
+    async with run:
+        with pytest.raises(asyncio.CancelledError):
+            await run.finish()
+        await run.finish()
+    assert run.backend.reports > 1
+    assert sum(row.samples for row in run.history.epochs()) == 3 * len(X)
+
+
+class Echo(SimulatedBackend):
+    """A backend that hands every answer on twice."""
+
+    last = None
+
+    async def next(self, wait_s=None):
+        again, self.last = self.last, None
+        if again is None:
+            again = self.last = await super().next(wait_s)
+        return again
+
+
+async def test_answer_that_comes_twice_counts_once():
+    run = make_run(Spare)
+    alone = (await finish(make_run(Spare))).parameters
+    run.backend = Echo([SimulatedHost()])
+    twice = (await finish(run)).parameters
+    assert np.array_equal(twice["used.weight"], alone["used.weight"])
+    assert len({update.key for update in run.history.updates}) == 24
+
+
+async def finish(run):
+    async with run:
+        return await run.finish()
