@@ -85,6 +85,7 @@ class Trainer:
             self._run = self._make_run(make, self.options.folder)
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
+        rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
             in_flight=self.options.in_flight or len(self.parts),
@@ -233,7 +234,6 @@ class Trainer:
             await self._run.end()
             await self._run.close()
         self.parts = as_parts(data, self.options)
-        rehearse(self.form, self.parts[0])
         self._run = self._make_run(make or self._make, None)
         self._updates, self._waits = [], self._begin_waits()
 
