@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from dataclasses import dataclass, field
 
@@ -41,7 +42,8 @@ class Outside:
             return self.extra[external.name]
         if self.is_cell(external):
             return self.cells[external.name].cell_contents
-        return self.globals.get(external.name, MISSING)
+        found = self.globals.get(external.name, MISSING)
+        return MISSING if _is_shells_own(external.name, found) else found
 
     def key_of(self, external: External) -> tuple[object, ...]:
         """Return what makes the variable one and the same across units."""
@@ -50,3 +52,10 @@ class Outside:
         if self.is_cell(external):
             return ("cell", id(self.cells[external.name]))
         return ("global", id(self.globals), external.name)
+
+
+def _is_shells_own(name: str, value: object) -> bool:
+    """Return whether a notebook's shell put its own built-in there, as IPython's `open`."""
+    if not isinstance(value, types.FunctionType) or not hasattr(builtins, name):
+        return False
+    return str(value.__globals__.get("__name__")).partition(".")[0] == "IPython"

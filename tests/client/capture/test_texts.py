@@ -190,6 +190,26 @@ def test_function_in_a_cell_that_also_imports_is_current(tmp_path: Path) -> None
     assert "math.sin" in done.stdout
 
 
+def test_shells_own_open_is_the_built_in_one(tmp_path: Path) -> None:
+    """IPython hides `open` behind its own; the gate is what refuses files."""
+    script = tmp_path / "notebook.py"
+    script.write_text(
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "cell = 'from stoilo.client.capture import capture_task\\n'\n"
+        "cell += 'print(capture_task(lambda kw: open(kw), {}).task_module)'\n"
+        "shell.run_cell(cell, store_history=True).raise_error()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
+    )
+    assert "return open(kw)" in done.stdout
+
+
 def test_private_names_are_spelled_out(tmp_path: Path) -> None:
     module = load(
         tmp_path / "private.py",
