@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -121,7 +122,8 @@ class DownpourTrainer(Trainer):
     Args:
         conn: see `Trainer`; so are `model` and `data`.
         settings: passes, batch, local steps of a task, staleness, warm start.
-        optimizer: at the server; Adagrad, which asynchrony harms least, when None.
+        optimizer: at the server, as a copy that is this trainer's alone; Adagrad, which
+            asynchrony harms least, when None.
         common: see `Common`.
     """
 
@@ -135,7 +137,7 @@ class DownpourTrainer(Trainer):
         optimizer: Optimizer | None = None,
         **common: Unpack[Common],
     ) -> None:
-        server = optimizer or Adagrad(0.05)
+        server = copy.deepcopy(optimizer) or Adagrad(0.05)
 
         def make(start: Snapshot, sizes: Sequence[int]) -> Downpour:
             return Downpour(start, sizes, server, settings)
