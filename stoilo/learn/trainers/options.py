@@ -28,7 +28,9 @@ class TrainerOptions:
 
     Attributes:
         tasks: parts that a dataset is split into; parts that are given stay.
-        in_flight: tasks out at most; as many as parts when 0.
+        in_flight: tasks out at most; when 0 as many as parts, for VC-ASGD with the latest
+            weights a quarter of them. About the number of volunteers is best where each
+            answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
         clip: bound on the influence of one answer; None for none.
         seed: of the splitting.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -88,7 +89,7 @@ class Trainer:
         rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
-            in_flight=self.options.in_flight or len(self.parts),
+            in_flight=self._most_out(),
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
@@ -104,6 +105,10 @@ class Trainer:
             watcher=self.options.watcher,
             memory=self._run.memory if self._run else None,
         )
+
+    def _most_out(self) -> int:
+        """Return how many tasks are out at most."""
+        return self.options.in_flight or len(self.parts)
 
     async def start(self) -> Self:
         """Take up what a killed trainer left in the folder: epochs, and tasks under way.
@@ -268,7 +273,9 @@ class Trainer:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
-        return estimate(size, len(orders), conditions or Conditions())
+        given = conditions or Conditions()
+        working = min(given.volunteers, self._most_out())
+        return estimate(size, len(orders), replace(given, volunteers=working))
 
     def _measure(self, order: Order) -> TaskSize:
         part, snapshot = self.parts[order.part], order.snapshot
