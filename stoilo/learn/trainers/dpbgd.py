@@ -61,6 +61,7 @@ class DPBGDOptions:
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
         clip: bound on the influence of one answer; None for none.
+        least_loss: least loss of one sample; see `TrainerOptions`.
         transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
     """
 
@@ -75,6 +76,7 @@ class DPBGDOptions:
     held_out: object = None
     stop: StopRule | None = None
     clip: Clip | None = field(default_factory=Clip)
+    least_loss: float | None = None
     transport: Transport | TransportName = "raw"
 
     def common(
@@ -85,6 +87,7 @@ class DPBGDOptions:
             tasks=self.tasks,
             in_flight=self.in_flight,
             clip=self.clip,
+            least_loss=self.least_loss,
             seed=self.seed,
             folder=self.folder,
             held_out=self.held_out,

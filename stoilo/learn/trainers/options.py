@@ -33,6 +33,8 @@ class TrainerOptions:
             answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
         clip: bound on the influence of one answer; None for none.
+        least_loss: least loss of one sample: an answer below it is refused. None: 0 for
+            torch's cross entropy (BCE, too), MSE, L1 and Huber losses, else none.
         seed: of the splitting.
         folder: of checkpoint and history; None keeps nothing.
         held_out: a dataset; loss and accuracy on it end each epoch.
@@ -50,6 +52,7 @@ class TrainerOptions:
     in_flight: int = 0
     tries: int = 4
     clip: Clip | None = field(default_factory=Clip)
+    least_loss: float | None = None
     seed: int = 0
     folder: Path | None = None
     held_out: object = None

@@ -23,6 +23,7 @@ from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate, render
 from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
+from stoilo.learn.trainers.losses import find_least_loss
 from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
 from stoilo.learn.trainers.options import Common, TrainerOptions
 from stoilo.learn.trainers.places import Place, open_backend
@@ -93,6 +94,7 @@ class Trainer:
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
+            least_loss=self._least_loss(),
             transport=as_transport(self.options.transport),
         )
         method = make(self.snapshot, [len(part) for part in self.parts])
@@ -109,6 +111,10 @@ class Trainer:
     def _most_out(self) -> int:
         """Return how many tasks are out at most."""
         return self.options.in_flight or len(self.parts)
+
+    def _least_loss(self) -> float:
+        given = self.options.least_loss
+        return find_least_loss(self.form) if given is None else given
 
     async def start(self) -> Self:
         """Take up what a killed trainer left in the folder: epochs, and tasks under way.
