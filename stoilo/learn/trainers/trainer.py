@@ -97,6 +97,7 @@ class Trainer:
             least_loss=self._least_loss(),
             transport=as_transport(self.options.transport),
         )
+        self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
         return Run(
             method,
@@ -270,17 +271,19 @@ class Trainer:
         """Return how long a step will take; a few samples are computed here to know.
 
         Raises:
-            UsageError: ``STO-T040`` when the method orders nothing.
+            UsageError: ``STO-T006`` without data, ``STO-T040`` when the method orders
+                nothing.
         """
+        most = self.run.settings.in_flight
         sizes = [len(part) for part in self.parts]
-        method = self._make(self.form.first(), sizes)
+        method = self._made_by(self.form.first(), sizes)
         orders = method.next_orders(len(sizes))
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
         given = conditions or Conditions()
-        working = min(given.volunteers, self._most_out())
+        working = min(given.volunteers, most)
         return estimate(size, len(orders), replace(given, volunteers=working))
 
     def _measure(self, order: Order) -> TaskSize:
