@@ -118,6 +118,14 @@ def test_one_brought_back_is_given_out_again_after_each_lease_and_never_leaves()
     assert (found.gone, found.finished) == ({}, False)
 
 
+def test_one_brought_back_goes_on_in_another_process():
+    found, again = others_done(), attendance(total=2)
+    draw(found)
+    again.load(found.save())
+    answer_all(again, [("w0", 0)])
+    assert draw(again) == [("w0", 1)]
+
+
 @pytest.mark.parametrize(("limit", "back"), [(0, ["w0"]), (3, ["w0", "w1"])])
 def test_those_gone_are_brought_back_the_furthest_behind_first(limit, back):
     found = attendance(limit, total=5)
