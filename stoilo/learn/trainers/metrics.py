@@ -153,17 +153,19 @@ class EpochLog:
         """
         if self._path is None or not self._path.exists():
             return []
-        text = self._path.read_text(encoding="utf-8")
-        lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)[:most]
-        if "".join(lines) != text:
-            self._path.write_text("".join(lines), encoding="utf-8")
-        return [_read_line(line) for line in lines]
+        data = self._path.read_bytes()
+        lines = data.split(b"\n")[:-1][:most]
+        found = [_read_line(line) for line in lines]
+        kept = sum(len(line) + 1 for line in lines)
+        if kept < len(data):
+            os.truncate(self._path, kept)
+        return found
 
 
-def _read_line(line: str) -> EpochMetrics:
+def _read_line(line: bytes) -> EpochMetrics:
     try:
-        return msgspec.convert(json.loads(line), EpochMetrics)
-    except ValueError as error:  # msgspec's errors are of that class
+        return msgspec.convert(json.loads(line.decode()), EpochMetrics)
+    except (ValueError, RecursionError) as error:  # msgspec's are of the former class
         raise TrustError(
             "STO-T011",
             f"the epochs of the checkpoint cannot be read: {error}",
