@@ -1,8 +1,8 @@
 """Two volunteers of ten lie about their gradients: what becomes of the model?
 
 Nobody's answer is trusted. By default its influence is cut at three times the usual norm,
-which stands flipped signs, noise and NaN; against two of ten who push in one direction at
-every step it does not, and rules that compare answers with each other are to be chosen.
+which stands flipped signs (and noise; NaN is refused). Against two of ten who push in one
+direction at every step it does not help: there, choose a rule that compares answers.
 Without any of it one liar is enough.
 """
 
