@@ -10,6 +10,7 @@ from torch import nn
 from stoilo.client.results import user_error
 from stoilo.client.stored import StoredValue
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
+from stoilo.learn import flights
 from stoilo.learn.backends.interface import Ending, Handle
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
@@ -23,7 +24,7 @@ from stoilo.learn.models import ArrayModel, TorchModel
 from stoilo.learn.optimizers import Adagrad, Sgd
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.work import Order, Reply, Snapshot
+from stoilo.learn.work import Order, Reply, Snapshot, Update
 
 LOSS = nn.functional.cross_entropy
 
@@ -224,6 +225,32 @@ async def test_start_after_one_that_volunteers_ended_orders_other_tasks(tmp_path
     async with make_run(memory, tmp_path) as run:
         end = await run.finish()
     assert (end.version, memory.refused) == (2, [])
+
+
+async def test_work_whose_answer_did_not_count_is_another_task_when_ordered_again():
+    async with make_run(Memory()) as run:
+        taken, discarded = run.method.take, []
+
+        def take(order, reply):
+            if discarded:
+                return taken(order, reply)
+            discarded.append(order.key)
+            run.method.lose(order)
+            return Update(
+                order.key, 0, applied=False, loss=0.0, samples=15, staleness=0, epoch=0
+            )
+
+        run.method.take = take
+        assert (await run.finish()).version == 2
+    assert run.backend.fresh == 9
+
+
+def test_failures_of_old_work_are_forgotten(monkeypatch):
+    monkeypatch.setattr(flights, "MOST_FAILURES", 2)
+    found = flights.Flights()
+    for key in "abca":
+        found.failures(key)
+    assert found.save().plain["failures"] == {"c": 1, "a": 1}
 
 
 class Full(Memory):
