@@ -1,5 +1,6 @@
 """Every suite runs, small; what it measures is no test's business."""
 
+import asyncio
 import importlib
 import json
 import sys
@@ -7,11 +8,13 @@ import sys
 import pytest
 
 from bench import __main__ as bench
+from bench import learn_jail
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.rows import Row
 from bench.stock import Sizes as StockSizes
 from bench.submit import Sizes
+from stoilo.learn import LocalBackend
 from stoilo.server.population.scenario import Scenario
 
 SMALL = {
@@ -68,6 +71,18 @@ def test_suite_returns_well_formed_rows(suite):
 def test_long_suite_returns_well_formed_rows(suite):
     rows = importlib.import_module(f"bench.{suite}").measure(**SMALL[suite])
     assert all(map(is_well_formed, rows))
+
+
+async def reach_here(method):
+    async with LocalBackend(learn_jail.VOLUNTEERS) as threads:
+        return await learn_jail.reach(method, threads, learn_jail.ACCURACY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", learn_jail.WISHES)
+def test_method_of_the_bench_reaches_the_accuracy_it_is_timed_to(method):
+    found = asyncio.run(reach_here(method))
+    assert found.accuracy >= learn_jail.ACCURACY
 
 
 def test_budget_of_a_start_grows_with_the_tree():

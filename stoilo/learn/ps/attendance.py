@@ -6,6 +6,10 @@ first answer brings the worker back, at the server's time; where that has moved 
 answer is too old to count, and the iterations between are missed. When nobody at all is
 heard of (a server is down), nobody leaves: all iterations are given out again.
 
+Once all others have finished, those still gone are brought back where they stopped, the
+furthest behind first, and do what is left of theirs; then nobody leaves any more, and what
+a lease outlasts is given out again. So each iteration is either committed or missed.
+
 A pure state machine; the driver tells it the time.
 """
 
@@ -32,7 +36,7 @@ class Attendance:
         leases: None when nobody's silence counts.
         out: workers whose present iteration is given out.
         gone: per worker whose lease ran out, its iteration.
-        missed: iterations that were left out because their worker was gone.
+        missed: iterations that were left out: their worker came back too late for them.
     """
 
     clock: VectorClock
@@ -43,18 +47,24 @@ class Attendance:
     missed: int = 0
     _now_s: float | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether every iteration is committed or missed."""
+        return not self.clock.clocks and not self.gone
+
     def note_time(self, now_s: float) -> None:
         """Note the time; those whose lease has ended are not waited for from now on."""
         self._now_s = now_s
         if self.leases is None:
             return
+        self._recall()
         for worker in self.out & self.clock.clocks.keys() - self.leases.until.keys():
             self.leases.renew(worker, now_s)
         silent = self.leases.expired(now_s)
         for worker in silent:
             self.leases.release(worker)
             self.out.discard(worker)
-        if set(silent) < self.clock.clocks.keys():
+        if not self._is_recalling and set(silent) < self.clock.clocks.keys():
             for worker in silent:
                 self.gone[worker] = self.clock.clock_of(worker)
                 self.clock.leave(worker)
@@ -71,11 +81,13 @@ class Attendance:
             room: at most so many.
             workers: all of them, in the order that counts among equals.
         """
+        self._recall()
         free = [worker for worker in workers if worker not in self.out]
         clocks = self.clock.clocks
         ready = [(clocks[w], w) for w in free if self.clock.may_start(w)]
         ready.sort(key=lambda pair: pair[0])
-        again = [(self.gone[w], w) for w in free if w in self.gone]
+        gone = {} if self._is_recalling else self.gone
+        again = [(gone[w], w) for w in free if w in gone]
         drawn = [(w, iteration) for iteration, w in [*ready, *again][: max(room, 0)]]
         for worker, _ in drawn:
             self.out.add(worker)
@@ -90,19 +102,20 @@ class Attendance:
 
     def answer(self, worker: str, iteration: int) -> bool:
         """Note an answer, bringing back who was gone; return whether it counts."""
+        self._recall()
         if self._present(worker) != iteration:
             return False
         self._end(worker)
-        if self.gone.pop(worker, None) is not None:
+        if not self._is_recalling and self.gone.pop(worker, None) is not None:
             self.clock.join([worker], iteration)
             self.missed += self.clock.clock_of(worker) - iteration
-            self._finish(worker)
         return self.clock.clocks.get(worker) == iteration
 
     def commit(self, worker: str, iteration: int) -> None:
         """Note that an iteration's updates are in."""
         self.clock.commit(worker, iteration)
-        self._finish(worker)
+        if self.clock.clock_of(worker) >= self.total:
+            self.clock.finish(worker)
 
     def save(self) -> dict[str, Plain]:
         """Return the state as plain data; leases begin anew in another process."""
@@ -123,6 +136,21 @@ class Attendance:
         if self.leases is not None:
             self.leases.until.clear()
 
+    @property
+    def _is_recalling(self) -> bool:
+        """Whether all who were never given up, or came back in time, have finished."""
+        return self.clock.time >= self.total
+
+    def _recall(self) -> None:
+        """Bring back who is gone, if his turn has come: within the limit of the last."""
+        if not self._is_recalling:
+            return
+        last = min([*self.clock.clocks.values(), *self.gone.values()], default=0)
+        limit = self.clock.limit
+        for worker, iteration in [*self.gone.items()]:
+            if limit is None or iteration <= last + limit:
+                self.clock.recall(worker, self.gone.pop(worker))
+
     def _present(self, worker: str) -> int | None:
         return self.clock.clocks.get(worker, self.gone.get(worker))
 
@@ -130,7 +158,3 @@ class Attendance:
         self.out.discard(worker)
         if self.leases is not None:
             self.leases.release(worker)
-
-    def _finish(self, worker: str) -> None:
-        if self.clock.clock_of(worker) >= self.total:
-            self.clock.finish(worker)

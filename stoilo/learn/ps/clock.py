@@ -49,6 +49,11 @@ class VectorClock:
             self.clocks.values(), default=0
         )
 
+    @property
+    def slowest(self) -> int:
+        """The lowest clock alive, the furthest when nobody is: behind the time if recalled."""
+        return min(self.clocks.values(), default=self._furthest)
+
     def join(self, workers: Iterable[str], clock: int = 0) -> None:
         """Let workers in, new or come back, at `clock` or the server's time if later.
 
@@ -56,6 +61,13 @@ class VectorClock:
         """
         for worker in workers:
             self.clocks.setdefault(worker, max(clock, self.time))
+
+    def recall(self, worker: str, clock: int) -> None:
+        """Let a worker in behind the time, which stays: it does what it left undone.
+
+        Nobody who is alive may start an iteration that is too far ahead of it.
+        """
+        self.clocks.setdefault(worker, clock)
 
     def leave(self, worker: str) -> None:
         """Take a worker out that was given up: nobody waits for it any longer."""
@@ -76,7 +88,9 @@ class VectorClock:
         clock = self.clocks.get(worker)
         if clock is None:
             return False
-        return self.limit is None or self.time >= clock - self.limit
+        if self.limit is None:
+            return True
+        return (self.slowest if clock < self.time else self.time) >= clock - self.limit
 
     def need(self, worker: str) -> int:
         """Return how old a value the worker may use: fetched at this time or later."""
@@ -136,5 +150,4 @@ class VectorClock:
         return cls(limit, time, counted, furthest)
 
     def _advance(self) -> None:
-        slowest = min(self.clocks.values(), default=self._furthest)
-        self.time = max(self.time, slowest)
+        self.time = max(self.time, self.slowest)

@@ -101,7 +101,7 @@ class LogisticRegression:
 
     @property
     def missed(self) -> int:
-        """How many iterations were left out: their part's lease had run out."""
+        """How many iterations were left out: their part came back too late for them."""
         return self._attendance.missed
 
     @property
@@ -111,12 +111,12 @@ class LogisticRegression:
 
     @property
     def finished(self) -> bool:
-        """Whether every worker that is alive has done all its iterations."""
-        return not self.clock.clocks
+        """Whether every iteration of every part is in, or missed."""
+        return self._attendance.finished
 
     def note_time(self, now_s: float) -> None:
         """Note the time: a part whose lease has run out is not waited for any more."""
-        before = self.clock.time
+        before = self.clock.slowest
         self._attendance.note_time(now_s)
         self._end_round(before)
 
@@ -149,8 +149,12 @@ class LogisticRegression:
         )
 
     def _tell(self) -> bool:
-        """Return whether a round is complete that no update has told of."""
-        done = self.clock.time // self._chunks
+        """Return whether a round is complete that no update has told of.
+
+        The last one is when all is done: parts may be brought back for it.
+        """
+        most = self.settings.rounds - (not self.finished)
+        done = min(self.clock.time // self._chunks, most)
         told, self._told = self._told, done
         return done > told
 
@@ -228,7 +232,7 @@ class LogisticRegression:
         return Order(key, "local_steps", self._snapshot, part, samples, settings, rows)
 
     def _push(self, order: Order, reply: Reply, iteration: int) -> None:
-        change, before = self._change(order, reply), self.clock.time
+        change, before = self._change(order, reply), self.clock.slowest
         if self.settings.limit == 0 and self.settings.mode in {"dgd", "ipm"}:
             self._staged[order.part] = change
         else:
@@ -237,8 +241,8 @@ class LogisticRegression:
         self._end_round(before)
 
     def _end_round(self, iteration: int) -> None:
-        """Apply what was kept back, when the server's time has moved on."""
-        if self.clock.time > iteration and self._staged:
+        """Apply what was kept back, when nobody is at that iteration any more."""
+        if self.clock.slowest > iteration and self._staged:
             self._apply(self._staged, iteration)
             self._staged = {}
 

@@ -81,14 +81,63 @@ def test_late_answer_brings_the_worker_back_at_the_servers_time():
     assert ("w0", 4) in draw(found)
 
 
-def test_late_answer_after_the_end_finishes_the_worker():
-    found = attendance(total=2)
+def others_done(total=2, **fields):
+    """Everybody but w0, which has been silent from the start, has finished."""
+    found = attendance(total=total, **fields)
     answer_all(found, draw(found), but=["w0"])
     found.note_time(LEASE_S)
-    answer_all(found, draw(found), but=["w0"])
+    for _ in range(total - 1):
+        answer_all(found, draw(found), but=["w0"])
     assert not found.clock.clocks, "all that live have finished"
-    assert not found.answer("w0", 0)
-    assert not found.clock.clocks
+    return found
+
+
+def test_silent_one_does_what_is_left_of_it_when_all_others_have_finished():
+    found = others_done(total=10)
+    assert not found.finished
+    found.lose("w0", 0)
+    for iteration in range(10):
+        assert draw(found) == [("w0", iteration)]
+        answer_all(found, [("w0", iteration)])
+    assert (found.finished, found.missed, found.clock.time) == (True, 0, 10)
+
+
+def test_late_answer_after_the_others_end_counts():
+    found = others_done()
+    answer_all(found, [("w0", 0)])
+    assert draw(found) == [("w0", 1)]
+
+
+def test_one_brought_back_is_given_out_again_after_each_lease_and_never_leaves():
+    found = others_done()
+    found.note_time(20.0)
+    for now_s in (30.0, 40.0, 50.0):
+        assert draw(found) == []
+        found.note_time(now_s)
+        assert draw(found) == [("w0", 0)]
+    assert (found.gone, found.finished) == ({}, False)
+
+
+def test_one_brought_back_goes_on_in_another_process():
+    found, again = others_done(), attendance(total=2)
+    draw(found)
+    again.load(found.save())
+    answer_all(again, [("w0", 0)])
+    assert draw(again) == [("w0", 1)]
+
+
+@pytest.mark.parametrize(("limit", "back"), [(0, ["w0"]), (3, ["w0", "w1"])])
+def test_those_gone_are_brought_back_the_furthest_behind_first(limit, back):
+    found = attendance(limit, total=5)
+    found.clock.clocks.clear()
+    found.clock.time, found.gone = 5, {"w0": 0, "w1": 2, "w2": 4}
+    drawn = draw(found)
+    assert [worker for worker, _ in drawn] == back
+    assert not found.answer("w2", 4), "nobody may be so far ahead"
+    while not found.finished:
+        answer_all(found, drawn)
+        drawn = draw(found)
+        assert found.clock.lead <= limit + 1
 
 
 def test_when_nobody_is_heard_of_all_are_given_again_and_nobody_leaves():
@@ -125,10 +174,26 @@ def test_saved_and_loaded_the_leases_begin_anew():
     assert again.next_alarm() == 100.0 + LEASE_S
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3, 8])
+TOTAL = 12
+
+
+def to_the_end(found, now_s):
+    """Answer all that is given out until it is finished; return how many counted."""
+    counted = 0
+    while not found.finished:
+        now_s += LEASE_S
+        found.note_time(now_s)
+        for worker, iteration in draw(found):
+            if found.answer(worker, iteration):
+                found.commit(worker, iteration)
+                counted += 1
+    return counted
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 8, None])
 @given(chances=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=250))
-def test_lead_stays_within_the_limit_and_one_under_death_and_return(limit, chances):
-    found, flying, now = attendance(limit, total=12), [], 0.0
+def test_lead_holds_and_all_is_done_or_missed_under_death_and_return(limit, chances):
+    found, flying, now, counted = attendance(limit, total=TOTAL), [], 0.0, 0
     for kind, index in chances:
         before = found.clock.time
         flying += draw(found, room=2)
@@ -141,5 +206,8 @@ def test_lead_stays_within_the_limit_and_one_under_death_and_return(limit, chanc
                 found.lose(worker, iteration)
             elif found.answer(worker, iteration):
                 found.commit(worker, iteration)
-        assert found.clock.lead <= limit + 1
+                counted += 1
+        assert limit is None or found.clock.lead <= limit + 1
         assert found.clock.time >= before
+    counted += to_the_end(found, now)
+    assert counted + found.missed == TOTAL * len(WORKERS)

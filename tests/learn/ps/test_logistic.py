@@ -341,6 +341,23 @@ def test_round_that_a_silent_part_leaves_is_applied_and_told_of():
     assert method.take(order, answer(order)).epoch_ended
 
 
+@pytest.mark.parametrize("mode", ["dgd", "ipm", "downpour", "agd"])
+@pytest.mark.parametrize("limit", [0, 2, None])
+def test_part_that_was_silent_to_the_end_does_its_rounds_then(mode, limit):
+    method, seen = method_of(mode, rounds=2, lease_s=10.0, limit=limit), []
+    for now_s in itertools.count():
+        method.note_time(now_s)
+        orders = [one for one in method.next_orders(9) if one.part or now_s > 300]
+        seen += [method.take(order, answer(order)) for order in orders]
+        if method.finished:
+            break
+    keys = {update.key for update in seen if update.applied}
+    assert {f"w0/i{index}" for index in range(2)} <= keys
+    assert (len(keys), method.missed) == (len(seen), 0)
+    assert [update.epoch_ended for update in seen].count(True) == 2
+    assert seen[-1].epoch_ended
+
+
 @pytest.mark.parametrize(
     "fields",
     [
