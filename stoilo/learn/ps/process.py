@@ -70,10 +70,19 @@ def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
                     response = _answer(shard, request)
             except StoiloError as error:
                 response = Refused(error.family, error.code, error.message)
-            send_frame(connection, response)
+            _reply(connection, response)
     finally:
         if shard is not None:
             shard.close()
+
+
+def _reply(connection: socket.socket, response: Response) -> None:
+    """Send an answer, or, when no frame holds it, that it is refused."""
+    try:
+        send_frame(connection, response)
+    except StoiloError as error:  # raised before anything was sent
+        refused = Refused(error.family, error.code, error.message)
+        send_frame(connection, refused)
 
 
 def _answer(shard: Shard | None, request: Request) -> Response:

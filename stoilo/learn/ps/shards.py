@@ -156,14 +156,18 @@ class Shard:
             self._store(dict(cells))
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget cells that another shard has taken over."""
+        """Forget cells that another shard has taken over.
+
+        Raises:
+            UnreachableError: ``STO-L002``, the file cannot be written. Nothing is
+                forgotten.
+        """
         with self._lock:
             gone = sorted(set(keys) & self._cells.keys())
             if gone and self._file is not None:
-                with transaction(self._file):
-                    self._file.executemany(
-                        "DELETE FROM cell WHERE key = ?", [(key,) for key in gone]
-                    )
+                rows = [(key,) for key in gone]
+                with damaged("parameter shard"), transaction(self._file):
+                    self._file.executemany("DELETE FROM cell WHERE key = ?", rows)
             for key in gone:
                 del self._cells[key]
 

@@ -16,6 +16,8 @@ __all__ = ["Encoded", "Value", "decode_value", "encode_value"]
 Value: TypeAlias = Array | int | float | dict[str, int | float]
 """An array of numbers, a number, or numbers by name (counts)."""
 
+MOST_BYTES = 252 << 20
+"""Of a value: with its name and marks it fits a frame, in which it is read."""
 _KINDS = "biuf"  # numpy's letters: truth values, whole and real numbers
 
 
@@ -33,16 +35,24 @@ class Encoded:
 
 
 def encode_value(value: Value) -> Encoded:
-    """Return the bytes of `value`, or raise ``STO-T068`` for what is none."""
+    """Return the bytes of `value`, or raise ``STO-T068``: it is none, or too large."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in _KINDS:
             raise _no_value(f"an array of {value.dtype}")
+        _check_size(value.nbytes)
         little = value.astype(value.dtype.newbyteorder("<"), copy=False)
         form = json.dumps([value.dtype.name, list(value.shape)])
         return Encoded(form, little.tobytes())
     if not _is_plain(value):
         raise _no_value(type(value).__name__)
-    return Encoded("null", json.dumps(value).encode())
+    body = json.dumps(value).encode()
+    _check_size(len(body))
+    return Encoded("null", body)
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise _no_value(f"{size} bytes under one name")
 
 
 def decode_value(encoded: Encoded) -> Value:
