@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 
 import torch
 from torch import nn
@@ -118,24 +119,48 @@ async def train(
         return [(await trainer.train_epoch())[1] for _ in range(steps)]
 
 
-async def main() -> None:
-    """Train for a few steps and print what came of it."""
+async def main(
+    conn: stoilo.Connection | None,
+    *,
+    steps: int = 3,
+    samples: int = 32,
+    size: int = 32,
+) -> None:
+    """Train for a few steps, print the losses and check what came of it.
+
+    Args:
+        conn: a project's volunteers; threads of this process when None.
+        steps: at least two.
+        samples: images, half of them a task.
+        size: height and width of an image.
+    """
+    torch.manual_seed(0)
+    model, data = make_resnet18(), make_images(samples, size=size)
+    assert sum(p.numel() for p in model.parameters()) == 11_173_962
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == 20
+    losses = await train(conn, model, data, steps)
+    print("losses:", " ".join(f"{loss:.3f}" for loss in losses))
+    assert all(math.isfinite(loss) for loss in losses)
+    assert min(losses[1:]) < losses[0]
+
+
+async def attend() -> None:
+    """Run `main` as the command line says."""
     reader = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     reader.add_argument(
         "--connect", help="a server's connection file; none: threads here"
     )
     reader.add_argument("--steps", type=int, default=3)
     reader.add_argument("--samples", type=int, default=32)
+    reader.add_argument("--size", type=int, default=32)
     wish = reader.parse_args()
-    torch.manual_seed(0)
-    model, data = make_resnet18(), make_images(wish.samples)
-    if wish.connect:
-        async with stoilo.connect(wish.connect) as conn:
-            losses = await train(conn, model, data, wish.steps)
-    else:
-        losses = await train(None, model, data, wish.steps)
-    print("losses:", " ".join(f"{loss:.3f}" for loss in losses))
+    sizes = {"steps": wish.steps, "samples": wish.samples, "size": wish.size}
+    if wish.connect is None:
+        await main(None, **sizes)
+        return
+    async with stoilo.connect(wish.connect) as conn:
+        await main(conn, **sizes)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(attend())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, user_error
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import decode
 from stoilo.core.types import TaskState
@@ -45,7 +45,12 @@ async def read_outcome(wire: Wire, answer: pb.PollTaskResponse) -> TaskResult:
 
 
 def read_value(data: bytes) -> TaskResult:
-    """Return the Python value of encoded result bytes."""
+    """Return the Python value of encoded result bytes, which a volunteer may have made.
+
+    Raises:
+        TrustError: ``STO-D…``, they are none, or numpy or torch refuses what they say.
+        UsageError: ``STO-C064``, a library is missing.
+    """
     try:
         return from_node(decode(data))
     except ImportError as error:
@@ -54,6 +59,13 @@ def read_value(data: bytes) -> TaskResult:
             f"the result holds arrays that need {error.name}, which is not installed here",
             hint=f"pip install {error.name}, then restore the task: its result is kept",
         ) from None
+    except StoiloError:
+        raise
+    except Exception as error:
+        raise TrustError(
+            "STO-D003",
+            f"the result cannot be made into a value: {type(error).__name__}: {error}",
+        ) from error
 
 
 async def read_items(

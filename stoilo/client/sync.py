@@ -89,6 +89,11 @@ class SyncSubmittedTask(Generic[ResultT]):
         """The task module's exact text; empty for a restored task."""
         return self._task.source
 
+    @property
+    def known(self) -> TaskStatus | None:
+        """What the server said last; see `SubmittedTask.known`."""
+        return self._task.known
+
     def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:
         """Wait for the outcome; see `SubmittedTask.result`."""
         return background.run(self._task.result(timeout))

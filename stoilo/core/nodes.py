@@ -35,6 +35,7 @@ Node = Any
 """Any value the codec carries; see the module docstring."""
 
 MAX_DIMENSIONS = 32
+MAX_STRIDE = 2**63 - 1  # bytes; numpy and torch multiply extents in 64 bits
 MAX_NAME_PARTS = 8
 
 _FIXED_BYTES = {
@@ -131,9 +132,14 @@ def item_bytes(dtype: str) -> int:
 
 
 def check_array(dtype: str, shape: tuple[int, ...], size: int) -> None:
-    """Raise ``STO-D003`` unless `size` bytes are exactly an array of that shape."""
+    """Raise ``STO-D003`` unless `size` bytes are exactly an array of that shape.
+
+    Empty arrays, too, have extents that libraries can multiply.
+    """
     if len(shape) > MAX_DIMENSIONS or any(extent < 0 for extent in shape):
         raise TrustError("STO-D003", "an array's shape is malformed")
+    if math.prod(filter(None, shape)) * item_bytes(dtype) > MAX_STRIDE:
+        raise TrustError("STO-D003", "an array's extents are beyond any memory")
     if math.prod(shape) * item_bytes(dtype) != size:
         raise TrustError("STO-D003", "an array's size does not fit its shape and dtype")
 

@@ -31,6 +31,7 @@ class Expectation:
         least_loss: least sum of losses that can be, where the loss has a lower bound of 0:
             0; else minus infinity.
         may_lack: names of arrays that may be absent: parameters that have no gradient.
+        ray: of how many steps its numbers hold loss and slope.
     """
 
     version: int
@@ -39,6 +40,7 @@ class Expectation:
     buffers: Mapping[str, Form]
     least_loss: float = -math.inf
     may_lack: frozenset[str] = frozenset()
+    ray: int = 0
 
     def plain(self) -> dict[str, object]:
         """Return it as what source can hold: numbers, texts, tuples, dicts."""
@@ -49,6 +51,7 @@ class Expectation:
             "tensors": _plain_forms(self.tensors),
             "buffers": _plain_forms(self.buffers),
             "lacking": tuple(sorted(self.may_lack)),
+            "ray": self.ray,
         }
 
     def validator(

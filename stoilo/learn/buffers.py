@@ -94,7 +94,10 @@ class BufferBounds:
                 "STO-T010",
                 f"a volunteer's answer is not used: {name} went beyond numbers",
             )
+        before_it = self._moves.get(name, ())
         known = [move for move in self._note(name, size) if move > 0.0]
+        if len(before_it) >= rule.least and _rests(before_it):
+            return before if size else array
         allowed = rule.factor * _ALLOWANCE * statistics.median(known or [size])
         if len(known) < rule.least or size <= allowed:
             return array
@@ -104,6 +107,11 @@ class BufferBounds:
         moves = (*self._moves.get(name, ()), *[move] * count)[-_KEPT:]
         self._moves[name] = moves
         return moves
+
+
+def _rests(moves: Sequence[float]) -> bool:
+    """Return whether half of the answers or more left a buffer as it was."""
+    return statistics.median_low(moves) == 0.0
 
 
 def pool_buffers(

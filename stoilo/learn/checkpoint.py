@@ -20,7 +20,8 @@ from typing import cast
 
 from safetensors import SafetensorError
 
-from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.errors import InternalError
+from stoilo.learn.folderlock import FolderLock
 from stoilo.learn.packs import Packs, Place, damaged, sync_folder
 from stoilo.learn.work import Plain, State
 
@@ -49,7 +50,7 @@ class Checkpoint:
         self.folder = folder
         self._packs = Packs(folder / "arrays")
         self._turn = threading.Lock()
-        self._lock = -1
+        self._lock = FolderLock(folder)
         self._plain_bytes = 0
 
     @property
@@ -65,30 +66,12 @@ class Checkpoint:
             UsageError: ``STO-T023`` when another process trains there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._take()
+        self._lock.take()
         try:
             return self._read()
         except BaseException:
             self.close()
             raise
-
-    def _take(self) -> None:
-        """Lock the folder against other processes; a process that dies lets it go."""
-        try:
-            import fcntl  # noqa: PLC0415 - not on every system
-        except ImportError:
-            return
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise UsageError(
-                "STO-T023",
-                f"another process trains in {self.folder.name}",
-                hint="wait for it or end it, or give another folder",
-            ) from None
-        self._lock = lock
 
     def _read(self) -> State | None:
         path = self.folder / NAME
@@ -117,17 +100,22 @@ class Checkpoint:
 
         Raises:
             InternalError: ``STO-T022`` when the disk does not take it; the old one stays.
+            UsageError: ``STO-T023`` when another run of this process trains there now.
         """
         with self._turn:
+            self._lock.check()
             try:
                 self._write(state, lines)
-            except (OSError, SafetensorError, ValueError) as error:
+            except (OSError, SafetensorError, ValueError, MemoryError) as error:
                 self._packs.forget()
                 raise InternalError(
                     "STO-T022",
                     f"the training cannot be saved: {error}",
                     hint="make room on the disk; the run goes on from what it saved last",
                 ) from error
+            except BaseException:
+                self._packs.forget()
+                raise
 
     def _write(self, state: State, lines: Lines | None) -> None:
         if lines is not None:
@@ -177,9 +165,7 @@ class Checkpoint:
 
     def close(self) -> None:
         """Let the folder go."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.free()
 
 
 def _write_lines(lines: Lines) -> None:

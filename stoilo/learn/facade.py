@@ -6,7 +6,6 @@ trained.model, trained.epochs[-1].average_loss
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +28,7 @@ from stoilo.learn.trainers.epoch import Trained
 from stoilo.learn.trainers.given import Loss, as_model
 from stoilo.learn.trainers.logistic import LogisticTrainer
 from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.progress import Progress
 from stoilo.learn.trainers.rounds import (
     DiLoCoTrainer,
     FedAvgTrainer,
@@ -248,9 +248,7 @@ async def fit(
         chosen = replace(chosen, held_out=held_out)
     if stop is not None:
         chosen = replace(chosen, stop=stop)
-    display = progress if isinstance(progress, Display) else Display()
-    if progress:
-        chosen = replace(chosen, watcher=display, on_epoch=display.end_epoch)
+    shown = Progress(progress)
     trainer = make_trainer(
         method,
         model,
@@ -261,12 +259,10 @@ async def fit(
         batch=batch,
         rate=rate,
         optimizer=optimizer,
-        options=chosen,
+        options=shown.watch(chosen),
         **settings,
     )
     async with trainer:
-        if not progress:
-            return await trainer.train()
-        display.say(str(await asyncio.to_thread(trainer.estimate, conditions)))
-        with display:
+        with shown:
+            await shown.begin(lambda: trainer.estimate(conditions))
             return await trainer.train()

@@ -14,6 +14,9 @@ from stoilo.learn.work import Order, Plain, Snapshot, State
 
 __all__ = ["Flight", "Flights"]
 
+MOST_FAILURES = 10_000
+"""Of so many pieces of work it is known how often they failed; of older ones not."""
+
 
 @dataclass(slots=True)
 class Flight:
@@ -101,14 +104,15 @@ class Flights:
         return None
 
     def take_out(self, key: str) -> tuple[Flight, ...]:
-        """Take out all flights of one piece of work, which is done."""
+        """Take out all flights of one piece of work: nobody waits for them any more."""
         found = self.named(key)
         self._flights = [one for one in self._flights if one.order.key != key]
-        self.forget(key)
         return found
 
     def put_back(self, flight: Flight) -> None:
-        """Take a flight up again that was ended and not handed over."""
+        """Take a flight up again that was ended and not handed over; no job carries it."""
+        flight.job_id, key = "", flight.order.key
+        self._attempts[key] = max(self._attempts.get(key, 0), flight.attempt + 1)
         self._flights.append(flight)
 
     def renew(self, flight: Flight) -> None:
@@ -117,9 +121,18 @@ class Flights:
         self._attempts[flight.order.key] = flight.attempt + 1
 
     def failures(self, key: str) -> int:
-        """Note a failure of a piece of work and return how many it has had."""
+        """Note a failure of a piece of work and return how many it has had.
+
+        Its next order is another attempt: the same one would be the same task, which has
+        its answer.
+        """
         self._failures[key] = self._failures.get(key, 0) + 1
         self._attempts[key] = max(self._attempts.get(key, 0), self._failures[key])
+        while len(self._failures) > MOST_FAILURES:
+            oldest = next(iter(self._failures))
+            del self._failures[oldest]
+            if not self.named(oldest):
+                self._attempts.pop(oldest, None)
         return self._failures[key]
 
     def forget(self, key: str) -> None:

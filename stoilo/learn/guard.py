@@ -35,6 +35,12 @@ _TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
 
 
+def count_steps(order: Order) -> int:
+    """Return at how many steps along a ray the order asks for loss and slope."""
+    steps = order.settings.get("ray")
+    return len(steps) if order.kernel == "ray" and isinstance(steps, list) else 0
+
+
 class Guard:
     """Checks and bounds the answers of one run.
 
@@ -95,6 +101,7 @@ class Guard:
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,
+            ray=count_steps(order),
         )
 
     def admit(self, order: Order, raw: object) -> Reply:

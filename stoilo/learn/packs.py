@@ -106,18 +106,22 @@ class Packs:
         places: dict[str, Place] = {}
         fresh: dict[str, Array] = {}
         digests: dict[str, str] = {}
+        new: dict[str, Place] = {}  # known only once they are written
+        held_now: dict[int, tuple[Array, Place]] = {}
         for name, array in tensors.items():
-            held = self._held.get(id(array))
+            held = self._held.get(id(array)) or held_now.get(id(array))
             if held is None:
                 digest = digest_of(array)
-                if digest not in self._digests:
-                    self._digests[digest] = Place(pack, name)
+                place = self._digests.get(digest) or new.get(digest)
+                if place is None:
+                    place = new[digest] = Place(pack, name)
                     fresh[name], digests[name] = array, digest
-                held = array, self._digests[digest]
-                self._held[id(array)] = held
+                held = held_now[id(array)] = array, place
             places[name] = held[1]
         if fresh:
             self._write_pack(pack, fresh, digests)
+        self._digests |= new
+        self._held |= held_now
         return places
 
     def _write_pack(

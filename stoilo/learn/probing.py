@@ -24,7 +24,7 @@ from stoilo.learn.transport import receive
 from stoilo.learn.turns import take_turn
 from stoilo.learn.work import Order, Plain
 
-__all__ = ["Look", "expect_norm", "look_at", "measure_seconds"]
+__all__ = ["Look", "expect_norm", "look_at", "measure_seconds", "runs_here"]
 
 LOOKS = 4
 """How many small batches are looked at."""
@@ -73,6 +73,16 @@ def look_at(model: Model, order: Order, part: Part) -> Look:
 def expect_norm(model: Model, order: Order, part: Part) -> float | None:
     """Return about the largest norm per sample of an honest answer to `order`."""
     return look_at(model, order, part).norm
+
+
+def runs_here(model: Model, order: Order, part: Part) -> bool:
+    """Return whether the whole order can be computed here: a volunteer says it cannot."""
+    rows = tuple(_choose(order, part).tolist())
+    try:
+        _compute(model, replace(order, rows=rows), part)
+    except Exception:  # noqa: BLE001 - the researcher's own code: so the volunteer is right
+        return False
+    return True
 
 
 def measure_seconds(model: Model, order: Order, part: Part) -> float:

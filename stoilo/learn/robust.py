@@ -63,9 +63,10 @@ class Memory:
     """What rules remember between steps; part of a checkpoint.
 
     Attributes:
-        norms: of the last replies' mean gradients, as they came.
+        norms: of the last replies' mean gradients, as they came; of those of 0 only the
+            newest step's.
         centre: the last step's mean, for centred clipping.
-        samples: of the last replies; the newest norms' belong to the newest of them.
+        samples: of the last replies.
     """
 
     norms: tuple[float, ...] = ()
@@ -73,11 +74,17 @@ class Memory:
     samples: tuple[int, ...] = ()
 
     def with_norms(self, norms: Sequence[float], samples: Sequence[int] = ()) -> Memory:
-        """Return the memory with the newest norms added and the oldest gone."""
+        """Return the memory with the newest norms added and the oldest gone.
+
+        A norm of 0 stays until the next ones come: it says nothing, and any number of
+        them must not displace what says how large an honest answer is.
+        """
+        room = max(NORMS_KEPT - sum(norm > 0.0 for norm in norms), 0)
+        earlier = [norm for norm in self.norms if norm > 0.0]
         kept = max(NORMS_KEPT, len(norms))
         return replace(
             self,
-            norms=(*self.norms, *norms)[-kept:],
+            norms=(*earlier[max(len(earlier) - room, 0) :], *norms),
             samples=(*self.samples, *samples)[-kept:],
         )
 

@@ -27,6 +27,7 @@ from stoilo.core.errors import (
 from stoilo.learn import robust
 from stoilo.learn.backends.interface import Backend, Ending
 from stoilo.learn.data import Part
+from stoilo.learn.doubts import Doubts
 from stoilo.learn.flights import Flight, Flights
 from stoilo.learn.guard import Guard
 from stoilo.learn.history import History, Tally
@@ -35,7 +36,7 @@ from stoilo.learn.jobs import Jobs
 from stoilo.learn.models import Model
 from stoilo.learn.pace import Pace
 from stoilo.learn.runsettings import RunSettings
-from stoilo.learn.saving import Saving, Standing
+from stoilo.learn.saving import Keeper, Saving, Standing
 from stoilo.learn.transport import ask, count_bytes, receive
 from stoilo.learn.work import Method, Reply, Snapshot, Timed, Update
 
@@ -84,6 +85,8 @@ class Run:
         self._saving: Saving | None = None
         self._untold: Update | None = None
         self._unwanted: list[Flight] = []
+        self._doubts = Doubts(model)
+        self._broken: BaseException | None = None  # of a `take` that did half its work
 
     @property
     def memory(self) -> robust.Memory:
@@ -129,6 +132,11 @@ class Run:
             InternalError: ``STO-T020``, ``STO-T021``, ``STO-T022``.
             StopAsyncIteration: the method is finished.
         """
+        if self._broken is not None:
+            raise InternalError(
+                "STO-T020",
+                "an answer was applied only in part; the checkpoint is from before it",
+            ) from self._broken
         if self._untold is not None:
             return await self._tell()
         while not self.method.finished:
@@ -244,6 +252,7 @@ class Run:
             return False
         try:
             if ending.error is not None:
+                await self._check_claim(flight, ending.error)
                 self.tally.failed += 1
                 await self._lose(flight, ending.error)
                 return False
@@ -253,25 +262,47 @@ class Run:
             reply = self._guard.admit(flight.order, value)
         except TrustError as error:
             self.tally.refused += 1
-            await self._lose(flight, error, refused=ending.job_id)
+            self._doubts.note(ending.job_id, str(error))
+            await self._lose(flight, error)
             return False
         self.tally.shortened += self._guard.shortened - cut
         self.tally.received_bytes += count_bytes(ending.value)
         self._take(flight, reply, ending.finished_at)
         if self._guard.doubt:
-            await self.backend.refuse(ending.job_id, self._guard.doubt)
+            self._doubts.note(ending.job_id, self._guard.doubt)
         return True
+
+    async def _check_claim(self, flight: Flight, error: Exception) -> None:
+        """Do not believe that the function fails which does not fail here.
+
+        It is believed before any answer: something may be missing in every jail.
+        """
+        if not len(self.history):
+            return
+        try:
+            part = self._jobs.part_of(flight.order)
+            await self._doubts.check(flight.order, part, error)
+        except TrustError:
+            raise
+        except BaseException:
+            self._flights.put_back(flight)
+            raise
 
     def _take(self, flight: Flight, reply: Reply, at: float) -> None:
         """Hand a reply over and note all that follows from it: no kill comes between."""
         key = flight.order.key
         try:
             update = self.method.take(flight.order, reply)
-        except BaseException:
-            self._flights.put_back(flight)  # nothing was applied: it stays out
+        except BaseException as error:
+            self._flights.put_back(flight)
+            self._broken = error  # how much was applied, nobody knows
             raise
-        self._in_vain, _ = 0, self._faults.pop(key, None)
-        self._flights.forget(key)
+        self._faults.pop(key, None)
+        self._doubts.forget(key)
+        if update.applied:
+            self._in_vain = 0
+        else:
+            self._flights.failures(key)  # if it is ordered again, then as another task
         self._flights.overtake(update.late)
         self.history.note(update, at, self.tally)
         self._untold = update
@@ -284,28 +315,23 @@ class Run:
         update = self._untold
         if update is None:
             raise InternalError("STO-T020", "there is nothing to tell")
-        unwanted = [
-            flight
-            for key in (update.key, *update.given_up)
-            for flight in self._flights.take_out(key)
-        ]
-        self._unwanted += unwanted
+        for key in (update.key, *update.given_up):
+            self._unwanted += self._flights.take_out(key)
+            if update.applied or key != update.key:
+                self._flights.forget(key)
         await self._save()
+        await self._doubts.report(self.backend)
         self._untold = None
         await self._cancel_unwanted()
         if self._watcher is not None:
             self._watcher(update, self.tally)
         return update
 
-    async def _lose(
-        self, flight: Flight, error: Exception, *, refused: str = ""
-    ) -> None:
-        """Give work out again, tell the place which job's answer was refused, and save."""
+    async def _lose(self, flight: Flight, error: Exception) -> None:
+        """Give work out again, save, and tell the place which answers were refused."""
         end = self._note_loss(flight, error)
-        if refused:
-            with contextlib.suppress(StoiloError):  # it may be away just now
-                await self.backend.refuse(refused, str(error))
         await self._save()
+        await self._doubts.report(self.backend)
         if end is not None:
             raise end from (None if end is error else error)
 
@@ -323,8 +349,7 @@ class Run:
         too_often = self._faults.get(key, 0) >= self.settings.tries
         self.method.lose(flight.order)
         if too_often or flight.is_late:
-            self._faults.pop(key, None)
-            self._flights.forget(key)  # another start tries it anew
+            self._faults.pop(key, None)  # another start tries it anew, as other tasks
         if too_often and not flight.is_late:
             return error
         if self._in_vain < self.settings.patience:
@@ -345,16 +370,16 @@ class Run:
                 await self.backend.cancel(flight.job_id)
 
     async def _save(self) -> None:
-        """Write the run as it is, in another thread; nothing without a folder."""
-        if self._saving is not None:
-            await self._saving.save(
-                Standing(
-                    self._jobs.ident,
-                    self.memory,
-                    self.method.save(),
-                    self._flights.save(),
-                )
-            )
+        """Write the run as it is, in another thread; nothing without a folder.
+
+        What is broken is not written: the checkpoint keeps what was before.
+        """
+        if self._saving is None or self._broken is not None:
+            return
+        states = self.method.save(), self._flights.save()
+        await self._saving.save(Standing(self._jobs.ident, self.memory, *states))
+        if isinstance(self.method, Keeper):
+            self.method.note_saved()
 
     async def close(self) -> None:
         """Save; tasks at a server go on and are waited for by the next start."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.checkpoint import Checkpoint
@@ -18,7 +19,15 @@ from stoilo.learn.identity import check_identity
 from stoilo.learn.robust import Memory
 from stoilo.learn.work import Plain, State
 
-__all__ = ["Saving", "Standing"]
+__all__ = ["Keeper", "Saving", "Standing"]
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """What a method has that keeps states of its own beside the checkpoint."""
+
+    def note_saved(self) -> None:
+        """Note that the checkpoint names the state that `save` gave last: it must stay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,13 @@ class RateMeter:
                 hint="wait, or send many small calls as one with conn.map",
             )
 
+    def charge(self, account_id: int, cost: int) -> None:
+        """Count `cost` events that have happened; only the next ones may be refused."""
+        with self._lock:
+            now = self._clock()
+            spent, seen = self._spent.get(account_id, (0.0, now))
+            self._spent[account_id] = (spent + cost, seen)
+
 
 def check_open_tasks(open_tasks: int, quota: Quota) -> None:
     """Raise ``STO-R004`` when one more than `open_tasks` would be too many."""

@@ -18,7 +18,7 @@ from stoilo.server.records import Outcome
 from stoilo.server.states import AttemptState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -31,7 +31,7 @@ __all__ = ["TaskDesk"]
 LOGGER = logging.getLogger(__name__)
 NEEDS_REVIEW = "STO-R022"
 REJECTIONS_PER_HOUR = 1000
-"""One researcher's word must not let many hosts pause."""
+"""Copies, so that one researcher's word does not end the record of many hosts."""
 REASON_CHARS = 200
 
 STEP_TEXT = {
@@ -115,7 +115,7 @@ class TaskDesk:
         """Let the owner say that his task's value cannot be used; mark its hosts.
 
         Returns how many results were counted against their hosts: 0 where the task has not
-        succeeded, was rejected before, or the engine keeps no records.
+        succeeded, was rejected before or long ago, or the engine keeps no records.
 
         Raises:
             DeniedError: ``STO-R003``.
@@ -128,14 +128,24 @@ class TaskDesk:
         engine = self._engine
         if attempt is None or task.state is not TaskState.SUCCEEDED:
             return 0
-        count = (
-            engine.reject(attempt.workunit) if isinstance(engine, HostRecords) else 0
-        )
+        count = 0
+        if isinstance(engine, HostRecords):
+            count = engine.reject(attempt.workunit, self._find_owners)
+        self._rejections.charge(owner.account_id, max(0, count - 1))
         said = show_plainly(reason[:REASON_CHARS])
         LOGGER.warning(
             "account %d rejects task %s: %s", owner.account_id, task_id, said
         )
         return count
+
+    def _find_owners(self, workunits: Sequence[str]) -> Mapping[str, int]:
+        """Return the account that each workunit's task belongs to, if it is known."""
+        with self._store.read() as connection:
+            tasks = {
+                name: rows.find_task(connection, name.rpartition("_")[0])
+                for name in workunits
+            }
+        return {name: task.account_id for name, task in tasks.items() if task}
 
     def _advice(self, task: TaskRow) -> int:
         """Return when to poll again, ms: soon for young tasks, later for old ones."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.core.nodes import Instance, Ndarray
+from stoilo.core.nodes import Instance, Ndarray, Tensor
 from stoilo.core.skeleton import (
     DATA_BOUNDS,
     MAGIC,
@@ -111,6 +111,9 @@ def test_array_data_is_aligned_to_sixteen_bytes():
         ("\ud800", "STO-D001"),
         (Ndarray("float64", (3,), bytes(8)), "STO-D003"),
         (Ndarray("object", (1,), bytes(8)), "STO-D003"),
+        (Ndarray("float32", (0, 1 << 62, 1 << 62), b""), "STO-D003"),
+        (Ndarray("float32", (0, 1 << 61), b""), "STO-D003"),
+        (Tensor("int8", (1 << 63, 0), b""), "STO-D003"),
         (Instance("not a name"), "STO-D007"),
     ],
 )
@@ -125,6 +128,14 @@ def test_value_that_contains_itself_is_refused_as_too_deep():
     loop.append(loop)
     with pytest.raises(UsageError, match="STO-D004"):
         encode(loop)
+
+
+@pytest.mark.parametrize("extent", [1 << 61, 1 << 62, 1 << 63, (1 << 64) - 1])
+def test_empty_array_of_an_extent_that_no_machine_has_is_refused(extent):
+    parts = b"a\x07float32\x02" + struct.pack("<QQ", 0, extent)
+    padding = bytes(-(len(MAGIC) + len(parts)) % 16)
+    with pytest.raises(TrustError, match="STO-D003"):
+        decode(MAGIC + parts + padding)
 
 
 def test_nesting_beyond_the_bound_is_refused_by_the_decoder():

@@ -16,6 +16,7 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.run import Run, RunSettings
 from stoilo.testing.deployment import Deployment
+from stoilo.testing.traces import count_work_leaves
 
 
 class Network(nn.Module):
@@ -71,19 +72,22 @@ def test_thesis_trainer_learns_and_every_attempt_is_in_the_log(deployment, sampl
         x, y = samples
         dataset = (x.astype(np.float32), y)
         async with connect(deployment) as conn:
-            before = set(await attempts_of(conn))
+            known = await attempts_of(conn)
+            before = count_work_leaves(deployment.line.http)
             trainer = await stoilo.ml.DPBGDTrainer(
                 conn, Network(), nn.functional.cross_entropy, torch.optim.Adam,
                 {"lr": 0.05}, dataset,
             )  # fmt: skip
             losses = [(await trainer.train_epoch())[1] for _ in range(3)]
-            leaves = await attempts_of(conn)
+            every = await attempts_of(conn)
+            attempts = {one: every[one] for one in every.keys() - known.keys()}
             await trainer.close()
-        return losses, [leaves[attempt] for attempt in set(leaves) - before]
+        return losses, attempts, count_work_leaves(deployment.line.http) - before
 
-    losses, leaves = asyncio.run(train())
+    losses, attempts, leaves = asyncio.run(train())
     assert losses[2] < losses[1] < losses[0]
-    assert len(leaves) == len(set(leaves)) == 3 * 8
+    assert len(attempts) == len(set(attempts.values())) == 3 * 8
+    assert leaves == sum(number for _, number in attempts)
 
 
 async def _start(conn, model, parts, folder):

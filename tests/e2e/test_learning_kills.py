@@ -1,6 +1,7 @@
 """A training whose server, trainer and half of the volunteers are killed in mid-epoch.
 
-The outage of the server alone is real and short: some seconds instead of a minute.
+Beforehand the server alone is away for 3 s under a trainer that lives. After the kill it stays
+away for a real minute, in the middle of which the trainer is started again.
 """
 
 import asyncio
@@ -9,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,16 +17,17 @@ import numpy as np
 import pytest
 
 import stoilo
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import ENTRIES, decode_bundle, tile_at
 from stoilo.client.journal import Journal
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.descendants import alive, descendants
-from stoilo.testing.trainings import KEYS, make_run
+from stoilo.testing.traces import count_work_leaves, read_copies, successes
+from stoilo.testing.trainings import EPOCHS, KEYS, make_run
 
 PROGRAM = Path(__file__).parent / "programs" / "training.py"
 LIMIT_S = 300.0
+OUTAGE_S = 60.0
+VICTIMS = {"v0@example.org", "v1@example.org"}
+EPOCH = len(KEYS) // EPOCHS
 
 
 def wait_until(condition, what):
@@ -60,6 +61,7 @@ class Scene:
     def __exit__(self, *_):
         for process in [*self.volunteers, self.trainer]:
             if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGCONT)
                 process.terminate()
                 process.wait(60)
         self.deployment.stop()
@@ -86,28 +88,72 @@ class Scene:
         )
         assert self.trainer.poll() is None, (self.home / "trainer.log").read_text()
 
+    def flights(self):
+        """Return the keys of the orders that were out at the last save."""
+        state = json.loads((self.folder / "run.json").read_bytes())["state"]
+        return [order["key"] for order in state["flights"]["orders"]]
+
+    def struck(self):
+        """Return whom a strike kills beside the server."""
+        return [self.trainer, *self.volunteers[:2]]
+
+    def copies(self):
+        return read_copies(self.deployment.data)
+
+    def corner(self):
+        """Stop those who will be struck, if that leaves them with work; else let them go.
+
+        A copy is then in a victim's hands, and another task is done that the trainer has
+        not used, or will be by the volunteers who live; all of it within an epoch.
+        """
+        if len(self.keys()) <= 4:
+            return False
+        for process in self.struck():
+            process.send_signal(signal.SIGSTOP)
+        held = {copy.workunit for copy in in_hand(self.copies()) if is_victims(copy)}
+        known = {copy.workunit for copy in self.copies()}
+        is_good = held and len(known - held) > len(self.keys()) and self.is_within()
+        for process in self.struck() if not is_good else ():
+            process.send_signal(signal.SIGCONT)
+        return is_good
+
+    def is_within(self):
+        return len(self.keys()) % EPOCH != 0
+
+    def is_ripe(self):
+        """Say whether all is done that the living have, and some of it not yet used."""
+        copies = self.copies()
+        unsent = any(copy.state == "unsent" for copy in copies)
+        rest = [copy for copy in in_hand(copies) if not is_victims(copy)]
+        return not unsent and not rest and len(successes(copies)) > len(self.keys())
+
     def strike(self):
         """Kill server, trainer and two volunteers at one moment."""
-        struck = [self.trainer, *self.volunteers[:2]]
-        for process in struck:
+        for process in self.struck():
             self.family |= descendants(process.pid)
         self.family |= descendants(self.deployment.pid)
         self.deployment.process.send_signal(signal.SIGKILL)
-        for process in struck:
+        for process in self.struck():
             process.kill()
         self.deployment.kill()
-        for process in struck:
+        for process in self.struck():
             process.wait()
 
-    def leaves(self):
-        """Return how many leaves of work the published log has."""
-        source = open_source(self.deployment.line.http)
-        size = int((source.checkpoint() or b"").split(b"\n")[1])
-        found = []
-        for number in range(-(-size // 256)):
-            tile = tile_at(ENTRIES, number, size)
-            found += decode_bundle(source.tile(tile) or b"", tile.width)
-        return Counter(parse_leaf(leaf).kind for leaf in found)[LeafKind.WORKUNIT]
+    def return_after(self, outage_s):
+        """Start the trainer in the middle of the outage, and the server after it."""
+        time.sleep(outage_s / 2)
+        self.train(hold=0)
+        time.sleep(outage_s / 2)
+        assert self.trainer.poll() is None, (self.home / "trainer.log").read_text()
+        self.deployment.start()
+
+
+def in_hand(copies):
+    return [copy for copy in copies if copy.state == "in_progress"]
+
+
+def is_victims(copy):
+    return copy.email in VICTIMS
 
 
 async def read_attempts(scene):
@@ -126,31 +172,65 @@ class Outcome:
 
     scene: Scene
     told: list  # keys of the updates that were saved at the kill
+    flights: list  # of the orders that were out then
+    copies: list  # at the engine then
     keys: list
     attempts: dict
     leaves: int
+    copies_after: list
     after_another: dict  # attempts when a trainer had begun in another folder
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
     with Scene(tmp_path_factory.mktemp("kills")) as scene:
-        scene.train(hold=12)
+        scene.train(hold=14)
         scene.wait_for(2)
         scene.deployment.kill()
         time.sleep(3)  # the outage itself
         scene.deployment.start()
-        scene.wait_for(6)
+        wait_until(scene.corner, "work in a victim's hands")
+        wait_until(scene.is_ripe, "a result that the trainer has not used")
         scene.strike()
-        told = scene.keys()
-        scene.deployment.start()
-        scene.train(hold=0)
+        then = scene.keys(), scene.flights(), scene.copies()
+        scene.return_after(OUTAGE_S)
         assert scene.trainer.wait(LIMIT_S) == 0
-        found = scene.keys(), asyncio.run(read_attempts(scene)), scene.leaves()
+        attempts = asyncio.run(read_attempts(scene))
+        leaves = count_work_leaves(scene.deployment.line.http)
+        found = scene.keys(), attempts, leaves, scene.copies()
         scene.folder = scene.home / "another"
         scene.train(hold=1)
         scene.wait_for(1)
-        yield Outcome(scene, told, *found, asyncio.run(read_attempts(scene)))
+        yield Outcome(scene, *then, *found, asyncio.run(read_attempts(scene)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kill_comes_within_an_epoch_while_tasks_are_in_flight(killed):
+    assert len(killed.told) % EPOCH != 0
+    assert set(killed.flights).isdisjoint(killed.told)
+    assert killed.flights
+    assert any(is_victims(copy) for copy in in_hand(killed.copies))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_result_acknowledged_before_the_kill_is_used_and_not_computed_again(killed):
+    acknowledged = successes(killed.copies)
+    assert len(acknowledged) > len(killed.told)  # one at least was not used by then
+    known = {copy.name for copy in killed.copies}
+    again = [copy for copy in killed.copies_after if copy.name not in known]
+    assert again  # of those whom the kill struck
+    assert acknowledged.keys().isdisjoint(copy.workunit for copy in again)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_task_of_the_killed_training_came_back_computed_once(killed):
+    done = successes(killed.copies_after)
+    assert done.keys() == {f"{task}_{last}" for task, last in killed.attempts}
+    assert len(done) == len(KEYS)
+    assert all(len(copies) == 1 for copies in done.values())
 
 
 @pytest.mark.slow

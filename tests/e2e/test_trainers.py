@@ -1,7 +1,7 @@
 """Every trainer on all three backends; at a server by gate, log and jail on two hosts."""
 
 import asyncio
-import sqlite3
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from torch import nn
 
 import stoilo
 from stoilo.client.journal import Journal
+from stoilo.client.options import CreateOptions
 from stoilo.learn import (
     METHODS,
     ArrayModel,
@@ -18,8 +19,10 @@ from stoilo.learn import (
     SimulatedHost,
     split,
 )
+from stoilo.learn.backends.server import ServerBackend
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.points import WISHES, make_samples
+from stoilo.testing.traces import count_work_leaves, read_copies, successes
 
 DATA = make_samples(96)
 TORCH_DATA = DATA[0].astype(np.float32), DATA[1]
@@ -133,39 +136,55 @@ def deployment(tmp_path_factory):
     data = tmp_path_factory.mktemp("trainers") / "data"
     with Deployment(data, volunteers=2) as running:
         yield running
-    assert count_hosts(data) == 2
 
 
-def count_hosts(data):
-    """Return how many hosts sent a result that counted."""
-    path = data / "engine" / "engine.sqlite"
-    query = (
-        "select count(distinct host_id) from engine_result where outcome = 'success'"
-    )
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-        (count,) = database.execute(query).fetchone()
-    return count
+BY_TWO = CreateOptions(2)
+"""The engine gives no account two copies of a task: each goes to both hosts."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A trainer's epochs, its tasks where they ended, and their traces at the server."""
+
+    epochs: list
+    tasks: list
+    leaves: int
+    copies: dict
+
+    def done(self):
+        return [task for task in self.tasks if task.state == "succeeded"]
+
+    def hosts(self, task):
+        copies = self.copies[f"{task.task_id}_{task.attempt}"]
+        return {copy.host for copy in copies}
+
+    def attempts(self):
+        """Return how many attempts were logged, those before a task's last one too."""
+        return sum(task.attempt - (not task.logged) for task in self.tasks)
 
 
 async def train_there(deployment, train):
-    """Return the epochs, and where its tasks ended."""
+    """Let `train` run on two hosts, and return what is seen of it."""
     journal = Journal(deployment.data.parent / "journal")
+    leaves = count_work_leaves(deployment.line.http)
     async with stoilo.connect(deployment.line.connection, journal=journal) as conn:
         before = {entry.task_id for entry in conn.recent_tasks(1000)}
-        epochs = await train(conn)
+        async with ServerBackend(conn, BY_TWO) as place:
+            epochs = await train(place)
         fresh = {entry.task_id for entry in conn.recent_tasks(1000)} - before
-        return epochs, [await conn.restore_task(one).status() for one in fresh]
+        tasks = [await conn.restore_task(one).status() for one in fresh]
+    leaves = count_work_leaves(deployment.line.http) - leaves
+    return Seen(epochs, tasks, leaves, successes(read_copies(deployment.data)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_trainer_learns_in_the_jail_and_every_attempt_has_its_leaf(deployment, name):
-    epochs, tasks = asyncio.run(train_there(deployment, TRAININGS[name]))
-    first, last = epochs
+    seen = asyncio.run(train_there(deployment, TRAININGS[name]))
+    first, last = seen.epochs
     assert last.average_loss < first.average_loss
-    done = [task for task in tasks if task.state == "succeeded"]
-    assert all(task.logged for task in done)
-    leaves = [task.log_index for task in tasks if task.logged]
-    assert len(leaves) == len(set(leaves))
-    assert len(done) >= sum(epoch.accepted_tasks for epoch in epochs)
+    assert len(seen.done()) >= sum(epoch.accepted_tasks for epoch in seen.epochs)
+    assert all(task.logged for task in seen.done())
+    assert seen.leaves == seen.attempts() >= len(seen.done())
+    assert all(len(seen.hosts(task)) == 2 for task in seen.done())
     assert 0.0 < last.waiting < 1.0  # volunteers say how long they computed

@@ -16,9 +16,11 @@ SLOW = {
     "architecture_search",
     "checkpoints",
     "comparison",
+    "data_and_fit",
     "local_rounds",
     "low_level",
     "parameter_server",
+    "resnet18",
     "robust_rules",
     "sandblaster",
     "simulated_volunteers",
@@ -70,7 +72,7 @@ def test_notebook_is_prose_code_and_a_claim(path):
 def test_tutorial_leads_to_every_script_and_notebook():
     page = (ROOT / "docs" / "tutorial" / "examples.md").read_text(encoding="utf-8")
     assert [path.stem for path in ALL if f"notebooks/{path.name})" not in page] == []
-    shared = {"commandline", "digits", "resnet18"}
+    shared = {"commandline", "digits"}
     scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - shared
     assert [name for name in scripts if f"examples/{name}.py)" not in page] == []
 

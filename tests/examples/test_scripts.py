@@ -6,20 +6,23 @@ import pytest
 
 slow = pytest.mark.slow
 SCRIPTS = {
+    "architecture_search": slow,
     "checkpoints": (),
+    "comparison": slow,
+    "data_and_fit": slow,
     "downpour": (),
     "dpbgd": slow,
     "large_minibatch": (),
     "local_rounds": (),
-    "parameter_server": (),
+    "parameter_server": slow,
     "robust_rules": slow,
     "sandblaster": (),
     "simulated_volunteers": (),
     "vcasgd": (),
 }
 DEPLOYED = {"low_level"}  # in test_deployed.py
-BY_NOTEBOOK = {"architecture_search", "comparison"}  # their notebooks run their parts
-SHARED = {"commandline", "digits", "resnet18"}
+SIZED = {"resnet18"}  # with smaller images than its own
+SHARED = {"commandline", "digits"}
 
 
 @pytest.mark.parametrize(
@@ -29,11 +32,28 @@ def test_script_reaches_what_it_claims(example, name):
     asyncio.run(example("commandline").attend(example(name).main, None))
 
 
+@slow
+def test_resnet18_learns_in_two_steps_on_tiny_images(example):
+    asyncio.run(example("resnet18").main(None, steps=2, samples=16, size=16))
+
+
+def test_resnet18_takes_its_sizes_from_the_command_line(example, monkeypatch):
+    script, asked = example("resnet18"), []
+
+    async def main(conn, **sizes):
+        asked.append((conn, sizes))
+
+    monkeypatch.setattr(script, "main", main)
+    monkeypatch.setattr("sys.argv", ["resnet18.py", "--steps", "2", "--size", "16"])
+    asyncio.run(script.attend())
+    assert asked == [(None, {"steps": 2, "samples": 32, "size": 16})]
+
+
 def test_every_script_is_run_by_a_test(folder):
     assert {path.stem for path in folder.glob("*.py")} - SHARED == {
         *SCRIPTS,
         *DEPLOYED,
-        *BY_NOTEBOOK,
+        *SIZED,
     }
 
 

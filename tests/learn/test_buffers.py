@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from stoilo.learn.buffers import pool_buffers
+from stoilo.learn.buffers import BufferBounds, pool_buffers
 from stoilo.learn.momenta import Layer, Momenta
+from stoilo.learn.rules import Clip
 from stoilo.learn.work import Reply
 
 torch = pytest.importorskip("torch")
@@ -74,3 +75,24 @@ def test_counters_are_the_median_and_forms_are_kept():
     assert pooled["n"] == 3
     assert pooled["x"].tolist() == [2.5, 2.5]
     assert pooled["x"].dtype == np.float32
+
+
+def reply_of(variance):
+    buffers = {"n.running_var": np.full(4, variance)}
+    return Reply(0, 10, 1.0, {}, buffers)
+
+
+def move(bounds, variance):
+    """Return what an answer makes of a variance of 1."""
+    found = bounds.bound({"n.running_var": np.ones(4)}, reply_of(variance), Clip())
+    return found.buffers["n.running_var"][0]
+
+
+def test_few_answers_move_no_buffer_that_rests_and_most_do():
+    bounds = BufferBounds()
+    bounds.begin({"n.running_var": 0.0}, 3)
+    assert [move(bounds, 1e30) for _ in range(3)] == [1.0, 1.0, 1.0]
+    fresh = BufferBounds()
+    for _ in range(50):
+        assert move(fresh, 1.0) == 1.0
+    assert [move(fresh, 2.0) for _ in range(60)][-1] == 2.0

@@ -109,6 +109,22 @@ def test_write_after_one_that_failed_is_whole(tmp_path):
     np.testing.assert_array_equal(read(tmp_path).tensors["a/b"], ARRAY)
 
 
+def test_write_after_one_without_memory_is_whole(tmp_path, monkeypatch):
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.open()
+    with monkeypatch.context() as patch:
+        patch.setattr("stoilo.learn.packs.save_file", out_of_memory)
+        with pytest.raises(InternalError, match="STO-T022"):
+            checkpoint.write(STATE)
+    checkpoint.write(STATE)
+    checkpoint.close()
+    np.testing.assert_array_equal(read(tmp_path).tensors["a/b"], ARRAY)
+
+
+def out_of_memory(*_):
+    raise MemoryError
+
+
 def test_number_that_json_has_not_is_our_error(tmp_path):
     with pytest.raises(InternalError, match="STO-T022"):
         write(tmp_path, State({}, {"value": float("inf")}))
@@ -185,6 +201,31 @@ def test_folder_of_a_living_process_is_refused_and_of_a_killed_one_taken(tmp_pat
             read(tmp_path)
         other.kill()
     assert read(tmp_path) is None
+
+
+def test_second_run_of_a_process_takes_the_folder_over_and_the_first_writes_no_more(
+    tmp_path,
+):
+    first, second = Checkpoint(tmp_path), Checkpoint(tmp_path)
+    first.open()
+    second.open()
+    with pytest.raises(UsageError, match="STO-T023"):
+        first.write(STATE)
+    first.close()
+    second.write(STATE)
+    second.close()
+    assert read(tmp_path).plain == STATE.plain
+
+
+def test_folder_stays_locked_when_the_run_that_lost_it_is_closed(tmp_path):
+    first, second = Checkpoint(tmp_path), Checkpoint(tmp_path)
+    first.open()
+    second.open()
+    first.close()
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    other = subprocess.run(command, capture_output=True, check=False, input=b"")
+    assert b"STO-T023" in other.stderr
+    second.close()
 
 
 def test_state_is_plain_json_beside_the_arrays(tmp_path):

@@ -132,6 +132,23 @@ async def test_large_lie_spoils_statistics_that_are_not_bounded():
     assert lied["norm.running_var"].min() > 1e10
 
 
+class Tuned(Normed):
+    """A net whose BatchNorm stays as it was trained before."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+async def test_statistics_that_no_honest_answer_moves_stay():
+    run = make_run(Tuned, lie_about_buffers(**LARGE))
+    async with run:
+        lied = (await run.finish()).buffers
+    assert lied["norm.running_var"].tolist() == [1.0] * 4
+    assert run.tally.shortened > 0
+
+
 async def test_lie_about_a_counter_does_not_count():
     lied = await end_of(lie_about_buffers(num_batches_tracked=60))
     assert lied["norm.num_batches_tracked"] == 10

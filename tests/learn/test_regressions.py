@@ -7,8 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from stoilo.client.results import user_error
+from stoilo.client.stored import StoredValue
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.learn.backends.local import LocalBackend
+from stoilo.learn import flights
+from stoilo.learn.backends.interface import Ending, Handle
+from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.buffers import keep_buffers
 from stoilo.learn.data import split
@@ -20,7 +24,7 @@ from stoilo.learn.models import ArrayModel, TorchModel
 from stoilo.learn.optimizers import Adagrad, Sgd
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.work import Order, Reply, Snapshot
+from stoilo.learn.work import Order, Reply, Snapshot, Update
 
 LOSS = nn.functional.cross_entropy
 
@@ -86,6 +90,37 @@ async def test_run_that_ended_in_an_error_goes_on_when_its_cause_is_gone(tmp_pat
     assert end.version == 2
 
 
+class Memory:
+    """A server: the same key is the same task and has the same ending, also a lie."""
+
+    def __init__(self, lie=lambda _: None):
+        self.lie, self.endings, self.queue = lie, {}, []
+        self.fresh, self.refused = 0, []
+
+    async def put(self, value):
+        stored, _ = StoredValue.of(value)
+        return Handle(stored.digest, stored.size, value)
+
+    async def submit(self, job):
+        if job.key not in self.endings:
+            self.fresh += 1
+            self.endings[job.key] = self.lie(job) or run_job(job)
+        self.queue += [job.key] if job.key not in self.queue else []
+        return job.key
+
+    async def next(self, wait_s=None):  # noqa: ARG002 - as all backends
+        return self.endings[self.queue.pop(0)] if self.queue else None
+
+    async def cancel(self, job_id):
+        self.queue = [key for key in self.queue if key != job_id]
+
+    async def refuse(self, job_id, reason):
+        self.refused.append((job_id, reason))
+
+    def now(self):
+        return 0.0
+
+
 class OnceAway(LocalBackend):
     """A backend whose first submission does not get through."""
 
@@ -128,11 +163,115 @@ async def test_key_of_a_task_with_other_content_is_given_up():
 
 async def test_exception_of_a_method_leaves_the_order_out():
     async with LocalBackend() as backend, make_run(backend) as run:
-        taken, run.method.take = run.method.take, lambda *_: 1 / 0
+        run.method.take = lambda *_: 1 / 0
         with pytest.raises(ZeroDivisionError):
             await run.step()
         assert len(run._flights) == 4
-        run.method.take = taken
+
+
+class Frail(Sgd):
+    """An optimiser that has no memory for its first step."""
+
+    tried = False
+
+    def step(self, *arguments):
+        if not self.tried:
+            self.tried = True
+            raise MemoryError("no room for this step")
+        return super().step(*arguments)
+
+
+async def test_step_that_was_applied_half_is_not_saved_and_the_next_start_goes_on(
+    tmp_path,
+):
+    memory = Memory()
+    async with make_run(memory, tmp_path) as run:
+        run.method.optimizer = Frail(0.01)
+        with pytest.raises(MemoryError):
+            await run.finish()
+        with pytest.raises(InternalError, match="STO-T020"):
+            await run.step()
+    async with make_run(memory, tmp_path) as run:
+        end = await run.finish()
+    assert (end.version, memory.fresh) == (2, 8)
+
+
+def fail(times, key=""):
+    """Return a volunteer's lie: this piece of work, or any, raises."""
+    lies = iter(range(times))
+
+    def lie(job):
+        if not job.label.endswith(key) or next(lies, None) is None:
+            return None
+        error = user_error("ValueError", "no", "STO-G200")
+        return Ending(job.key, None, error, 0.0)
+
+    return lie
+
+
+async def test_volunteer_who_says_that_the_function_raised_ends_no_training(tmp_path):
+    memory = Memory(fail(4, "e1/s0/p2"))
+    async with make_run(memory, tmp_path) as run:
+        end = await run.finish()
+    assert (end.version, run.tally.refused) == (2, 4)
+    assert len(memory.refused) == 4
+
+
+async def test_start_after_one_that_volunteers_ended_orders_other_tasks(tmp_path):
+    memory = Memory(fail(13))  # the first piece four times
+    with pytest.raises(ValueError, match="no"):
+        async with make_run(memory, tmp_path) as run:
+            await run.finish()
+    async with make_run(memory, tmp_path) as run:
+        end = await run.finish()
+    assert (end.version, memory.refused) == (2, [])
+
+
+async def test_work_whose_answer_did_not_count_is_another_task_when_ordered_again():
+    async with make_run(Memory()) as run:
+        taken, discarded = run.method.take, []
+
+        def take(order, reply):
+            if discarded:
+                return taken(order, reply)
+            discarded.append(order.key)
+            run.method.lose(order)
+            return Update(
+                order.key, 0, applied=False, loss=0.0, samples=15, staleness=0, epoch=0
+            )
+
+        run.method.take = take
+        assert (await run.finish()).version == 2
+    assert run.backend.fresh == 9
+
+
+def test_failures_of_old_work_are_forgotten(monkeypatch):
+    monkeypatch.setattr(flights, "MOST_FAILURES", 2)
+    found = flights.Flights()
+    for key in "abca":
+        found.failures(key)
+    assert found.save().plain["failures"] == {"c": 1, "a": 1}
+
+
+class Full(Memory):
+    """A server that hears of a wrong answer; `seen` is what was saved by then."""
+
+    async def refuse(self, job_id, reason):
+        await super().refuse(job_id, reason)
+        self.seen = (self.folder / "run.json").read_text()
+
+
+async def test_run_is_saved_before_the_server_hears_of_a_wrong_answer(tmp_path):
+    backend = Full(lambda job: spoiled(job) if job.label.endswith("e0/s0/p1") else None)
+    backend.folder = tmp_path
+    async with make_run(backend, tmp_path, patience=1) as run:
+        with pytest.raises(InternalError, match="STO-T021"):
+            await run.finish()
+    assert '"refused":1' in backend.seen
+
+
+def spoiled(job):
+    return Ending(job.key, spoil(run_job(job).value), None, 0.0)
 
 
 @pytest.mark.parametrize("loss", [1.7e308, -1.7e308])

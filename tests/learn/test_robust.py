@@ -126,6 +126,14 @@ def test_memory_forgets_what_is_old():
     assert memory.norms[-1] == 2.0
 
 
+def test_answers_of_zeros_displace_no_norm():
+    memory = Memory(norms=(1.0,) * 5)
+    for _ in range(300):
+        _, memory = clip(reply(0.0), memory, Clip())
+    assert clip(reply(1e30), memory, Clip())[0].tensors["w"].tolist() == [3.0]
+    assert len(memory.norms) <= 200
+
+
 def test_single_reply_is_clipped_on_arrival_in_proportion_to_its_samples():
     memory = Memory(norms=(1.0,) * 5)
     cut, after = clip(reply(-40.0, samples=2), memory, Clip())

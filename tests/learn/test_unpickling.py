@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import stoilo.learn
+from stoilo.learn import METHODS
 
 SOURCES = sorted(Path(stoilo.learn.__file__).parent.rglob("*.py"))
 LOADERS = frozenset({"load", "loads", "fromfile", "memmap", "read_pickle", "Unpickler"})
@@ -48,7 +49,7 @@ from stoilo.core import skeleton
 from stoilo.core.values import from_node, to_node
 from stoilo.learn import SimulatedBackend, SimulatedHost, TrainerOptions, fit
 from stoilo.testing.liar import ENCODED_LIES, LIES, PICKLE, lie_about
-from stoilo.testing.points import make_model, make_samples
+from stoilo.testing.points import WISHES, make_model, make_samples
 
 names = itertools.cycle([*LIES, *ENCODED_LIES])
 
@@ -63,11 +64,10 @@ async def train(method, folder):
     hosts = [SimulatedHost(), SimulatedHost(), SimulatedHost(cheat=lie, poll_s=0.01)]
     options = TrainerOptions(tasks=6, folder=folder)
     for epochs in (2, 3):  # the second one takes up what the first one saved
-        given = {"rate": 0.1} if method == "dpbgd" else {}
+        given = {**WISHES[method], "epochs": epochs}
         place = SimulatedBackend(hosts)
         try:
-            await fit(method, make_model(), make_samples(), place, epochs=epochs,
-                      options=options, **given)
+            await fit(method, make_model(), make_samples(), place, options=options, **given)
         except Exception as error:  # another training's folder, for example
             assert "STO-T0" in str(error), error
 
@@ -85,7 +85,7 @@ print(len(noted))
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("methods", "count"), [(["dpbgd", "vcasgd", "fedavg", "downpour"], "0"), ([], "1")]
+    ("methods", "count"), [*(([method], "0") for method in METHODS), ([], "1")]
 )
 def test_training_among_lies_saved_and_resumed_unpickles_nothing(
     tmp_path, methods, count

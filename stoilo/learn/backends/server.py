@@ -23,6 +23,8 @@ __all__ = ["ServerBackend"]
 
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
+REPORT_S = 5.0
+"""So long a training waits, s, until the server knows of a wrong answer."""
 
 
 class ServerBackend:
@@ -122,8 +124,12 @@ class ServerBackend:
     async def refuse(self, job_id: str, reason: str) -> None:
         """Tell the server that an answer cannot be used: it ends its host's record."""
         try:
-            await self._connection.restore_task(job_id).reject(reason)
-        except StoiloError as error:  # the training does not depend on it
+            async with asyncio.timeout(REPORT_S):
+                await self._connection.restore_task(job_id).reject(reason)
+        except (
+            StoiloError,
+            TimeoutError,
+        ) as error:  # the training does not depend on it
             LOGGER.warning("a wrong answer could not be reported: %s", error)
 
     def now(self) -> float:

@@ -79,6 +79,7 @@ def find_fault(raw, expected):
         or find_array_fault(raw["tensors"], expected["tensors"], expected["lacking"])
         or find_array_fault(raw["buffers"], expected["buffers"], ())
         or find_number_fault(raw["numbers"])
+        or find_ray_fault(raw["numbers"], expected)
     )
 
 
@@ -133,6 +134,16 @@ def find_number_fault(numbers):
             return fault
         if type(number) is not float or not math.isfinite(number):
             return fault
+    return ""
+
+
+def find_ray_fault(numbers, expected):
+    """Return what is wrong with the losses and slopes of so many steps along a ray."""
+    for step in range(expected["ray"]):
+        slope = numbers.get(f"slope{step}", math.inf)
+        fault = find_loss_fault(numbers.get(f"loss{step}"), expected["least_loss"])
+        if fault or abs(slope) > MOST_LOSS:
+            return fault or "its slope is beyond every measure"
     return ""
 
 

@@ -125,6 +125,12 @@ class Sandblaster(Frame):
         """End the shards' processes; without it they end with this one."""
         self._vectors.close()
 
+    def note_saved(self) -> None:
+        """Let the shards keep the vectors that the checkpoint names."""
+        for shard in self._vectors.shards:
+            if isinstance(shard, ProcessShard):
+                shard.keep()
+
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""
         self._ledger.lose(order.key)

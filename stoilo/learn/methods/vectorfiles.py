@@ -1,7 +1,8 @@
 """A shard's vectors on disk: each written once, and a few generations to go back to.
 
 A trainer's checkpoint names a generation. It may be killed between a shard's writing and
-its own, so that the generation before is still wanted: the last few are kept.
+its own, so that the generation before is still wanted: the last few are kept, and the one
+that the checkpoint is known to name, however many came after it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class VectorFiles:
         self.folder = folder
         self._lock = -1
         self._placed: dict[str, tuple[Array, str, str]] = {}  # array, file, digest
+        self._named = 0  # by the checkpoint
 
     def write(self, vectors: Tensors) -> int:
         """Write what is new of the vectors; return the generation's number.
@@ -73,8 +75,12 @@ class VectorFiles:
             raise TrustError(
                 "STO-T043", f"generation {number} of a shard's vectors cannot be read"
             ) from error
-        self._placed = placed
+        self._placed, self._named = placed, number
         return {name: array for name, (array, _, _) in placed.items()}
+
+    def keep(self, number: int) -> None:
+        """Let a generation stay until another one is named: the checkpoint names it."""
+        self._named = number
 
     def _take_folder(self) -> None:
         """Hold the folder from the first use on."""
@@ -120,10 +126,11 @@ class VectorFiles:
     def _sweep(self) -> None:
         """Remove old generations and the files that none of the kept names."""
         numbers = self._generations()
-        for number in numbers[:-KEPT]:
+        kept = {self._named, *numbers[-KEPT:]}.intersection(numbers)
+        for number in kept.symmetric_difference(numbers):
             self._index(number).unlink()
         wanted: set[str] = set()
-        for number in numbers[-KEPT:]:
+        for number in kept:
             index = json.loads(self._index(number).read_bytes())
             wanted |= {file for file, _ in index.values()}
         for path in self.folder.glob("*.f64*"):

@@ -125,6 +125,9 @@ class _Server:
                 return Answer(body=shard.get(words[0]).tobytes())
             case "save":
                 return Answer(value=self.files.write(shard.save().tensors))
+            case "keep":
+                self.files.keep(int(command.factor))
+                return Answer()
             case "load":
                 shard.load(State(self.files.read(int(command.factor)), {}))
                 return Answer()

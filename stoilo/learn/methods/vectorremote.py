@@ -7,6 +7,7 @@ own files, and the trainer's checkpoint holds their generation.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -25,6 +26,9 @@ __all__ = ["ProcessShard"]
 
 _MODULE = "stoilo.learn.methods.vectorprocess"
 _END_S = 60.0
+LIMIT_S = 600.0
+"""A process that does not answer for so long is given up."""
+_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "OMP_NUM_THREADS")
 _RAISED: dict[str, type[StoiloError]] = {
     "STO-T041": UsageError,
     "STO-T042": UnreachableError,
@@ -44,10 +48,15 @@ class ProcessShard:
         ours, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
-            command = [sys.executable, "-m", _MODULE, str(number), str(size)]
+            command = [sys.executable, "-P", "-m", _MODULE, str(number), str(size)]
             process = subprocess.Popen(
-                [*command, str(folder)], pass_fds=[number], stdin=subprocess.DEVNULL
+                [*command, str(folder)],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                env=_environment(),
             )
+        ours.settimeout(LIMIT_S)
+        self._generation = 0
         self.size, self.moved_bytes, self.pid = size, 0, process.pid
         self._connection = ours
         self._end = weakref.finalize(self, _end, ours, process)
@@ -97,12 +106,18 @@ class ProcessShard:
 
     def save(self) -> State:
         """Return the generation that its files now have."""
-        return State({}, {"generation": int(self._ask(Command("save")).value)})
+        self._generation = int(self._ask(Command("save")).value)
+        return State({}, {"generation": self._generation})
+
+    def keep(self) -> None:
+        """Let the generation that was saved last stay, however many come after it."""
+        self._ask(Command("keep", factor=float(self._generation)))
 
     def load(self, state: State) -> None:
         """Go back to a generation of its files."""
         number = read_int(state.plain, "generation")
         self._ask(Command("load", factor=float(number)))
+        self._generation = number
 
     def close(self) -> None:
         """End the process."""
@@ -117,6 +132,7 @@ class ProcessShard:
             self.moved_bytes += send(self._connection, command)
             answer, length = receive(self._connection, Answer, self.size)
         except OSError as error:
+            self._connection.close()  # half an answer may be on the way
             raise _dead() from error
         if answer is None:
             raise _dead()
@@ -126,10 +142,18 @@ class ProcessShard:
         return answer
 
 
+def _environment() -> dict[str, str]:
+    """Return what the process needs to know; no module comes from a relative folder."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = os.pathsep.join(path for path in paths if Path(path).is_absolute())
+    found = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**found, "PYTHONPATH": absolute} if absolute else found
+
+
 def _dead() -> UnreachableError:
     return UnreachableError(
         "STO-T042",
-        "the process of a shard of vectors has ended",
+        "the process of a shard of vectors has ended, or does not answer",
         hint="start the training again: it goes on from its checkpoint",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DownpourTrainer", "VCASGDTrainer"]
 
+_TURNS = 4
+"""How often new weights go out in an epoch of VC-ASGD, unless the caller says."""
+
 
 class VCASGDTrainer(Trainer):
     """Volunteers train their part locally; their weights are mixed into the model's.
@@ -43,6 +48,9 @@ class VCASGDTrainer(Trainer):
         local: how it makes them: rate, batch (0: its whole part), optimiser.
         epochs: in which each part counts once.
         pull: tasks start from the "latest" model, or from the one at the "epoch"'s start.
+            A task's start is fixed when it is ordered: with "latest", a quarter of the
+            parts are out at once unless `in_flight` says how many, best about the number
+            of volunteers; more would make them wait with old weights.
         mode: "mix" as published, or "delta" without the pull back to a stale start.
         staleness: what older answers are worth.
         loss_fn: other name of `loss`.
@@ -85,6 +93,11 @@ class VCASGDTrainer(Trainer):
         given: Common = {"loss": common.get("loss") or loss_fn, "options": options}
         super().__init__(conn, model, data, self._mix, name="vcasgd", **given)
 
+    def _most_out(self) -> int:
+        if self.options.in_flight or self._settings.pull == "epoch":
+            return super()._most_out()
+        return math.ceil(len(self.parts) / _TURNS)
+
     def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:
         return Vcasgd(start, sizes, self._settings)
 
@@ -118,10 +131,13 @@ class VCASGDTrainer(Trainer):
 class DownpourTrainer(Trainer):
     """Each part's gradients are pushed as they come; the optimiser's state stays here.
 
+    A part is a replica: each has one task out, from the weights at its own last push.
+
     Args:
         conn: see `Trainer`; so are `model` and `data`.
         settings: passes, batch, local steps of a task, staleness, warm start.
-        optimizer: at the server; Adagrad, which asynchrony harms least, when None.
+        optimizer: at the server, as a copy that is this trainer's alone; Adagrad, which
+            asynchrony harms least, when None.
         common: see `Common`.
     """
 
@@ -135,7 +151,7 @@ class DownpourTrainer(Trainer):
         optimizer: Optimizer | None = None,
         **common: Unpack[Common],
     ) -> None:
-        server = optimizer or Adagrad(0.05)
+        server = copy.deepcopy(optimizer) or Adagrad(0.05)
 
         def make(start: Snapshot, sizes: Sequence[int]) -> Downpour:
             return Downpour(start, sizes, server, settings)

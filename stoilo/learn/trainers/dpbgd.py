@@ -18,24 +18,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.display import Display
+from stoilo.learn.history import Tally
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import TorchModel, find_momentum
 from stoilo.learn.robust import Clip
 from stoilo.learn.run import Run
+from stoilo.learn.timing import Conditions, Estimate
 from stoilo.learn.torch_optimizer import TorchOptimizer
 from stoilo.learn.trainers.datasets import read_batches
 from stoilo.learn.trainers.given import as_parts
 from stoilo.learn.trainers.metrics import EpochMetrics
 from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.progress import Progress
 from stoilo.learn.trainers.stopping import StopRule
 from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 from stoilo.learn.transport import Transport, TransportName
-from stoilo.learn.work import Snapshot
+from stoilo.learn.work import Snapshot, Update
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
+    from stoilo.client.options import TaskLimits
     from stoilo.core.types import Redundancy
 
 __all__ = ["DPBGDOptions", "DPBGDTrainer"]
@@ -61,7 +66,15 @@ class DPBGDOptions:
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
         clip: bound on the influence of one answer; None for none.
+        least_loss: least loss of one sample; see `TrainerOptions`.
         transport: how gradients travel: "raw", "compressed", "ternary", or a codec.
+        tries: how often the same work may fail before the training ends.
+        watcher: told of each update.
+        on_epoch: told of each epoch.
+        limits: of a task at a server.
+        progress: show the time model's estimate before the first step, then what happens,
+            in the places of watcher and on_epoch.
+        conditions: of the volunteers, for that estimate.
     """
 
     tasks: int = 8
@@ -75,7 +88,14 @@ class DPBGDOptions:
     held_out: object = None
     stop: StopRule | None = None
     clip: Clip | None = field(default_factory=Clip)
+    least_loss: float | None = None
     transport: Transport | TransportName = "raw"
+    tries: int = 4
+    watcher: Callable[[Update, Tally], None] | None = None
+    on_epoch: Callable[[EpochMetrics], None] | None = None
+    limits: TaskLimits | None = None
+    progress: bool | Display = False
+    conditions: Conditions | None = None
 
     def common(
         self, redundancy: Redundancy | None, flavor: str | None
@@ -85,11 +105,16 @@ class DPBGDOptions:
             tasks=self.tasks,
             in_flight=self.in_flight,
             clip=self.clip,
+            least_loss=self.least_loss,
             seed=self.seed,
             folder=self.folder,
             held_out=self.held_out,
             stop=self.stop,
             transport=self.transport,
+            tries=self.tries,
+            watcher=self.watcher,
+            on_epoch=self.on_epoch,
+            limits=self.limits,
             redundancy=redundancy,
             flavor=flavor,
         )
@@ -143,7 +168,8 @@ class DPBGDTrainer:
         self._optimizer = TorchOptimizer(
             optimizer_class, dict(optimizer_kwargs or {}), form.first().parameters
         )
-        chosen = self.options.common(redundancy_options, flavor)
+        self._progress = Progress(self.options.progress)
+        chosen = self._progress.watch(self.options.common(redundancy_options, flavor))
         self._module = model
         self._own = None if dataset is None else as_parts(dataset, chosen)
         self._parts = self._own or []
@@ -222,6 +248,17 @@ class DPBGDTrainer:
         """Whether the stop rule is reached; there are as many epochs as one trains."""
         return self._trainer.stopped
 
+    def estimate(self, conditions: Conditions | None = None) -> Estimate:
+        """Return how long a step over the present data will take; see `Trainer.estimate`.
+
+        Args:
+            conditions: of the volunteers; those of the options when None.
+
+        Raises:
+            UsageError: ``STO-T006`` before there is any data.
+        """
+        return self._trainer.estimate(conditions or self.options.conditions)
+
     def last_epoch_metrics(self) -> EpochMetrics | None:
         """Return what the last complete epoch came to; None before."""
         return self._trainer.last_epoch_metrics()
@@ -245,6 +282,7 @@ class DPBGDTrainer:
             self._parts = self._own
             await self._trainer.change_data(self._own)
         self._is_elsewhere = False
+        await self._progress.begin(self.estimate)
         metrics = await self._trainer.train_epoch()
         return self.model, metrics.average_loss
 
@@ -276,6 +314,7 @@ class DPBGDTrainer:
         self._parts = read_batches(data_loader)
         await self._trainer.change_data(self._parts, self._make_step)
         self._is_elsewhere = True
+        await self._progress.begin(self.estimate)
         self._works = await self._trainer.order()
         return self._works
 
@@ -303,6 +342,7 @@ class DPBGDTrainer:
 
     async def close(self) -> None:
         """Stop waiting; with a folder, another trainer may go on."""
+        self._progress.end()
         await self._trainer.close()
 
     async def __aenter__(self) -> Self:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.timing import Conditions, Estimate
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
 from stoilo.learn.trainers.given import Loss
 from stoilo.learn.trainers.places import Place
@@ -60,7 +61,8 @@ class SyncDataParallelTrainer:
         optimizer_parameters: its keyword arguments.
         redundancy_options: copies and quorum of a task; one copy when missing.
         flavor: dependency set; the smallest that holds the imports when missing.
-        options: folder, seed, clip and the like; a share that ends a step is the class's.
+        options: folder, seed, clip, progress and the like; a share that ends a step is
+            the class's.
     """
 
     def __init__(
@@ -110,6 +112,14 @@ class SyncDataParallelTrainer:
             done.seconds,
             done.waiting,
         )
+
+    def estimate(self, conditions: Conditions | None = None) -> Estimate:
+        """Return how long a step over the last loader's batches takes.
+
+        Raises:
+            UsageError: ``STO-T006`` before the first step.
+        """
+        return self._trainer.estimate(conditions)
 
     @property
     def step_number(self) -> int:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ class EpochMetrics:
         waiting: share of the tasks' time, from order to use, in which no volunteer
             computed: queue, transfer, validation, and the wait for a step's slowest
             answer. Volunteers say how long they computed; None where none says it.
+        median_loss: median over the answers that counted of their mean losses, which a
+            minority of false losses does not move; None where there were none.
     """
 
     epoch: int
@@ -49,6 +52,7 @@ class EpochMetrics:
     held_out: Evaluation | None = None
     seconds: float = 0.0
     waiting: float | None = None
+    median_loss: float | None = None
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of the named attribute
         """Return a metric by its name; ``avg_loss`` is the mean loss (thesis, later text)."""
@@ -114,6 +118,7 @@ def sum_up(
         held_out=held_out,
         seconds=seconds,
         waiting=waiting,
+        median_loss=median([one.loss for one in counted]) if counted else None,
     )
 
 
@@ -148,17 +153,19 @@ class EpochLog:
         """
         if self._path is None or not self._path.exists():
             return []
-        text = self._path.read_text(encoding="utf-8")
-        lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)[:most]
-        if "".join(lines) != text:
-            self._path.write_text("".join(lines), encoding="utf-8")
-        return [_read_line(line) for line in lines]
+        data = self._path.read_bytes()
+        lines = data.split(b"\n")[:-1][:most]
+        found = [_read_line(line) for line in lines]
+        kept = sum(len(line) + 1 for line in lines)
+        if kept < len(data):
+            os.truncate(self._path, kept)
+        return found
 
 
-def _read_line(line: str) -> EpochMetrics:
+def _read_line(line: bytes) -> EpochMetrics:
     try:
-        return msgspec.convert(json.loads(line), EpochMetrics)
-    except ValueError as error:  # msgspec's errors are of that class
+        return msgspec.convert(json.loads(line.decode()), EpochMetrics)
+    except (ValueError, RecursionError) as error:  # msgspec's are of the former class
         raise TrustError(
             "STO-T011",
             f"the epochs of the checkpoint cannot be read: {error}",

@@ -28,9 +28,13 @@ class TrainerOptions:
 
     Attributes:
         tasks: parts that a dataset is split into; parts that are given stay.
-        in_flight: tasks out at most; as many as parts when 0.
+        in_flight: tasks out at most; when 0 as many as parts, for VC-ASGD with the latest
+            weights a quarter of them. About the number of volunteers is best where each
+            answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
         clip: bound on the influence of one answer; None for none.
+        least_loss: least loss of one sample: an answer below it is refused. None: 0 for
+            torch's cross entropy (BCE, too), MSE, L1 and Huber losses, else none.
         seed: of the splitting.
         folder: of checkpoint and history; None keeps nothing.
         held_out: a dataset; loss and accuracy on it end each epoch.
@@ -48,6 +52,7 @@ class TrainerOptions:
     in_flight: int = 0
     tries: int = 4
     clip: Clip | None = field(default_factory=Clip)
+    least_loss: float | None = None
     seed: int = 0
     folder: Path | None = None
     held_out: object = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -40,7 +41,8 @@ class SynchronousTrainer(Trainer):
     Args:
         conn: see `Trainer`; so are `model` and `data`.
         settings: epochs, block of a part in a step, share that ends a step, late answers.
-        optimizer: of `stoilo.learn.optimizers`, or a `TorchOptimizer`.
+        optimizer: of `stoilo.learn.optimizers`, or a `TorchOptimizer`; a copy is used,
+            so that its state is this trainer's alone.
         rule: how a step's answers are added up, over the bound on each when it arrives.
         common: see `Common`.
     """
@@ -56,10 +58,10 @@ class SynchronousTrainer(Trainer):
         rule: Rule | None = None,
         **common: Unpack[Common],
     ) -> None:
-        how = combine_by(rule)
+        how, own = combine_by(rule), copy.deepcopy(optimizer)
 
         def make(start: Snapshot, sizes: Sequence[int]) -> Synchronous:
-            return Synchronous(start, sizes, optimizer, settings, combine=how)
+            return Synchronous(start, sizes, own, settings, combine=how)
 
         super().__init__(conn, model, data, make, name="synchronous", **common)
 

@@ -21,8 +21,9 @@ class StopRule:
         patience: end after so many epochs in a row that are no better than the best one
             before them; None for never.
         watch: "loss", the smaller the better, or another number of `Evaluation`
-            (``accuracy``), the larger the better. It is read from the held-out data; the
-            loss, where there is none, from the epoch's own answers.
+            (``accuracy``), the larger the better. It is read from the held-out data, of
+            which no volunteer says anything; where there is none, the loss is the median
+            over the epoch's answers of their mean losses, which they only claim.
         least_gain: by how much an epoch must be better to count as better.
     """
 
@@ -75,7 +76,8 @@ class StopRule:
         source: object = epoch.held_out
         found = getattr(source, self.watch, None)
         if source is None and self.watch == "loss":
-            found = epoch.average_loss
+            median = epoch.median_loss
+            found = epoch.average_loss if median is None else median
         if not isinstance(found, int | float):
             raise UsageError(
                 "STO-T085",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -22,6 +23,7 @@ from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.timing import Conditions, Estimate, TaskSize, estimate
 from stoilo.learn.trainers.epoch import Epoch, Trained, TrainingUpdate, render
 from stoilo.learn.trainers.given import Loss, as_held_out, as_model, as_parts
+from stoilo.learn.trainers.losses import find_least_loss
 from stoilo.learn.trainers.metrics import EpochLog, EpochMetrics, Waits, sum_up
 from stoilo.learn.trainers.options import Common, TrainerOptions
 from stoilo.learn.trainers.places import Place, open_backend
@@ -88,12 +90,14 @@ class Trainer:
         rehearse(self.form, self.parts[0])
         settings = RunSettings(
             name=self._name,
-            in_flight=self.options.in_flight or len(self.parts),
+            in_flight=self._most_out(),
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
+            least_loss=self._least_loss(),
             transport=as_transport(self.options.transport),
         )
+        self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
         return Run(
             method,
@@ -104,6 +108,14 @@ class Trainer:
             watcher=self.options.watcher,
             memory=self._run.memory if self._run else None,
         )
+
+    def _most_out(self) -> int:
+        """Return how many tasks are out at most."""
+        return self.options.in_flight or len(self.parts)
+
+    def _least_loss(self) -> float:
+        given = self.options.least_loss
+        return find_least_loss(self.form) if given is None else given
 
     async def start(self) -> Self:
         """Take up what a killed trainer left in the folder: epochs, and tasks under way.
@@ -259,16 +271,20 @@ class Trainer:
         """Return how long a step will take; a few samples are computed here to know.
 
         Raises:
-            UsageError: ``STO-T040`` when the method orders nothing.
+            UsageError: ``STO-T006`` without data, ``STO-T040`` when the method orders
+                nothing.
         """
+        most = self.run.settings.in_flight
         sizes = [len(part) for part in self.parts]
-        method = self._make(self.form.first(), sizes)
+        method = self._made_by(self.form.first(), sizes)
         orders = method.next_orders(len(sizes))
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
-        return estimate(size, len(orders), conditions or Conditions())
+        given = conditions or Conditions()
+        working = min(given.volunteers, most)
+        return estimate(size, len(orders), replace(given, volunteers=working))
 
     def _measure(self, order: Order) -> TaskSize:
         part, snapshot = self.parts[order.part], order.snapshot

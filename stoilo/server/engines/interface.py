@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from stoilo.core.types import Redundancy
@@ -465,9 +465,13 @@ class HostRecords(Protocol):
     The stock engine does not: BOINC's record of a host is its scheduler's and validator's.
     """
 
-    def reject(self, name: str) -> int:
+    def reject(
+        self, name: str, owners: Callable[[Sequence[str]], Mapping[str, int]]
+    ) -> int:
         """Count the results that a workunit's outcome came from against their hosts.
 
-        Each once; the outcome stays. Returns how many were counted, 0 for unknown names.
+        Each once, and only fresh ones; the outcome stays. `owners` says which accounts
+        workunits belong to: one account's word counts only so often against a host.
+        Returns how many were counted, 0 for unknown names.
         """
         ...

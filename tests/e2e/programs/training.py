@@ -17,8 +17,9 @@ from stoilo.learn.backends.server import ServerBackend
 from stoilo.testing.trainings import make_run
 
 CONNECTION, FOLDER, HOLD = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-ONE_OF_FOUR = CreateOptions(1, 1, 4, 4, 1, delay_bound=20)
-"""One copy; where a volunteer dies, another one after 20 s."""
+ONE_OF_FOUR = CreateOptions(1, 1, 4, 4, 1, delay_bound=90)
+"""One copy; where a volunteer dies, another one 90 s after it got the first."""
+CONNECT_S = 300.0  # a trainer may begin while the server is away
 
 
 told = []
@@ -37,7 +38,7 @@ def hold(update, tally):
 
 async def train():
     journal = Journal(FOLDER.parent / "journal")
-    async with stoilo.connect(CONNECTION, journal=journal) as conn:
+    async with stoilo.connect(CONNECTION, journal=journal, timeout=CONNECT_S) as conn:
         run = make_run(FOLDER, ServerBackend(conn, ONE_OF_FOUR), squares, hold)
         async with run.backend, run:
             await run.finish()

@@ -1,9 +1,12 @@
 """One contract for threads and simulated volunteers; the server's backend: tests/e2e."""
 
+import asyncio
+
 import pytest
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import UserError
+from stoilo.learn.backends import server
 from stoilo.learn.backends.interface import Job
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
@@ -119,3 +122,19 @@ async def test_host_that_loses_tasks_asks_for_the_next_as_rarely_as_another():
     while (await backend.next(wait_s=100.0)) is not None:
         pass
     assert backend.served == [0, 20]
+
+
+class Silent:
+    """A connection whose server never hears of a wrong answer."""
+
+    def restore_task(self, _):
+        return self
+
+    async def reject(self, _):
+        await asyncio.Event().wait()
+
+
+async def test_server_that_does_not_answer_holds_no_training_up(monkeypatch, caplog):
+    monkeypatch.setattr(server, "REPORT_S", 0.01)
+    await server.ServerBackend(Silent()).refuse("task", "wrong")
+    assert "could not be reported" in caplog.text

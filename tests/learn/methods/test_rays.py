@@ -6,8 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stoilo.core.errors import TrustError
+from stoilo.learn.acceptance import check_reply
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.data import Part
+from stoilo.learn.guard import Guard
 from stoilo.learn.kernels import arrays
 from stoilo.learn.methods.lbfgs import LineSearch, Point, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
@@ -32,7 +35,7 @@ def make(ray, parts=(3, 4), **more):
     return Sandblaster(start, parts, SandblasterSettings(rules=rules))
 
 
-def answer(order):
+def compute(order):
     """What the kernels for arrays answer."""
     kwargs = {
         "function": bowl,
@@ -42,11 +45,24 @@ def answer(order):
         "settings": order.settings,
         "version": order.snapshot.version,
     }
-    raw = getattr(arrays, order.kernel)(kwargs)
+    return getattr(arrays, order.kernel)(kwargs)
+
+
+def answer(order):
+    raw = compute(order)
     return Reply(
         raw["version"], raw["samples"], raw["loss_sum"], raw["tensors"],
         numbers=raw["numbers"],
     )  # fmt: skip
+
+
+def first_ray(method):
+    """Return the method's first order along a ray."""
+    order = method.next_orders(1)[0]
+    while order.kernel != "ray":
+        method.take(order, answer(order))
+        order = method.next_orders(1)[0]
+    return order
 
 
 @pytest.mark.parametrize(("ray", "least", "most"), [(8, 4, 10), (0, 20, 40)])
@@ -81,10 +97,7 @@ def test_rays_find_the_minimum_that_single_trials_find():
 ])  # fmt: skip
 def test_answer_to_a_ray_without_its_numbers_goes_out_again(numbers):
     method = make(8)
-    order = method.next_orders(1)[0]
-    while order.kernel != "ray":
-        method.take(order, answer(order))
-        order = method.next_orders(1)[0]
+    order = first_ray(method)
     update = method.take(order, replace(answer(order), numbers=numbers))
     assert not update.applied
     assert order.key in {again.key for again in method.next_orders(9)}
@@ -117,3 +130,26 @@ def test_driver_carries_rays_like_any_order():
     keys, method = asyncio.run(train())
     assert any("t" in key for key in keys)
     assert method.coordinator.converged
+
+
+@pytest.mark.parametrize("keep", [0, 1, 15])
+def test_ray_that_lacks_numbers_is_refused(keep):
+    order = first_ray(make(8))
+    told = compute(order)
+    numbers = dict(list(told["numbers"].items())[:keep])
+    assert len(told["numbers"]) == 16
+    check_reply(told, expect(order))
+    with pytest.raises(TrustError, match="STO-T010"):
+        check_reply({**told, "numbers": numbers}, expect(order))
+
+
+def test_ray_whose_slope_is_beyond_every_measure_is_refused():
+    order = first_ray(make(8))
+    told = compute(order)
+    lie = {**told, "numbers": {**told["numbers"], "slope3": 1e300}}
+    with pytest.raises(TrustError, match="STO-T010"):
+        check_reply(lie, expect(order))
+
+
+def expect(order):
+    return Guard(ArrayModel({"w": np.zeros(5)}, bowl), None).expect(order)

@@ -177,13 +177,13 @@ def test_sixteen_replicas_make_plain_steps_diverge_and_adagrad_rescues_them():
     assert rescued[3] == pytest.approx(15, abs=0.1)
 
 
-@pytest.mark.parametrize(("optimizer", "replicas", "least", "most"), [
-    (Adagrad(0.05), 1, 0.975, 1.0),
-    (Adagrad(0.2), 16, 0.9, 0.965),
-    (Forgetful(0.05), 16, 0.0, 0.93),
+@pytest.mark.parametrize(("kind", "rate", "replicas", "least", "most"), [
+    (Adagrad, 0.05, 1, 0.975, 1.0),
+    (Adagrad, 0.2, 16, 0.9, 0.965),
+    (Forgetful, 0.05, 16, 0.0, 0.93),
 ])  # fmt: skip
-def test_rate_and_place_of_the_squares_matter(optimizer, replicas, least, most):
-    assert least <= push(optimizer, replicas)[1] <= most
+def test_rate_and_place_of_the_squares_matter(kind, rate, replicas, least, most):
+    assert least <= push(kind(rate), replicas)[1] <= most
 
 
 # --- §5 and test 9: linear scaling and warm-up -------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.data import Part
 from stoilo.learn.methods import vectorfiles
@@ -247,6 +247,53 @@ def test_vector_is_written_once_and_old_generations_go(tmp_path):
     assert names == ["00000001-kept.f64"] + [f"0000000{n}-new.f64" for n in (7, 8, 9)]
     assert len(list(tmp_path.glob("index-*"))) == KEPT
     assert files.read(numbers[-1])["new"].tolist() == [8.0]
+
+
+def test_generation_that_the_checkpoint_names_stays_however_many_follow(remote):
+    remote.put("a", np.arange(4.0))
+    saved = remote.save()
+    remote.keep()
+    for turn in range(2 * KEPT):
+        remote.put("a", np.full(4, float(turn)))
+        remote.save()
+    remote.load(saved)
+    assert remote.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+async def test_run_whose_saves_failed_goes_on_from_the_one_before(tmp_path):
+    run = start_run(tmp_path)
+    await run.start()
+    await run.step()
+    (tmp_path / "run" / "run.json.new").mkdir()
+    for _ in range(2 * KEPT):
+        with pytest.raises(InternalError, match="STO-T022"):
+            await run.step()
+    run.method.close()
+    run._saving.close()  # killed here
+    (tmp_path / "run" / "run.json.new").rmdir()
+    async with start_run(tmp_path) as again:
+        assert len(again.history) == 1
+    again.method.close()
+
+
+def test_module_of_the_current_folder_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text("raise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    shard = ProcessShard(4, tmp_path / "shard")
+    shard.zero("a")
+    shard.close()
+
+
+def test_process_that_does_not_answer_is_given_up(tmp_path):
+    shard = ProcessShard(4, tmp_path / "shard")
+    shard.zero("a")
+    os.kill(shard.pid, signal.SIGSTOP)
+    shard._connection.settimeout(0.05)
+    with pytest.raises(UnreachableError, match="STO-T042"):
+        shard.zero("a")
+    os.kill(shard.pid, signal.SIGKILL)
+    shard.close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, None])

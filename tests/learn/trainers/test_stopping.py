@@ -10,6 +10,8 @@ from stoilo.learn import (
     EpochMetrics,
     Evaluation,
     LocalBackend,
+    SimulatedBackend,
+    SimulatedHost,
     StopRule,
     TrainerOptions,
     fit,
@@ -55,6 +57,40 @@ def test_accuracy_is_the_better_the_larger():
 
 def test_loss_is_of_the_answers_without_held_out_data():
     assert StopRule(target=0.5).is_reached([EpochMetrics(0, 0.4, 1, 1, 0, 0.0)])
+
+
+def test_loss_of_the_answers_is_their_median():
+    one = EpochMetrics(0, -9.0, 3, 3, 0, 0.0, median_loss=0.6)
+    assert not StopRule(target=0.5).is_reached([one])
+    assert StopRule(target=0.6).is_reached([one])
+
+
+def lie(value):
+    return {**value, "loss_sum": -1e6}
+
+
+def hosts_with_a_liar():
+    honest = [SimulatedHost() for _ in range(7)]
+    return SimulatedBackend([*honest, SimulatedHost(cheat=lie)])
+
+
+@pytest.mark.parametrize("method", ["vcasgd", "dpbgd"])
+async def test_false_losses_of_one_host_end_no_training(method):
+    trained = await fit(
+        method, make_model(), DATA, hosts_with_a_liar(), epochs=3, batch=10,
+        rate=1e-3, stop=StopRule(target=0.4), options=TrainerOptions(in_flight=8),
+    )  # fmt: skip
+    assert len(trained.epochs) == 3
+    assert min(epoch.average_loss for epoch in trained.epochs) < 0.4
+    assert all(epoch.median_loss > 0.9 for epoch in trained.epochs)
+
+
+async def test_loss_below_the_least_is_refused():
+    options = TrainerOptions(least_loss=0.0, in_flight=8)
+    trained = await fit(
+        "vcasgd", make_model(), DATA, hosts_with_a_liar(), epochs=3, options=options
+    )
+    assert min(epoch.average_loss for epoch in trained.epochs) > 0.0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from stoilo.learn import (
     SimulatedHost,
     SynchronousSettings,
     SynchronousTrainer,
+    TrainerOptions,
     VCASGDTrainer,
     split,
 )
@@ -61,7 +62,7 @@ async def test_partial_step_does_not_wait_for_the_slowest():
 async def test_answers_that_count_at_once_wait_for_nobody():
     async with VCASGDTrainer(
         hosts(30.0, 30.0, 30.0, 10.0), make_model(), split(*DATA, 4),
-        local=LocalWork(0.1), epochs=1,
+        local=LocalWork(0.1), epochs=1, options=TrainerOptions(in_flight=4),
     ) as trainer:  # fmt: skip
         found = await trainer.train_epoch()
     assert (found.seconds, found.waiting) == pytest.approx((3.0, 0.0))

@@ -25,7 +25,11 @@ from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.people.roster import Roster
 from stoilo.server.engines.embedded.people.stats import Statistics
 from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
-from stoilo.server.engines.embedded.rules.rejections import reject_copies
+from stoilo.server.engines.embedded.rules.rejections import (
+    Owners,
+    of_one_owner,
+    reject_copies,
+)
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
@@ -199,10 +203,10 @@ class EmbeddedEngine:
         self._store.cancel(name, self.now())
         self._round.wake()
 
-    def reject(self, name: str) -> int:
+    def reject(self, name: str, owners: Owners = of_one_owner) -> int:
         """Mark the hosts of a workunit's valid copies; see `interface.HostRecords`."""
         with self._database.write() as connection:
-            return reject_copies(connection, name, self.now())
+            return reject_copies(connection, name, self.now(), owners)
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.

@@ -7,7 +7,8 @@ results in a row the host pauses, each time twice as long, until one is valid. T
 are pure; their numbers and the rows that hold them are at the end.
 
 Bad is: reported as failed or aborted, refused by the validator, outvoted, never returned.
-What the project itself called off is not. What a volunteer's opt-in refused is only when
+What the project itself called off is not. What its owners reject afterwards (`rejections`)
+is counted apart. What a volunteer's opt-in refused is only when
 the host does nothing else: its word alone must not use up one workunit after the other.
 """
 
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
 __all__ = [
+    "DAY_S",
     "RULES",
     "Allowance",
     "Quota",
     "QuotaRules",
     "after_error",
+    "after_rejection",
     "after_success",
     "allowed_today",
     "load_quotas",
@@ -116,16 +119,34 @@ class Allowance:
 def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
     """Return the standing after one bad result at `now`, s."""
     row = quota.errors_in_row + 1
-    pause = 0
-    if row >= rules.patience:
-        doubled = rules.first_pause_s << min(row - rules.patience, 32)
-        pause = min(doubled, rules.longest_pause_s)
+    pause = _pause(row, rules)
     return replace(
         quota,
         per_cpu=max(1, min(quota.per_cpu, rules.per_cpu) - 1),
         errors_in_row=row,
         paused_until=max(quota.paused_until, now + pause if pause else 0),
     )
+
+
+def after_rejection(
+    quota: Quota, rejected: int, now: int, rules: QuotaRules = RULES
+) -> Quota:
+    """Return the standing when owners have `rejected` so many of the latest results.
+
+    It is no error of the row, and a pause that runs does not grow.
+    """
+    pause = _pause(rejected, rules)
+    if not pause or now < quota.paused_until:
+        return quota
+    return replace(quota, paused_until=now + pause)
+
+
+def _pause(bad: int, rules: QuotaRules) -> int:
+    """Return how long a host pauses after so many bad results, s."""
+    if bad < rules.patience:
+        return 0
+    doubled = rules.first_pause_s << min(bad - rules.patience, 32)
+    return min(doubled, rules.longest_pause_s)
 
 
 def after_success(quota: Quota, rules: QuotaRules = RULES) -> Quota:
@@ -312,9 +333,11 @@ def _message(app: str, quota: Quota, now: int) -> str:
     """Return why a host gets no more of an app."""
     when = datetime.fromtimestamp(now + _wait(quota, now), UTC).strftime("%H:%M UTC")
     if now < quota.paused_until:
+        row = quota.errors_in_row
+        which = f"The last {row}" if row >= RULES.patience else "Many of the last"
         return (
-            f"The last {quota.errors_in_row} results of this computer for {app!r} could "
-            f"not be used; it gets new tasks after {when} [STO-E067]."
+            f"{which} results of this computer for {app!r} could not be used; "
+            f"it gets new tasks after {when} [STO-E067]."
         )
     return (
         f"This computer has had its tasks of the day for {app!r}; "
