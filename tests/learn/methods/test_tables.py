@@ -239,7 +239,8 @@ def test_linear_rule_with_gradual_warmup_holds_at_16_parts():
 
     Not reproduced: the published test errors of gradual, no warm-up and no scaling (2.67,
     2.97, 3.17 %, each ± .3 to .9) lie in that order; over five seeds here they are 2.1, 1.9
-    and 1.9 %, so that nothing is said of their order. No scaling ends with no larger loss than the rule.
+    and 1.9 %, so that nothing is said of their order. No scaling ends with no larger loss
+    than the rule.
     """
     found = {key: scale(*key) for key in PUBLISHED}
     for key, published in PUBLISHED.items():
