@@ -16,6 +16,8 @@ from stoilo.sandbox.running import RunningChild, Stopwatch, _read_proc
 from stoilo.sandbox.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=30, wall_s=60)
+# Long enough to be stopped before it ends, however late the signal comes.
+WORK = "for _ in range(10_000_000):\n    pass\nprint('done')"
 SPIN = "while True: pass"
 
 
@@ -96,7 +98,7 @@ def test_wall_time_does_not_run_while_suspended(jail, wait_until):
         exchange._stopwatch = Stopwatch(lambda: now[0])
         exchange.suspend()
 
-    with Running(jail, "print('done')", wall_s=50.0, before=suspend) as run:
+    with Running(jail, WORK, wall_s=50.0, before=suspend) as run:
         wait_until(lambda: run.state == "T")
         now[0] = 1000.0
         run.exchange.resume()
