@@ -7,7 +7,6 @@ own files, and the trainer's checkpoint holds their generation.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.learn.environment import child_environment
 from stoilo.learn.methods.states import read_int
 from stoilo.learn.methods.vectorprocess import Answer, Command, receive, send
 from stoilo.learn.work import State
@@ -28,7 +28,6 @@ _MODULE = "stoilo.learn.methods.vectorprocess"
 _END_S = 60.0
 LIMIT_S = 600.0
 """A process that does not answer for so long is given up."""
-_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "OMP_NUM_THREADS")
 _RAISED: dict[str, type[StoiloError]] = {
     "STO-T041": UsageError,
     "STO-T042": UnreachableError,
@@ -53,7 +52,7 @@ class ProcessShard:
                 [*command, str(folder)],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
-                env=_environment(),
+                env=child_environment(),
             )
         ours.settimeout(LIMIT_S)
         self._generation = 0
@@ -140,14 +139,6 @@ class ProcessShard:
         if answer.code:
             raise _RAISED.get(answer.code, TrustError)(answer.code, answer.message)
         return answer
-
-
-def _environment() -> dict[str, str]:
-    """Return what the process needs to know; no module comes from a relative folder."""
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    absolute = os.pathsep.join(path for path in paths if Path(path).is_absolute())
-    found = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    return {**found, "PYTHONPATH": absolute} if absolute else found
 
 
 def _dead() -> UnreachableError:

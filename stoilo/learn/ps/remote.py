@@ -6,7 +6,6 @@ not come is sent again to the next process. What was acknowledged is in the shar
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
+from stoilo.learn.environment import child_environment
 from stoilo.learn.ps.functions import UpdateFunction
 from stoilo.learn.ps.protocol import (
     AcceptCells,
@@ -51,14 +51,10 @@ from stoilo.learn.ps.protocol import (
 from stoilo.learn.ps.shards import Cell, Push
 from stoilo.learn.ps.values import Value
 
-__all__ = ["PROGRAM", "RemoteShard", "child_environment"]
+__all__ = ["PROGRAM", "RemoteShard"]
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.ps.process")
 """Without the current folder among those of modules: anybody's files may lie there."""
-_INHERITED: Final = frozenset(
-    {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
-)
-_THREADS: Final = ("MKL_", "OMP_", "OPENBLAS_")
 _IN_USE: Final = "STO-T077"
 _PAUSE_S: Final = 0.05
 _FAMILIES: Final[Mapping[str, type[StoiloError]]] = {
@@ -66,21 +62,6 @@ _FAMILIES: Final[Mapping[str, type[StoiloError]]] = {
     for kind in (UsageError, PolicyRefusal, TrustError, UnreachableError)
 }
 Answer = TypeVar("Answer", bound=msgspec.Struct)
-
-
-def child_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what a shard's process gets of the variables: no secrets, no options of Python.
-
-    Of ``PYTHONPATH`` the absolute folders stay; others depend on the current one.
-    """
-    kept = {
-        name: value
-        for name, value in given.items()
-        if name in _INHERITED or name.startswith(_THREADS)
-    }
-    folders = given.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(filter(os.path.isabs, folders))
-    return kept | ({"PYTHONPATH": path} if path else {})
 
 
 class RemoteShard:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
+from stoilo.learn.environment import child_environment
 from stoilo.learn.ps import process, protocol, values
-from stoilo.learn.ps.remote import RemoteShard, child_environment
+from stoilo.learn.ps.remote import RemoteShard
 from stoilo.learn.ps.shards import Cell, Change, Push, Shard
 
 
