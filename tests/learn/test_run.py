@@ -16,28 +16,17 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
-
-
-def softmax_loss(parameters, x, y):
-    z = x @ parameters["w"] + parameters["b"]
-    z = z - z.max(axis=1, keepdims=True)
-    logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-    slope = np.exp(logs)
-    slope[np.arange(len(y)), y] -= 1.0
-    loss = -float(logs[np.arange(len(y)), y].sum())
-    return loss, {"w": x.T @ slope, "b": slope.sum(axis=0)}
+from stoilo.testing.points import make_model, make_samples, softmax_loss
 
 
 @pytest.fixture
 def samples():
-    rng = np.random.default_rng(1)
-    y = rng.integers(0, 3, 120)
-    return rng.normal(size=(120, 4)) + np.eye(3, 4)[y] * 3.0, y
+    return make_samples()
 
 
 @pytest.fixture
 def model():
-    return ArrayModel({"w": np.zeros((4, 3)), "b": np.zeros(3)}, softmax_loss)
+    return make_model()
 
 
 def make_synchronous(model, parts, epochs=4):

@@ -29,6 +29,22 @@ def load(path: Path, text: bytes | str) -> types.ModuleType:
     return module
 
 
+def run_in_shell(folder: Path, program: str) -> str:
+    """Run a program that has IPython's `shell`; return what it prints."""
+    script = folder / "notebook.py"
+    script.write_text(
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        f"shell = InteractiveShell.instance()\n{program}"
+    )
+    return subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "HOME": str(folder), "IPYTHONDIR": str(folder)},
+    ).stdout
+
+
 def source_of(func: Any, **kwargs: Any) -> str:
     return capture_task(func, kwargs).task_module
 
@@ -145,69 +161,42 @@ def test_functions_of_a_doctest_are_found() -> None:
 
 
 def test_notebook_cells_are_found_and_the_newest_class_wins(tmp_path: Path) -> None:
-    script = tmp_path / "notebook.py"
-    script.write_text(
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "shell = InteractiveShell.instance()\n"
+    done = run_in_shell(
+        tmp_path,
         "def run(cell):\n"
         "    shell.run_cell(cell, store_history=True).raise_error()\n"
         "run('from stoilo.client.capture import capture_task; import math')\n"
         "run('class P:\\n    x = 1\\n')\n"
         "run('class P:\\n    x = 2\\n')\n"
         "run('%timeit -n1 -r1 1\\nf = lambda kw: math.sin(P.x)\\n')\n"
-        "run('print(capture_task(f, {}).task_module)')\n"
+        "run('print(capture_task(f, {}).task_module)')\n",
     )
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
-    )
-    assert "x = 2" in done.stdout
-    assert "math.sin(P.x)" in done.stdout
-    assert "x = 1" not in done.stdout
+    assert "x = 2" in done
+    assert "math.sin(P.x)" in done
+    assert "x = 1" not in done
 
 
 def test_function_in_a_cell_that_also_imports_is_current(tmp_path: Path) -> None:
     """IPython compiles each statement alone: then `math.sin(x)` is other bytecode."""
-    script = tmp_path / "notebook.py"
-    script.write_text(
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "shell = InteractiveShell.instance()\n"
+    done = run_in_shell(
+        tmp_path,
         "cell = 'import math\\nfrom stoilo.client.capture import capture_task\\n'\n"
         "cell += 'def f(kw):\\n    return math.sin(kw[\"x\"])\\n'\n"
         "cell += 'print(capture_task(f, dict(x=1)).task_module)'\n"
-        "shell.run_cell(cell, store_history=True).raise_error()\n"
+        "shell.run_cell(cell, store_history=True).raise_error()\n",
     )
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
-    )
-    assert "math.sin" in done.stdout
+    assert "math.sin" in done
 
 
 def test_shells_own_open_is_the_built_in_one(tmp_path: Path) -> None:
     """IPython hides `open` behind its own; the gate is what refuses files."""
-    script = tmp_path / "notebook.py"
-    script.write_text(
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "shell = InteractiveShell.instance()\n"
+    done = run_in_shell(
+        tmp_path,
         "cell = 'from stoilo.client.capture import capture_task\\n'\n"
         "cell += 'print(capture_task(lambda kw: open(kw), {}).task_module)'\n"
-        "shell.run_cell(cell, store_history=True).raise_error()\n"
+        "shell.run_cell(cell, store_history=True).raise_error()\n",
     )
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "", "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
-    )
-    assert "return open(kw)" in done.stdout
+    assert "return open(kw)" in done
 
 
 def test_private_names_are_spelled_out(tmp_path: Path) -> None:

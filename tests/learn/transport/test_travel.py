@@ -33,6 +33,7 @@ from stoilo.learn.transport import (
 from stoilo.learn.work import Order, Snapshot
 from stoilo.ml import DPBGDOptions, DPBGDTrainer
 from stoilo.policies.gate import GateRequest, judge
+from stoilo.testing.points import make_samples
 
 CODECS = [Raw(), Compressed(), Ternary(16)]
 START = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
@@ -50,9 +51,7 @@ def softmax_loss(parameters, x, y):
 
 @pytest.fixture
 def samples():
-    rng = np.random.default_rng(1)
-    y = rng.integers(0, 3, 120)
-    return rng.normal(size=(120, 4)) + np.eye(3, 4)[y] * 3.0, y
+    return make_samples()
 
 
 @pytest.fixture

@@ -15,58 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from stoilo.learn.ps import server, shards
+from stoilo.learn.ps import server
 from stoilo.learn.ps.shards import Change, Push
+from stoilo.testing.faultyshards import KINDS, kill_before
 
 PUSHES = 2
 KEYS = [f"k{index}" for index in range(6)]
-
-
-class Careless(shards.Shard):
-    """Writes values and marks in two transactions."""
-
-    def _write(self, file, rows):
-        for row in rows:
-            file.execute(shards._WRITE, (*row[:-1], "{}"))
-        super()._write(file, rows)
-
-
-class Hasty(shards.Shard):
-    """Acknowledges before it writes."""
-
-    later = ()
-
-    def _write(self, file, rows):
-        if self.later:
-            super()._write(file, self.later)
-        self.later = rows
-
-    def close(self):
-        self._write(self._file, ())
-        super().close()
-
-
-SHARDS = {"careful": shards.Shard, "careless": Careless, "hasty": Hasty}
-
-
-def kill_before(statement):
-    """Let the statement-th SQL statement of this process be its end."""
-    left = statement
-
-    def trace(_text):
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    plain = shards.connect
-
-    def connect(path):
-        connection = plain(path)
-        connection.set_trace_callback(trace)
-        return connection
-
-    shards.connect = connect
 
 
 def open_server(folder, count):
@@ -114,7 +68,7 @@ def in_child(work):
 
 
 def main(folder, task, kind, step):
-    server.Shard = SHARDS[kind]
+    server.Shard = KINDS[kind]
     for statement in range(1, 10_000, step):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
