@@ -20,6 +20,7 @@ from stoilo.core.types import TaskState
 from stoilo.server import rows
 from stoilo.server.events import note_events, workunit_event
 from stoilo.server.issuing import Issuer, Work, let_go
+from stoilo.server.outages import DatabaseAwayError
 from stoilo.server.outcomes import finish_task
 from stoilo.server.reconciling import Reconciler
 from stoilo.server.records import Outcome
@@ -255,6 +256,8 @@ class AdmissionPipeline:
                     task, attempt, policy, now, facts, reviews
                 )
                 sealed.append(fixed)
+            except DatabaseAwayError:
+                raise  # that says nothing about the task
             except StoiloError as error:
                 self._give_up(task, attempt, error)
         self._save(sealed, AttemptState.SEALED)

@@ -17,6 +17,7 @@ from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
+from stoilo.server.outages import AWAY
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
@@ -48,6 +49,9 @@ STATUS_BY_CODE = {
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
+    "STO-E003": grpc.StatusCode.UNAVAILABLE,
+    "STO-R111": grpc.StatusCode.UNAVAILABLE,
+    AWAY: grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
