@@ -16,7 +16,7 @@ from sqlalchemy import exc
 
 from stoilo.core.errors import InternalError
 
-__all__ = ["AWAY", "DatabaseAwayError", "database_error", "is_passing"]
+__all__ = ["AWAY", "DatabaseAwayError", "cause_of", "database_error", "is_passing"]
 
 AWAY: Final = "STO-R112"
 
@@ -40,6 +40,9 @@ _MARIADB_PASSING: Final = frozenset(
     }
 )
 """Numbers of errors, as MariaDB's documentation lists them."""
+
+
+_SHOWN: Final = 160
 
 
 class DatabaseAwayError(InternalError):
@@ -67,6 +70,12 @@ def is_passing(error: exc.SQLAlchemyError) -> bool:
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE_PASSING
     number = cause.args[0] if cause is not None and cause.args else None
     return number in _MARIADB_PASSING
+
+
+def cause_of(error: exc.SQLAlchemyError) -> str:
+    """Return what the database itself said, one bounded line without our SQL."""
+    said = str(getattr(error, "orig", None) or type(error).__name__)
+    return " ".join(said.split())[:_SHOWN]
 
 
 def database_error(error: exc.SQLAlchemyError, lasting: InternalError) -> InternalError:
