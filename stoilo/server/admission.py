@@ -204,7 +204,7 @@ class AdmissionPipeline:
             self.retry(
                 task, attempt
             )  # first: the engine's outcome is of no attempt now
-            self._engine.cancel(attempt.workunit)
+        self._engine.cancel(*(attempt.workunit for attempt, _ in lost))
         return len(lost)
 
     def _expire_parked(self) -> int:
@@ -218,9 +218,8 @@ class AdmissionPipeline:
         """Close the attempts of tasks that became final in another way."""
         with self._store.read() as connection:
             orphans = rows.orphaned_attempts(connection)
-        for attempt in orphans:
-            self._engine.cancel(attempt.workunit)
         if orphans:
+            self._engine.cancel(*(attempt.workunit for attempt in orphans))
             with self._store.write() as connection:
                 self._close(connection, orphans)
         return len(orphans)

@@ -251,10 +251,11 @@ class MemoryEngine:
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
 
-    def cancel(self, name: str) -> None:
-        """End a workunit."""
-        if name in self.specs and name not in self.ended:
-            self.end(name, OutcomeKind.CANCELLED)
+    def cancel(self, *names: str) -> None:
+        """End workunits."""
+        for name in names:
+            if name in self.specs and name not in self.ended:
+                self.end(name, OutcomeKind.CANCELLED)
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is."""
