@@ -383,7 +383,7 @@ def test_database_that_is_started_anew_is_found_again(tmp_path, clock):
         bench.finish(1, copy, b"x")
         with unclosed_sockets_of_the_driver():
             server.kill()
-            with pytest.raises(InternalError, match="STO-E003"):
+            with pytest.raises(InternalError, match="STO-R112"):
                 bench.engine.cancel("w_1")
             bench.daemons.close()
             bench.hosts.close()
