@@ -12,6 +12,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -100,6 +101,8 @@ LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
 STATISTICS_S = 3600.0  # they say themselves whether a day is over
+BLOCKING_THREADS = 32
+"""For calls that wait for a disk or a jail, whatever number of processors there is."""
 WITNESSED_INTERVAL_S = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""
 
@@ -133,6 +136,7 @@ async def run_server(
     check_addresses(config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
