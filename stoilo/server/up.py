@@ -31,6 +31,7 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.server import auth
+from stoilo.server.allocator import give_large_blocks_back
 from stoilo.server.assembly import (
     Neighbours,
     TaskServer,
@@ -134,6 +135,7 @@ async def run_server(
         TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
     """
     check_addresses(config)
+    give_large_blocks_back()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
