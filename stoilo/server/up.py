@@ -76,6 +76,7 @@ from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.lookout import Lookout, WatchedParts
 from stoilo.server.webserver import (
     GRACE_S,
+    allow_open_files,
     bracket,
     cannot_bind,
     http_url,
@@ -136,6 +137,7 @@ async def run_server(
     """
     check_addresses(config)
     give_large_blocks_back()
+    allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
