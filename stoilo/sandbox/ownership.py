@@ -20,6 +20,7 @@ __all__ = [
     "class_dict",
     "class_mro",
     "functions_of",
+    "guarded_names",
     "handed_out_classes",
     "is_guarded_name",
     "is_own_class",
@@ -69,8 +70,8 @@ def is_guarded_name(name: str) -> bool:
 
 
 @functools.cache
-def kept_names(cls: type) -> frozenset[str]:
-    """Return the guarded names that the library class `cls` keeps to itself.
+def guarded_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` knows.
 
     Those of its dictionary, and those that its methods use on an instance: what a
     library's ``__init__`` stores is as much its own as what its class holds.
@@ -81,8 +82,13 @@ def kept_names(cls: type) -> frozenset[str]:
         for function in functions_of(member)
         for name in _names_in(function.__code__)
     }
-    kept = used - _MEMBER_STATE | set(class_dict(cls))
-    return frozenset(filter(is_guarded_name, kept))
+    return frozenset(filter(is_guarded_name, used | set(class_dict(cls))))
+
+
+@functools.cache
+def kept_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that an instance of the library class `cls` keeps to itself."""
+    return guarded_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
 
 
 def keeps(cls: type, name: str) -> bool:
