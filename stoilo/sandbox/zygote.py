@@ -69,7 +69,8 @@ class _Run(msgspec.Struct, eq=False):
     lifeline: sockets.socket
     transfer: sockets.socket
     listener: int = -1
-    syscall: int = -1
+    denied: bool = False
+    syscall: int = 0
     refused: str = ""
     descriptors: set[int] = msgspec.field(default_factory=set)
 
@@ -255,7 +256,7 @@ class Zygote:
     def _note_syscall(self, run: _Run) -> None:
         number = seccomp.read_notification(run.listener)
         if number is not None:
-            run.syscall = number
+            run.denied, run.syscall = True, number
             self._kill(run)
         self._forget(run, run.listener)
 
@@ -268,6 +269,7 @@ class Zygote:
             wait_status=status,
             cpu_s=usage.ru_utime + usage.ru_stime,
             peak_bytes=usage.ru_maxrss * 1024,
+            denied=run.denied,
             syscall=run.syscall,
             refused=run.refused,
         )
