@@ -88,6 +88,7 @@ class AdmissionPipeline:
         clock: seconds since 1970.
         withdrawn: work that names something withdrawn.
         unwitnessed: work whose proof the log policy no longer accepts.
+        taken_back: is told the names of workunits that nobody wants any more.
 
     Attributes:
         workers: the threads; each does its steps in turn, whatever becomes of one.
@@ -108,6 +109,7 @@ class AdmissionPipeline:
         clock: Callable[[], int],
         withdrawn: WithdrawnWork,
         unwitnessed: UnwitnessedWork,
+        taken_back: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - nobody judges
     ) -> None:
         self._store = store
         self._log = log
@@ -120,6 +122,7 @@ class AdmissionPipeline:
         self._parking = parking
         self._withdrawn = withdrawn
         self._unwitnessed = unwitnessed
+        self._taken_back = taken_back
         self._clock = clock
         self._stopping = threading.Event()
         self._swept_at = 0.0
@@ -203,7 +206,7 @@ class AdmissionPipeline:
             self.retry(
                 task, attempt
             )  # first: the engine's outcome is of no attempt now
-            self._engine.cancel(attempt.workunit)
+            self._take_back(attempt)
         return len(lost)
 
     def _expire_parked(self) -> int:
@@ -218,11 +221,16 @@ class AdmissionPipeline:
         with self._store.read() as connection:
             orphans = rows.orphaned_attempts(connection)
         for attempt in orphans:
-            self._engine.cancel(attempt.workunit)
+            self._take_back(attempt)
         if orphans:
             with self._store.write() as connection:
                 self._close(connection, orphans)
         return len(orphans)
+
+    def _take_back(self, attempt: AttemptRow) -> None:
+        """End an attempt's workunit, and what its validators still do for it."""
+        self._engine.cancel(attempt.workunit)
+        self._taken_back(attempt.workunit)
 
     def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
         """Close attempts; those whose admission may be in the log are explained there."""

@@ -26,6 +26,7 @@ from stoilo.server.decoding import (
     add_review_service,
     add_task_service,
 )
+from stoilo.server.docket import Docket
 from stoilo.server.engines.interface import Replication
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.leaves import LeafBook
@@ -128,7 +129,8 @@ class TaskServer:
         self._salts: dict[int, str] = {}
         self._salts_read = time.monotonic()
         self.blobs = BlobStore(blob_directory, store, clock())
-        validation = ResultValidation(store, Validators(around.jail_of), around.seen)
+        self.docket = Docket(Validators(around.jail_of), around.engine.ask_again)
+        validation = ResultValidation(store, self.docket, around.seen)
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
@@ -162,6 +164,7 @@ class TaskServer:
             clock=clock,
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
+            taken_back=self.docket.drop,
         )
         self.review_desk = ReviewDesk(
             store,
@@ -228,6 +231,7 @@ class TaskServer:
         """Stop moving; everything acknowledged is on the disk already."""
         self.pipeline.stop()
         self._engine.close()
+        self.docket.close()
         self._say_goodbye()
 
     def _say_goodbye(self) -> None:
