@@ -20,6 +20,7 @@ from stoilo.server import schema
 from stoilo.server.admission import AdmissionPipeline
 from stoilo.server.assimilation import OutcomeKeeper
 from stoilo.server.blobs import BlobStore
+from stoilo.server.callers import Callers
 from stoilo.server.decoding import (
     REVIEW_SERVICE_NAME,
     SERVICE_NAME,
@@ -29,6 +30,7 @@ from stoilo.server.decoding import (
 from stoilo.server.docket import Docket
 from stoilo.server.engines.interface import Replication
 from stoilo.server.gatekeeper import Gatekeeper
+from stoilo.server.intake import Intake, IntakeBounds
 from stoilo.server.leaves import LeafBook
 from stoilo.server.operators import note_start, note_stop
 from stoilo.server.parking import WAIT_S, Parking
@@ -63,6 +65,19 @@ if TYPE_CHECKING:
 __all__ = ["Neighbours", "TaskServer", "bind_grpc"]
 
 LOGGER = logging.getLogger(__name__)
+CONNECTION_OPTIONS = (
+    ("grpc.max_allowed_incoming_connections", 1024),
+    ("grpc.max_concurrent_streams", 256),
+    # Bytes of a stream that come before anybody asks for them; the probe would raise
+    # that to MiB for whoever has a fast network.
+    ("grpc.http2.lookahead_bytes", 32 * 1024),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    ("grpc.keepalive_time_ms", 60_000),  # finds peers that are gone
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+"""What one connection may have of the server before anybody knows who it is."""
 SALTS_S = 60.0
 """Accounts' salts are read again after this time."""
 
@@ -250,20 +265,22 @@ def bind_grpc(
     tls: TlsFiles | None,
     reviews: ReviewService | None = None,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    bounds: IntakeBounds | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
     `tls` None is for tests on loopback only; `stoilo up` always has TLS.
     Raises ``RuntimeError`` when the port is taken (gRPC's own).
     """
-    limit = BOUNDS.rpc_message_bytes
+    callers = Callers(service.store, service.clock)
+    intake = Intake(callers, service.early, bounds or IntakeBounds())
     server = grpc.aio.server(
-        interceptors=interceptors,
+        interceptors=(*interceptors, intake),
         options=[
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", 8 * limit),
-            ("grpc.max_concurrent_streams", 1024),
+            ("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes),
+            ("grpc.max_send_message_length", BOUNDS.rpc_answer_bytes),
             ("grpc.so_reuseport", 0),
+            *CONNECTION_OPTIONS,
         ],
     )
     add_task_service(service, server)

@@ -22,10 +22,10 @@ from stoilo.core.limits import BOUNDS
 from stoilo.core.skeleton import decode
 from stoilo.policies.arguments import find_argument_types
 from stoilo.server import schema
-from stoilo.server.quotas import check_blob_quota
+from stoilo.server.quotas import BlobRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -47,19 +47,20 @@ def disk_error(error: OSError) -> InternalError:
 class BlobUpload:
     """One upload in progress; feed it untrusted chunks, then `finish`.
 
-    Use as a context manager: leaving it removes the temporary file.
+    Use as a context manager: leaving it removes the temporary file, and gives back the
+    room that was set aside.
     """
 
     def __init__(
-        self, store: BlobStore, account_id: int, digest: str, size: int
+        self,
+        store: BlobStore,
+        account_id: int,
+        digest: Digest,
+        size: int,
+        release: Callable[[], None],
     ) -> None:
-        self.digest = check_digest(digest)
-        if not 0 <= size <= BOUNDS.blob_bytes:
-            raise UsageError(
-                "STO-R014",
-                f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
-                hint="split the value into several",
-            )
+        self.digest = digest
+        self._release = release
         self._store = store
         self._account_id = account_id
         self._left = size
@@ -71,6 +72,7 @@ class BlobUpload:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._release()
         try:
             self._file.close()
         except OSError:  # a full disk refuses the rest of the buffer once more
@@ -109,7 +111,10 @@ class BlobUpload:
 class BlobStore:
     """Blobs under `directory`, grants in the database."""
 
-    def __init__(self, directory: Path, store: Store, now: int) -> None:
+    def __init__(
+        self, directory: Path, store: Store, now: int, room: BlobRoom | None = None
+    ) -> None:
+        self._room = room or BlobRoom()
         self._directory = directory
         self._store = store
         self._started = now
@@ -140,10 +145,21 @@ class BlobStore:
             PolicyRefusal: ``STO-R006``.
             UsageError: ``STO-R014``; TrustError: ``STO-D010``.
         """
+        name, held = check_digest(digest), 0
+        _check_size(size)
         if quota is not None:
             with self._store.read() as connection:
-                check_blob_quota(connection, account_id, size, quota)
-        return BlobUpload(self, account_id, digest, size)
+                self._room.reserve(connection, account_id, size, quota)
+            held = size
+
+        def release() -> None:
+            self._room.release(account_id, held)
+
+        try:
+            return BlobUpload(self, account_id, name, size, release)
+        except BaseException:
+            release()
+            raise
 
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
         """Move a complete temporary file into place, then grant it; durable."""
@@ -181,6 +197,15 @@ class BlobStore:
             return self.path(digest).open("rb")
         except OSError as error:
             raise disk_error(error) from error
+
+
+def _check_size(size: int) -> None:
+    if not 0 <= size <= BOUNDS.blob_bytes:
+        raise UsageError(
+            "STO-R014",
+            f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
+            hint="split the value into several",
+        )
 
 
 def read_types(path: Path, size: int) -> tuple[str, ...]:

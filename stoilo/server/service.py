@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -45,7 +45,10 @@ STATUS_BY_CODE = {
     "STO-R004": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R005": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R007": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
+    "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -130,7 +133,11 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
 
 
 class TaskService(tasks_pb2_grpc.TaskServiceServicer):
-    """The researcher's six calls; every one checks the owner."""
+    """The researcher's six calls; every one checks the owner.
+
+    Attributes:
+        early: by name of a call, what raises for an owner whom it would refuse anyway.
+    """
 
     def __init__(
         self,
@@ -141,16 +148,19 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         policy: Policy,
         clock: Callable[[], int],
     ) -> None:
-        self._store = store
+        self.store = store
         self._submissions = submissions
         self._desk = desk
         self._blobs = blobs
         self._policy = policy
-        self._clock = clock
+        self.clock = clock
+        self.early: Mapping[str, Callable[[Owner], None]] = {
+            "CreateTask": submissions.check_early
+        }
 
     def _owner(self, token: str, rpc: str) -> Owner:
-        with self._store.read() as connection:
-            owner = auth.find_owner(connection, token, self._clock())
+        with self.store.read() as connection:
+            owner = auth.find_owner(connection, token, self.clock())
         auth.check_permission(owner, rpc)
         return owner
 

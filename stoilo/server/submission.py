@@ -138,6 +138,18 @@ class Submissions:
         spec = self._spec(found.draft, verdict)
         return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
 
+    def check_early(self, owner: Owner) -> None:
+        """Raise what `create` would, as far as it shows before there is a request.
+
+        Raises:
+            DeniedError: ``STO-R002``.
+            PolicyRefusal: ``STO-R005``, ``STO-R007``.
+        """
+        auth.check_permission(owner, "CreateTask")
+        quota = self._policy.quota(owner.role)
+        self._meter.check(owner.account_id, quota.tasks_per_hour, cost=0)
+        self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
+
     def _look(self, batch: Sequence[_Incoming]) -> list[Admissible | Exception]:
         """Answer a batch in one read transaction: permission and quota first."""
         answers: list[Admissible | Exception] = []
