@@ -8,7 +8,6 @@ functions, and libraries ask objects for protocols by name.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -126,22 +125,6 @@ def _load_cycle(self: Any, state_dict: Any) -> None:
     self._init_scale_fn()
 
 
-def _for_instances(cls: type, name: str) -> None:
-    """Make the method `name` of `cls` refuse to work on foreign objects.
-
-    It reads and writes their whole dictionary.
-    """
-    method: Any = vars(cls)[name]
-
-    @functools.wraps(method)
-    def checked(self: Any, *args: Any, **options: Any) -> Any:
-        if cls not in class_mro(type(self)):
-            raise GuardError("STO-G101", f"{name}() needs a {cls.__name__}")
-        return method(self, *args, **options)
-
-    setattr(cls, name, checked)
-
-
 def _families(cls: type) -> Iterator[type]:
     """Yield `cls` and every class that extends it."""
     yield cls
@@ -162,9 +145,15 @@ def _guard_schedulers() -> None:
     library.CyclicLR.state_dict = _save_cycle
     library.CyclicLR.load_state_dict = _load_cycle
     guard_extension(library.LRScheduler)
-    for cls in list(_families(library.LRScheduler)):
-        for name in {"state_dict", "load_state_dict"} & vars(cls).keys():
-            _for_instances(cls, name)
+
+
+def _hook_steps() -> None:
+    """Wrap every ``step`` now: the library would at the first instance, over our check."""
+    kinds: Iterator[Any] = _families(Optimizer)
+    for cls in kinds:
+        if "step" in vars(cls) and not hasattr(cls.step, "hooked"):
+            cls.step = Optimizer.profile_hook_step(cls.step)
+            cls.step.hooked = True
 
 
 def build(level: Level) -> dict[str, object]:
@@ -174,4 +163,5 @@ def build(level: Level) -> dict[str, object]:
         setattr(torch, name, _no_fused)
     guard_extension(Optimizer, _OVERRIDDEN)
     _guard_schedulers()
+    _hook_steps()
     return {}
