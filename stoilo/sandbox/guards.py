@@ -9,7 +9,14 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable
-from types import FunctionType, ModuleType, resolve_bases
+from types import (
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    resolve_bases,
+)
 from typing import Any
 
 from stoilo.sandbox.extensions import Extensions
@@ -53,6 +60,10 @@ __all__ = [
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
 _TEXT_METHODS = frozenset({"format", "format_map"})
+_PLAIN_WITHOUT_NAME = frozenset(
+    {GenericAlias, MappingProxyType, MethodType}
+    | {type(None), type(Ellipsis), type(NotImplemented)}
+)
 _super_target: Callable[[super], object] = vars(super)["__self__"].__get__
 _WRITABLE = {
     "decimal.Context": None,
@@ -111,9 +122,8 @@ class Guards:
 
         Constructors of inner classes trust their callers: ``type(numpy.sum)()`` crashes.
         """
-        plain = cls.__module__ == "builtins" and cls is not ModuleType
         return (
-            plain
+            _is_plain(cls)
             or is_own_class(cls)
             or cls in self.bases
             or issubclass(cls, BaseException)
@@ -337,6 +347,12 @@ class Guards:
         if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
             raise refuse_write(value, name)
         return name
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether `cls` is a type of plain Python: one that makes no code and no modules."""
+    named = getattr(builtins, cls.__name__, None) is cls
+    return named or cls in _PLAIN_WITHOUT_NAME
 
 
 def check_fields(made: type) -> None:

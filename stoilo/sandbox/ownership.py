@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
@@ -92,8 +92,15 @@ def keeps(cls: type, name: str) -> bool:
 
 def functions_of(member: object) -> list[FunctionType]:
     """Return the Python functions behind what a class dictionary holds."""
-    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
-    return [part for part in parts if type(part) is FunctionType]
+    parts = [member, *(getattr(member, part, None) for part in _WRAPPED)]
+    return [inner for part in parts for inner in _unwrapped(part)]
+
+
+def _unwrapped(part: object) -> Iterator[FunctionType]:
+    """Yield a function and those that decorators put inside it."""
+    while type(part) is FunctionType:
+        yield part
+        part = part.__dict__.get("__wrapped__")
 
 
 def _names_in(code: CodeType) -> set[str]:
