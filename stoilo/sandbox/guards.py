@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType, resolve_bases
 from typing import Any
 
+from stoilo.sandbox.buffers import converts, seal_stores
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
@@ -120,11 +121,14 @@ class Guards:
         self, body: Callable[..., object], name: str, *bases: object, **keywords: object
     ) -> object:
         """``__build_class__`` whose bases are own, plain or handed out by a façade."""
-        for base in resolve_bases(bases):
+        resolved = resolve_bases(bases)
+        for base in resolved:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
+        if converts(body, resolved):
+            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
