@@ -19,6 +19,7 @@ from types import (
 )
 from typing import Any
 
+from stoilo.sandbox.buffers import converts, seal_stores
 from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
@@ -140,6 +141,8 @@ class Guards:
             if not (is_own_class(base) or self._may_extend(base)):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
         self._extensions.check_class(name, body.__code__, resolved)
+        if converts(body, resolved):
+            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)

@@ -12,6 +12,7 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
+from stoilo.sandbox.buffers import seal_text
 from stoilo.sandbox.capture_print import TaskPrinter
 from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.facades import FacadeTree, build_facades
@@ -21,6 +22,7 @@ from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.masked import call_masked
 from stoilo.sandbox.rules import TASK_MODULE
 from stoilo.sandbox.stand_in import hide_class
+from stoilo.sandbox.unicode_errors import seal_unicode_errors
 
 __all__ = ["LanguageRuntime", "prepare_runtime"]
 
@@ -93,4 +95,6 @@ class LanguageRuntime:
 
 def prepare_runtime(level: Level) -> LanguageRuntime:
     """Import and build what `level` hands out; slow, once a zygote."""
+    seal_text()
+    seal_unicode_errors()
     return LanguageRuntime(level, build_facades(level))
