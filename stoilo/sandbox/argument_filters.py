@@ -17,7 +17,13 @@ from stoilo.sandbox.channel import FD
 if TYPE_CHECKING:
     from pyseccomp import SyscallFilter
 
-__all__ = ["ARGUMENT_FILTERS", "ArgumentFilter", "Context"]
+__all__ = [
+    "ARGUMENT_FILTERS",
+    "THREAD_FLAGS",
+    "ArgumentFilter",
+    "Context",
+    "allow_equal",
+]
 
 THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes to clone(2)
 _PROT_EXEC = 0x4
@@ -48,7 +54,7 @@ class ArgumentFilter(msgspec.Struct, frozen=True):
     add: Callable[[Context, str], None]
 
 
-def _allow_equal(
+def allow_equal(
     context: Context, call: str, argument: int, values: tuple[int, ...]
 ) -> None:
     """Let `call` through when one argument has one of `values`."""
@@ -68,28 +74,28 @@ def _check_protection(context: Context, call: str) -> None:
 
 
 def _check_advice(context: Context, call: str) -> None:
-    _allow_equal(context, call, 2, _MADVICE)
+    allow_equal(context, call, 2, _MADVICE)
 
 
 def _check_read(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
+    allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
 
 
 def _check_write(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
+    allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
 
 
 def _check_close(context: Context, call: str) -> None:
     """Let the child's own go; finalizers may still try the rest."""
     import pyseccomp as bpf  # noqa: PLC0415 - likewise
 
-    _allow_equal(context, call, 0, tuple(FD))
+    allow_equal(context, call, 0, tuple(FD))
     beyond = bpf.Arg(0, bpf.GT, max(FD))
     context.rules.add_rule(bpf.ERRNO(errno.EBADF), call, beyond)
 
 
 def _check_sendmsg(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.TRANSFER,))
+    allow_equal(context, call, 0, (FD.TRANSFER,))
 
 
 def _check_clone(context: Context, call: str) -> None:

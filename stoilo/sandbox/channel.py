@@ -26,6 +26,7 @@ __all__ = [
     "Ended",
     "Hello",
     "Output",
+    "Programs",
     "Ready",
     "StartRun",
     "Started",
@@ -63,6 +64,22 @@ class FD(IntEnum):
     LISTENER = 6
 
 
+class Programs(msgspec.Struct, frozen=True):
+    """The BPF programs of one level.
+
+    Attributes:
+        single: for runs with one thread.
+        threaded: for runs with more.
+        zygote: for the zygote itself; every run inherits it.
+        waiter: for the process that waits for the init of the pid namespace.
+    """
+
+    single: bytes = b""
+    threaded: bytes = b""
+    zygote: bytes = b""
+    waiter: bytes = b""
+
+
 class Hello(msgspec.Struct, frozen=True):
     """Supervisor → zygote, once: what to prepare.
 
@@ -70,16 +87,14 @@ class Hello(msgspec.Struct, frozen=True):
         level: the level in force.
         job: dotted name of the job module.
         preload: modules to import besides the level's.
-        program: BPF program for runs with one thread.
-        threaded_program: BPF program for runs with more.
+        programs: the filters.
         supervisor: pid of the sender, whose death ends the zygote.
     """
 
     level: Level
     job: str
     preload: tuple[str, ...]
-    program: bytes
-    threaded_program: bytes
+    programs: Programs
     supervisor: int
 
 

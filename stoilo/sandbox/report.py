@@ -12,7 +12,7 @@ from stoilo.core.types import JailUsage, RunLayer
 from stoilo.sandbox.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 from stoilo.sandbox.seccomp import name_syscall
 
-__all__ = ["Evidence", "JailReport", "JailStatus", "judge"]
+__all__ = ["LIMIT_CODES", "Evidence", "JailReport", "JailStatus", "judge"]
 
 LIMIT_CODES = {
     "wall_s": "STO-S011",

@@ -21,9 +21,8 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.nodes import Node
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
-from stoilo.sandbox.failures import OUT_OF_MEMORY
 from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
-from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.report import LIMIT_CODES, JailReport, JailStatus
 from stoilo.sandbox.seccomp import Denied
 from stoilo.sandbox.selection import narrow_level
 from stoilo.sandbox.supervisor import Jail
@@ -44,6 +43,7 @@ __all__ = [
 ]
 
 NO_ENTRY = "STO-S031"
+OUT_OF_MEMORY = LIMIT_CODES["memory_bytes"]
 _TEXT_CHARS = 4000
 _OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
 _TOLD_BY_CHILD = frozenset(
