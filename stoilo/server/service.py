@@ -45,6 +45,7 @@ STATUS_BY_CODE = {
     "STO-R004": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R005": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
