@@ -47,6 +47,7 @@ STATUS_BY_CODE = {
     "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R007": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
