@@ -29,6 +29,7 @@ from stoilo.server.decoding import (
 )
 from stoilo.server.docket import Docket
 from stoilo.server.engines.interface import Replication
+from stoilo.server.fairturns import FairTurns
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.intake import Intake, IntakeBounds
 from stoilo.server.leaves import LeafBook
@@ -40,7 +41,7 @@ from stoilo.server.reviews import ReviewBook
 from stoilo.server.reviewservice import ReviewService
 from stoilo.server.service import TaskService
 from stoilo.server.statements import ProjectFacts, StatementWriter
-from stoilo.server.submission import Submissions
+from stoilo.server.submission import READING, Submissions
 from stoilo.server.tasks import TaskDesk
 from stoilo.server.unwitnessed import UnwitnessedWork
 from stoilo.server.validation import ResultValidation
@@ -199,6 +200,7 @@ class TaskServer:
             wake=self.pipeline.wake,
             clock=clock,
         )
+        turns = FairTurns(READING)
         self.submissions = Submissions(
             store,
             gatekeeper,
@@ -208,6 +210,7 @@ class TaskServer:
             flavors=around.flavors,
             clock=clock,
             stored=self.pipeline.wake,
+            turns=turns,
         )
         self.desk = TaskDesk(
             store,
@@ -217,7 +220,13 @@ class TaskServer:
             wake=self.pipeline.wake,
         )
         self.service = TaskService(
-            store, self.submissions, self.desk, self.blobs, around.policy, clock
+            store,
+            self.submissions,
+            self.desk,
+            self.blobs,
+            around.policy,
+            clock,
+            turns,
         )
 
     def _salt_of(self, account_id: int) -> str:

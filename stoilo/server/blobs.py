@@ -8,7 +8,6 @@ are renamed into place after fsync, so a name never stands for half of its bytes
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -19,10 +18,9 @@ from sqlalchemy import insert, select
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import decode
-from stoilo.policies.arguments import find_argument_types
 from stoilo.server import schema
 from stoilo.server.quotas import BlobRoom
+from stoilo.server.valuefacts import read_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +164,7 @@ class BlobStore:
         target = self.path(digest)
         try:
             file.flush()
-            types = read_types(Path(file.name), size)
+            types = read_blob(Path(file.name), size)
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -206,20 +204,6 @@ def _check_size(size: int) -> None:
             f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
             hint="split the value into several",
         )
-
-
-def read_types(path: Path, size: int) -> tuple[str, ...]:
-    """Return the library types in an uploaded value (hostile bytes).
-
-    Raises:
-        TrustError: ``STO-D…``, a blob is always one encoded value.
-    """
-    if not size:
-        raise TrustError("STO-D002", "an empty blob is no encoded value")
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    # Not closed by hand: arrays in the node are views into it.
-    return find_argument_types(decode(memoryview(mapped)))
 
 
 def _sync_directory(directory: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -17,13 +18,14 @@ from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
+from stoilo.server.fairturns import FairTurns, in_thread
+from stoilo.server.submission import READING, Submissions
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
     from stoilo.server.blobs import BlobStore, BlobUpload
     from stoilo.server.records import Owner
     from stoilo.server.store import Store
-    from stoilo.server.submission import Submissions
     from stoilo.server.tasks import TaskDesk
 
 __all__ = ["TaskService", "render_detail", "status_of"]
@@ -138,6 +140,8 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
 
     Attributes:
         early: by name of a call, what raises for an owner whom it would refuse anyway.
+
+    Uploads are read in `turns`, which whoever reads large values shares.
     """
 
     def __init__(
@@ -148,8 +152,10 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         blobs: BlobStore,
         policy: Policy,
         clock: Callable[[], int],
+        turns: FairTurns | None = None,
     ) -> None:
         self.store = store
+        self._turns = turns or FairTurns(READING)
         self._submissions = submissions
         self._desk = desk
         self._blobs = blobs
@@ -246,10 +252,11 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
             raise UsageError("STO-R015", "the upload is empty")
         upload = await self._begin(owner, first)
         with upload:
-            await asyncio.to_thread(upload.feed, first.data)
+            await in_thread(partial(upload.feed, first.data))
             async for message in requests:
-                await asyncio.to_thread(upload.feed, message.data)
-            return await asyncio.to_thread(upload.finish)
+                await in_thread(partial(upload.feed, message.data))
+            async with self._turns.one(owner.account_id):
+                return await in_thread(upload.finish)
 
     async def DownloadBlob(  # noqa: N802
         self, request: pb.DownloadBlobRequest, context: Context

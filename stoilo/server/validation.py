@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ from stoilo.core.errors import InternalError, TrustError, UserCodeError
 from stoilo.core.types import RunStatus, TaskState
 from stoilo.executor.result import Disposition
 from stoilo.server import rows
+from stoilo.server.answermemory import AnswerMemory
 from stoilo.server.answers import (
     Answer,
     ItemAnswer,
@@ -49,9 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Opinion", "ResultValidation", "split_workunit"]
 
 log = logging.getLogger(__name__)
-REMEMBERED = 256
-
-
 _REJECTED = ItemAnswer(
     RunStatus.REFUSED,
     error_text="the init validator rejects the value",
@@ -129,8 +125,7 @@ class ResultValidation:
         self._store = store
         self._docket = docket
         self._seen = seen
-        self._answers: OrderedDict[str, Answer] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answers = AnswerMemory()
 
     def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
         """Judge one result by itself."""
@@ -209,17 +204,13 @@ class ResultValidation:
         self, result: ReceivedResult, task: TaskRow, attempt: AttemptRow
     ) -> Answer:
         """Return the decoded answer of a result that passed `check`."""
-        with self._lock:
-            known = self._answers.get(result.digest + result.name)
+        known = self._answers.find(result.digest + result.name)
         if known is not None:
             return known
         return self._remember(result, self._judge(task, attempt, read_result(result)))
 
     def _remember(self, result: ReceivedResult, answer: Answer) -> Answer:
-        with self._lock:
-            self._answers[result.digest + result.name] = answer
-            while len(self._answers) > REMEMBERED:
-                self._answers.popitem(last=False)
+        self._answers.keep(result.digest + result.name, result.size, answer)
         return answer
 
     def opinion(self, task: TaskRow, attempt: AttemptRow) -> Opinion:
