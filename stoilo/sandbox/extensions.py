@@ -4,7 +4,8 @@ Library code believes what it reads off itself: a name that it spells in its own
 is answered by whatever a subclass puts under that name. So a class is a base only when
 the level lists it, with the names that its documentation gives to subclasses. Every
 other name that the library class knows stays the library's; one that it does not know
-is free. Special methods are the interpreter's, which checks what they give.
+is free. Special methods are the interpreter's, which checks what they give, or hooks
+(`stoilo.sandbox.hooks`), which are asked for no name that a library knows.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ _Listed = Mapping[str, tuple[str, ...]]
 
 ANY_NAME = "*"
 """In a class's list: every name but guarded ones, which are listed one by one."""
-
-_ANSWER_FOR_ALL = frozenset({"__getattr__", "__getattribute__"})
-"""Special methods that would stand for any name which a library looks for."""
 
 _FREE = frozenset(
     {*PLAIN_TYPES, property, staticmethod, classmethod, BaseException}
@@ -69,7 +67,7 @@ def known_names(cls: type) -> frozenset[str]:
         for name in _read_off_self(function)
     }
     plain = {name for name in read | set(class_dict(cls)) if not is_dunder(name)}
-    return guarded_names(cls) | plain | _ANSWER_FOR_ALL
+    return guarded_names(cls) | plain
 
 
 def _read_off_self(function: FunctionType) -> Iterator[str]:

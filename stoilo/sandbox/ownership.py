@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
@@ -29,6 +29,7 @@ __all__ = [
     "is_task_code",
     "keeps",
     "kept_names",
+    "used_names",
 ]
 
 class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
@@ -70,25 +71,35 @@ def is_guarded_name(name: str) -> bool:
 
 
 @functools.cache
-def guarded_names(cls: type) -> frozenset[str]:
-    """Return the guarded names that the library class `cls` knows.
-
-    Those of its dictionary, and those that its methods use on an instance: what a
-    library's ``__init__`` stores is as much its own as what its class holds.
-    """
+def _spelled_names(cls: type) -> frozenset[str]:
+    """Return the names in the dictionary of `cls`, and those that its methods spell."""
     used = {
         name
         for member in class_dict(cls).values()
         for function in functions_of(member)
         for name in _names_in(function.__code__)
     }
-    return frozenset(filter(is_guarded_name, used | set(class_dict(cls))))
+    return frozenset(used | set(class_dict(cls)))
+
+
+def used_names(cls: type) -> frozenset[str]:
+    """Return what `cls` defines or spells, but for the state that members are given."""
+    return _spelled_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
+
+
+def guarded_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` knows."""
+    return frozenset(filter(is_guarded_name, _spelled_names(cls)))
 
 
 @functools.cache
 def kept_names(cls: type) -> frozenset[str]:
-    """Return the guarded names that an instance of the library class `cls` keeps to itself."""
-    return guarded_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
+    """Return the guarded names that the library class `cls` keeps to itself.
+
+    Those of its dictionary, and those that its methods use on an instance: what a
+    library's ``__init__`` stores is as much its own as what its class holds.
+    """
+    return frozenset(filter(is_guarded_name, used_names(cls)))
 
 
 def keeps(cls: type, name: str) -> bool:
@@ -98,8 +109,15 @@ def keeps(cls: type, name: str) -> bool:
 
 def functions_of(member: object) -> list[FunctionType]:
     """Return the Python functions behind what a class dictionary holds."""
-    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
-    return [part for part in parts if type(part) is FunctionType]
+    parts = [member, *(getattr(member, part, None) for part in _WRAPPED)]
+    return [inner for part in parts for inner in _unwrapped(part)]
+
+
+def _unwrapped(part: object) -> Iterator[FunctionType]:
+    """Yield a function and those that decorators put inside it."""
+    while type(part) is FunctionType:
+        yield part
+        part = part.__dict__.get("__wrapped__")
 
 
 def _names_in(code: CodeType) -> set[str]:

@@ -2,7 +2,7 @@
 # idea = "text that formats for a library"
 # wider = true
 # stopped_by = "language"
-# code = "STO-G200"
+# code = "STO-G108"
 # goal = "inside"
 # ///
 from json import dumps
