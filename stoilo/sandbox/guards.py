@@ -10,6 +10,7 @@ import builtins
 import functools
 from collections.abc import Callable
 from types import (
+    FunctionType,
     GenericAlias,
     MappingProxyType,
     MethodType,
@@ -18,15 +19,16 @@ from types import (
 )
 from typing import Any
 
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
 from stoilo.sandbox.guarded_type import make_type_class
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
-    allowed_bases,
     class_dict,
     class_mro,
+    handed_out_classes,
     is_guarded_name,
     is_own_class,
     is_own_function,
@@ -89,6 +91,7 @@ class Guards:
         self,
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
+        extensions: Extensions,
         hide_memo: Callable[[Any], object] = lambda method: method,
         hide_class: Callable[[type], type] = lambda cls: cls,
     ) -> None:
@@ -99,7 +102,8 @@ class Guards:
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
         self.stand_ins = dict(stand_ins)
-        self.bases = allowed_bases(facades)
+        self.bases = handed_out_classes(facades)
+        self._extensions = extensions
         self.type_class = make_type_class(self.type_of)
 
     # Classes
@@ -126,20 +130,25 @@ class Guards:
         )
 
     def build_class(
-        self, body: Callable[..., object], name: str, *bases: object, **keywords: object
+        self, body: FunctionType, name: str, *bases: object, **keywords: object
     ) -> object:
-        """``__build_class__`` whose bases are own, plain or handed out by a façade."""
-        for base in resolve_bases(bases):
+        """``__build_class__`` whose bases are own, plain or listed by the level."""
+        resolved = resolve_bases(bases)
+        for base in resolved:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
-            if not (is_own_class(base) or base in self.bases):
+            if not (is_own_class(base) or self._may_extend(base)):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
+        self._extensions.check_class(name, body.__code__, resolved)
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
             if "__deepcopy__" in class_dict(made):
                 self._guard_deepcopy(made)
         return made
+
+    def _may_extend(self, base: type) -> bool:
+        return base in self.bases and self._extensions.admits(base)
 
     def _guard_deepcopy(self, made: type) -> None:
         method = class_dict(made)["__deepcopy__"]
@@ -174,7 +183,9 @@ class Guards:
 
     def _collides(self, mro: tuple[type, ...], name: str) -> bool:
         return any(
-            not is_own_class(base) and (name in class_dict(base) or keeps(base, name))
+            not is_own_class(base)
+            and (name in class_dict(base) or keeps(base, name))
+            and not self._extensions.gives(base, name)
             for base in mro
         )
 
@@ -257,7 +268,8 @@ class Guards:
         if issubclass(cls, str) and not is_own_method(cls, name):
             return guarded_format(value, name)
         found = getattr(value, name)
-        if callable(found) and not self._may_read(value, name):
+        holder = _super_target(value) if type(value) is super else value
+        if callable(found) and not self._may_read(holder, name):
             raise refuse_read(value, name)
         return found
 
@@ -308,7 +320,11 @@ class Guards:
         if is_own_class(cls):
             if not isinstance(value, type) and self._is_clean(cls):
                 self.own_types.add(cls)
-            return not is_guarded_name(name) or not self._collides_below(value, name)
+            if is_guarded_name(name) and self._collides_below(value, name):
+                return False
+            return not isinstance(value, type) or self._extensions.may_define(
+                value, name
+            )
         if is_own_function(value):
             return True
         if isinstance(value, type | ModuleType) or is_guarded_name(name):

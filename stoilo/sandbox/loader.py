@@ -13,6 +13,7 @@ from typing import Any
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
 from stoilo.sandbox.capture_print import TaskPrinter
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.facades import FacadeTree, build_facades
 from stoilo.sandbox.facades.copies import hide_memo
 from stoilo.sandbox.guards import Guards, import_loaded
@@ -39,6 +40,7 @@ class LanguageRuntime:
         self.guards = Guards(
             tuple(facades.modules.values()),
             facades.stand_ins,
+            Extensions(level.overrides, facades.modules),
             hide_memo,
             hide_class,
         )

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import builtins
 import functools
-import struct
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
+from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
 from stoilo.sandbox.rules import GUARDED_ATTRIBUTES, TASK_FILENAME, TASK_MODULE
 
 __all__ = [
     "PLAIN_TYPES",
-    "allowed_bases",
     "class_dict",
     "class_mro",
+    "functions_of",
+    "handed_out_classes",
     "is_guarded_name",
     "is_own_class",
     "is_own_function",
@@ -37,10 +37,6 @@ PLAIN_TYPES = frozenset(
     {object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set}
     | {frozenset}
 )
-NO_BASES = frozenset({struct.Struct, GenericAlias})
-"""Library types that no task may extend. A Struct initialised again lets its iterator go
-on past the end of its buffer; an alias has every attribute of what it stands for."""
-
 _MEMBER_STATE = frozenset(
     {"_name_", "_value_"}
 )  # documented: an enum's __new__ sets them
@@ -82,7 +78,7 @@ def kept_names(cls: type) -> frozenset[str]:
     used = {
         name
         for member in class_dict(cls).values()
-        for function in _functions_of(member)
+        for function in functions_of(member)
         for name in _names_in(function.__code__)
     }
     kept = used - _MEMBER_STATE | set(class_dict(cls))
@@ -94,7 +90,8 @@ def keeps(cls: type, name: str) -> bool:
     return is_guarded_name(name) and name in kept_names(cls)
 
 
-def _functions_of(member: object) -> list[FunctionType]:
+def functions_of(member: object) -> list[FunctionType]:
+    """Return the Python functions behind what a class dictionary holds."""
     parts = [member, *(getattr(member, part, None) for part in _WRAPPED)]
     return [inner for part in parts for inner in _unwrapped(part)]
 
@@ -120,8 +117,8 @@ def is_own_method(cls: type, name: str) -> bool:
     return False
 
 
-def allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
-    """Return the classes, not its own, that a task may extend."""
+def handed_out_classes(facades: tuple[ModuleType, ...]) -> frozenset[type]:
+    """Return the classes, not its own, that a task can name."""
     handed_out = {
         value
         for facade in facades
@@ -135,4 +132,4 @@ def allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
         if isinstance(value, type) and issubclass(value, BaseException)
     }
     typed = set(resolve_bases((NamedTuple, TypedDict)))
-    return frozenset(handed_out | plain | exceptions | typed) - NO_BASES
+    return frozenset(handed_out | plain | exceptions | typed)

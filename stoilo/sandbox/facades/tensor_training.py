@@ -16,7 +16,6 @@ import torch
 from torch.optim import Optimizer, lr_scheduler, swa_utils
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import guard_extension
 from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
@@ -24,7 +23,6 @@ from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
 __all__ = ["build"]
 
 _FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-_OVERRIDDEN = frozenset({"_init_group"})
 _update_schedule: Any = lr_scheduler.LRScheduler.load_state_dict
 _plateau_load: Any = lr_scheduler.ReduceLROnPlateau.load_state_dict
 _cyclic_state: Any = lr_scheduler.CyclicLR.state_dict
@@ -144,7 +142,6 @@ def _guard_schedulers() -> None:
     swa_utils.SWALR.load_state_dict = _load_schedule  # type: ignore[method-assign]  # see above
     library.CyclicLR.state_dict = _save_cycle
     library.CyclicLR.load_state_dict = _load_cycle
-    guard_extension(library.LRScheduler)
 
 
 def _hook_steps() -> None:
@@ -161,7 +158,6 @@ def build(level: Level) -> dict[str, object]:
     del level
     for name in _FUSED:
         setattr(torch, name, _no_fused)
-    guard_extension(Optimizer, _OVERRIDDEN)
     _guard_schedulers()
     _hook_steps()
     return {}
