@@ -15,13 +15,24 @@ import functools
 import hashlib
 import linecache
 import string
+import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import msgspec
 
-__all__ = ["Finding", "find_patterns", "reachable_functions", "scan_functions"]
+from stoilo.core.levels import Level
+from stoilo.sandbox.facades.receivers import classes_with_bases
+
+__all__ = [
+    "Finding",
+    "find_patterns",
+    "reachable_functions",
+    "scan_functions",
+    "scan_level",
+    "settle",
+]
 
 _CALLS = frozenset(
     {"__import__", "compile", "delattr", "eval", "exec", "getattr", "globals"}
@@ -33,6 +44,7 @@ _ATTRIBUTES = frozenset(
     | {"__getattribute__", "__mro__", "__subclasses__", "gi_frame", "tb_frame"}
 )
 _FORMATS = frozenset({"format", "format_map", "vformat"})
+_SETTLED = frozenset({"self.__class__", "type(self)"})
 _DIGEST_LENGTH = 8
 _PARTS = ("__func__", "__wrapped__", "fget", "fset", "fdel", "func", "wrapped")
 
@@ -50,6 +62,25 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     name: str
     patterns: tuple[str, ...]
     digest: str
+
+
+def scan_level(level: Level, modules: Iterable[ModuleType]) -> list[Finding]:
+    """Return what has to be read before `level` can hand out its libraries.
+
+    Args:
+        level: the level.
+        modules: its façades, prepared. Our own code is left out: it was written for this.
+    """
+    given = {name for names in level.overrides.values() for name in names}
+    private = frozenset(name for name in given if name.startswith("_"))
+    facades = list(modules)
+    functions = reachable_functions(facades, classes_with_bases(facades))
+    found = (settle(finding, private) for finding in scan_functions(functions))
+    return [
+        finding
+        for finding in found
+        if finding.patterns and not finding.name.startswith("stoilo.")
+    ]
 
 
 # What is reachable ---------------------------------------------------------------------
@@ -132,16 +163,44 @@ def scan_functions(functions: Iterable[FunctionType]) -> list[Finding]:
 def _scan(function: FunctionType) -> Finding | None:
     code = function.__code__
     name = f"{function.__module__}.{function.__qualname__}"
-    tree = _definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
+    path = _source_path(code)
+    tree = _definitions(path).get((code.co_name, code.co_firstlineno))
     if tree is None:
-        return Finding(name, ("no source",), "") if _is_opaque(code) else None
+        made = path.startswith(
+            "<"
+        )  # by a library or us, from text that is found itself
+        return None if made else Finding(name, ("no source",), "")
     patterns = tuple(sorted(set(find_patterns(tree))))
     return Finding(name, patterns, _digest(tree)) if patterns else None
 
 
-def _is_opaque(code: CodeType) -> bool:
-    """Whether nobody can read the function: neither a file nor our own templates."""
-    return not code.co_filename.startswith("<")
+def _source_path(code: CodeType) -> str:
+    """Return the file of a function; CPython freezes some modules that have one."""
+    path = code.co_filename
+    if path.startswith("<frozen "):
+        module = sys.modules.get(path[len("<frozen ") : -1])
+        path = getattr(module, "__file__", None) or path.strip("<>")
+    return path
+
+
+def settle(finding: Finding, given: frozenset[str]) -> Finding:
+    """Return `finding` without what the language layer settles for every method.
+
+    A receiver is a real instance (`stoilo.sandbox.facades.receivers`), so its class is
+    no metaclass; and its private methods are the library's own, but for the names that a
+    level gives to own classes (`stoilo.sandbox.extensions`).
+
+    Args:
+        finding: what a function holds.
+        given: the private names that the level gives.
+    """
+    left = tuple(item for item in finding.patterns if not _is_settled(item, given))
+    return msgspec.structs.replace(finding, patterns=left)
+
+
+def _is_settled(pattern: str, given: frozenset[str]) -> bool:
+    private = pattern.startswith("self._") and pattern.endswith("()")
+    return pattern in _SETTLED or (private and pattern[5:-2] not in given)
 
 
 @functools.cache
@@ -225,10 +284,11 @@ def _call(node: ast.Call, receiver: str) -> Iterator[str]:
 
 
 def _reads_plain_name(node: ast.Call) -> bool:
-    """Whether it is ``getattr(x, "name")``: the same as ``x.name``."""
+    """Whether it is ``getattr(x, "name")`` or its like: the same as ``x.name``."""
     name = node.args[1] if len(node.args) > 1 else None
     return (
-        isinstance(name, ast.Constant)
+        ast.unparse(node.func) in {"delattr", "getattr", "setattr"}
+        and isinstance(name, ast.Constant)
         and isinstance(name.value, str)
         and name.value not in _ATTRIBUTES
     )
