@@ -122,13 +122,13 @@ class Guards:
     ) -> object:
         """``__build_class__`` whose bases are own, plain or handed out by a façade."""
         resolved = resolve_bases(bases)
+        if converts(body, resolved):
+            seal_stores()
         for base in resolved:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or base in self.bases):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
-        if converts(body, resolved):
-            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
@@ -182,6 +182,20 @@ class Guards:
         return self._collides(mro, name) or any(
             self._collides_below(cls, name) for cls in below
         )
+
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
 
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
