@@ -9,6 +9,7 @@ rule's facade module builds.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 
 import msgspec
@@ -18,6 +19,9 @@ from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades.members import close_members
 
 __all__ = ["FacadeTree", "build_facades"]
+
+_LATER_PYTHONS = ("_pylong",)
+"""What CPython 3.12 and later import when a task first needs it: long numbers as text."""
 
 
 class FacadeTree(msgspec.Struct, frozen=True):
@@ -53,6 +57,9 @@ def build_facades(level: Level) -> FacadeTree:
     """
     for name in level.preload:
         importlib.import_module(name)
+    for name in _LATER_PYTHONS:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     modules: dict[str, ModuleType] = {}
     stand_ins: dict[type, type] = {}
     for dotted, rule in sorted(level.modules.items()):
