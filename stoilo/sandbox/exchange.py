@@ -17,6 +17,7 @@ import msgspec
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.channel import (
     FRAME_HEADER,
+    OUT_OF_MEMORY,
     PROGRESS_FLAG,
     Ended,
     Started,
@@ -245,6 +246,8 @@ class Exchange:
         """Whether what was read, progress aside, is more than the result may take."""
         length = int.from_bytes(self._result[:FRAME_HEADER], "big")
         whole = len(self._result) >= FRAME_HEADER and not length & PROGRESS_FLAG
+        if self._result == OUT_OF_MEMORY:
+            return False
         most = self._limits.result_bytes
         return len(self._result) > FRAME_HEADER + most or (whole and length > most)
 

@@ -51,7 +51,7 @@ def _checked(cls: type) -> Callable[..., None]:
         plain = tuple(map(exact_index, arguments))
         if any(type(place) is int and place < 0 for place in plain[places]):
             raise GuardError(
-                "STO-G108", f"a {cls.__name__} begins and ends in its text"
+                "STO-G109", f"a {cls.__name__} begins and ends in its text"
             )
         if read(self) is not None:
             raise refuse_write(self, "__init__")

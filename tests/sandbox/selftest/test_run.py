@@ -19,7 +19,7 @@ child.STEPS = tuple(s for s in child.STEPS if s.mechanism.value != {name!r})
 WITHOUT_FILTER = """
 import os
 from stoilo.sandbox import seccomp
-seccomp.load_filter = lambda program: os.dup(0)
+seccomp.load_filter = lambda program: os.dup2(0, 6)
 """
 FAILING_STEP = """
 from stoilo.sandbox import child
