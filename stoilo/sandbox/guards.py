@@ -201,6 +201,20 @@ class Guards:
             self._collides_below(cls, name) for cls in below
         )
 
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
+
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
 
