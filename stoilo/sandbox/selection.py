@@ -33,6 +33,9 @@ _ANY_NAME = frozenset(
 _ALWAYS = frozenset({"copy", "enum", "numpy"})
 """Modules whose façade changes libraries for good (a test compares), and numpy."""
 
+_KNOWN = frozenset({"numpy", "tqdm"})
+"""Libraries whose own imports are listed here; the second is nothing but a façade."""
+
 _TEXT = frozenset(
     {b"array", b"bytearray", b"bytes", b"decode", b"encode", b"loads", b"str"}
 )
@@ -85,7 +88,7 @@ def narrow_level(
     """
     words = _words_of(source, arguments)
     roots = {name.partition(".")[0] for name in (*level.modules, *level.preload)}
-    if words is None or roots - sys.stdlib_module_names - {"numpy"}:
+    if words is None or roots - sys.stdlib_module_names - _KNOWN:
         return level
     return msgspec.structs.replace(
         level,
