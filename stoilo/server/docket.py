@@ -48,6 +48,9 @@ WAITING_BYTES: Final = 64 * 1024 * 1024
 ANSWERS: Final = 100_000
 """Answers remembered for one account; its oldest workunits are asked anew."""
 
+CASES: Final = 20_000
+"""Workunits remembered in all; beyond, an account that asks loses its oldest ones."""
+
 CALL_BYTES: Final = 512
 """What a call that waits costs beside its values, bytes."""
 
@@ -247,15 +250,21 @@ class Docket:
             self._queue.put(case.matter.account, case.matter.workunit, entry)
 
     def _forget_old(self, matter: Matter) -> None:
-        """Forget the account's oldest answers, where there are too many."""
-        if self._remembered[matter.account] <= ANSWERS:
+        """Forget the account's oldest answers where there are too many.
+
+        What its workunits have used is remembered longer, or their budgets were none.
+        """
+        account = matter.account
+        if self._remembered[account] <= ANSWERS and len(self._cases) <= CASES:
             return
         for one in list(self._cases.values()):
-            others = one.matter.workunit != matter.workunit and not one.open
-            if others and one.matter.account == matter.account:
+            if one.open or one.matter.account != account or one.matter == matter:
+                continue
+            if len(self._cases) > CASES:
                 self._remove(one)
-                if self._remembered[matter.account] <= ANSWERS:
-                    return
+            elif self._remembered[account] > ANSWERS:
+                self._remembered[account] -= len(one.answers)
+                one.answers.clear()
 
     def _remove(self, case: _Case) -> None:
         """Forget a case of which nothing waits or runs."""
