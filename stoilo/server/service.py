@@ -19,6 +19,7 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
 from stoilo.server.fairturns import FairTurns, in_thread
+from stoilo.server.outages import AWAY
 from stoilo.server.submission import READING, Submissions
 
 if TYPE_CHECKING:
@@ -49,10 +50,14 @@ STATUS_BY_CODE = {
     "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R007": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
     "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
+    "STO-E003": grpc.StatusCode.UNAVAILABLE,
+    "STO-R111": grpc.StatusCode.UNAVAILABLE,
+    AWAY: grpc.StatusCode.UNAVAILABLE,
     "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
 }

@@ -57,7 +57,7 @@ class JailAnswer:
     """What came out of one jailed run.
 
     Attributes:
-        finished: whether the job wrote its frame; else it was killed by a limit.
+        finished: whether the job wrote its frame; else it was stopped or ended itself.
         frame: encoded skeleton, hostile.
         reason: why it did not finish.
     """
@@ -188,7 +188,7 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
     try:
         node = decode(frame)
     except TrustError as error:
-        raise JailTrouble("STO-R042", "the validate job wrote nonsense") from error
+        raise _forged(op, entry) from error
     record = node if isinstance(node, dict) else {}
     verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
     if verdict in {"true", "false"}:
@@ -208,4 +208,11 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
             f"the {op} validator {entry} raised: {text}",
             hint="test the validator on a local result first",
         )
-    raise JailTrouble("STO-R042", "the validate job wrote nonsense")
+    raise _forged(op, entry)
+
+
+def _forged(op: str, entry: str) -> UserCodeError:
+    """Return the ending of a validator whose process answered for the validate job."""
+    return UserCodeError(
+        "STO-R059", f"the {op} validator {entry} wrote an answer of its own"
+    )

@@ -259,10 +259,11 @@ class MemoryEngine:
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
 
-    def cancel(self, name: str) -> None:
-        """End a workunit."""
-        if name in self.specs and name not in self.ended:
-            self.end(name, OutcomeKind.CANCELLED)
+    def cancel(self, *names: str) -> None:
+        """End workunits."""
+        for name in names:
+            if name in self.specs and name not in self.ended:
+                self.end(name, OutcomeKind.CANCELLED)
 
     def ask_again(self, name: str) -> None:
         """Let whoever waits for an answer ask again."""

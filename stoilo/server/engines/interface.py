@@ -440,10 +440,11 @@ class Engine(Protocol):
         """
         ...
 
-    def cancel(self, name: str) -> None:
-        """End a workunit with `OutcomeKind.CANCELLED` unless it has ended already.
+    def cancel(self, *names: str) -> None:
+        """End workunits with `OutcomeKind.CANCELLED` unless they have ended already.
 
-        Unknown names are ignored. The outcome arrives through the `Assimilator`.
+        Many cost little more than one. Unknown names are ignored. The outcomes arrive
+        through the `Assimilator`.
         """
         ...
 

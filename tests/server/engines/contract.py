@@ -243,6 +243,14 @@ class EngineContract:
             copy.state is CopyState.OVER for copy in bench.engine.status("w_1").copies
         )
 
+    def test_many_are_cancelled_together(self, bench):
+        names = [f"w_{number}" for number in range(70)]
+        bench.engine.create_workunits([make_spec(name) for name in [*names, "other"]])
+        bench.engine.cancel(*names, "never made")
+        bench.settle()
+        assert {bench.outcomes.kind(one) for one in names} == {OutcomeKind.CANCELLED}
+        assert bench.engine.status("other").outcome is None
+
     def test_cancel_after_the_end_and_of_the_unknown_changes_nothing(self, bench):
         (copy,) = self.start(bench, 1, redundancy=SINGLE)
         bench.finish(1, copy, b"x")

@@ -205,9 +205,9 @@ class EmbeddedEngine:
         self.changes += 1
         self._round.wake()
 
-    def cancel(self, name: str) -> None:
-        """End a workunit unless it has ended; see `interface.Engine`."""
-        self._store.cancel(name, self.now())
+    def cancel(self, *names: str) -> None:
+        """End workunits unless they have ended; see `interface.Engine`."""
+        self._store.cancel(names, self.now())
         self._round.wake()
 
     def ask_again(self, name: str) -> None:
