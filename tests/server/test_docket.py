@@ -184,10 +184,11 @@ def test_jail_s_trouble_is_said_once_and_tried_again(
     assert court.hear(Matter(HONEST, "w_1"), b"a") == [True]
 
 
+@pytest.mark.parametrize("bound", ["WAITING_BYTES", "ALL_BYTES"])
 def test_of_what_is_too_much_only_the_name_is_kept(
-    court: Court, monkeypatch: pytest.MonkeyPatch
+    court: Court, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WAITING_BYTES", 4 * module.CALL_BYTES)
+    monkeypatch.setattr(module, bound, 4 * module.CALL_BYTES)
     court.put(Matter(HOSTILE, "w_0", 9), *(b"slow%d" % one for one in range(9)))
     assert court.jails.began.acquire(timeout=PATIENCE_S)
     court.put(Matter(HOSTILE, "w_1"), b"more")
@@ -202,7 +203,7 @@ def test_what_was_put_off_comes_when_the_rest_is_cancelled(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WAITING_BYTES", 0)
-    court.put(Matter(HOSTILE, "w_0", 2), b"slow", b"slow2")
+    court.put(Matter(HOSTILE, "w_0", 2), b"slow", b"slow2")  # the first always may
     assert court.jails.began.acquire(timeout=PATIENCE_S)
     court.put(Matter(HOSTILE, "w_1"), b"more")
     court.docket.drop("w_0")
