@@ -21,9 +21,9 @@ from stoilo.core.values import from_node, to_node
 from stoilo.sandbox.instances import InstanceDict
 from stoilo.sandbox.loader import LanguageRuntime
 from stoilo.sandbox.models import Models
-from stoilo.sandbox.ownership import is_own_class
+from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.rules import is_variable_name
-from stoilo.sandbox.state import set_state
+from stoilo.sandbox.state import set_state, state_refusal
 
 __all__ = ["TaskReferences", "bind_arguments", "encode_result"]
 
@@ -96,7 +96,10 @@ class TaskReferences:
     ) -> object:
         cls = self._look_up_own_class(node.class_name)
         instance = _new_instance(cls, convert(node.base))
+        libraries = [base for base in class_mro(cls) if not is_own_class(base)]
         for name, value in node.state.items():
+            if any(keeps(base, name) for base in libraries):
+                raise state_refusal(f"{name[:64]!r} belongs to a library class")
             set_state(instance, name, convert(value))
         return instance
 

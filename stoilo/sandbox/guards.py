@@ -10,9 +10,18 @@ import builtins
 import functools
 from abc import ABCMeta
 from collections.abc import Callable
-from types import ModuleType, resolve_bases
+from types import (
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    resolve_bases,
+)
 from typing import Any
 
+from stoilo.sandbox.buffers import converts, seal_stores
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
@@ -21,9 +30,9 @@ from stoilo.sandbox.instances import DESCRIBING, STORING, InstanceDict, read_spe
 from stoilo.sandbox.narrow_reads import NARROWED, read_narrowed
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
-    allowed_bases,
     class_dict,
     class_mro,
+    handed_out_classes,
     is_guarded_name,
     is_own_class,
     is_own_function,
@@ -56,6 +65,10 @@ __all__ = [
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
 _TEXT_METHODS = frozenset({"format", "format_map"})
+_PLAIN_WITHOUT_NAME = frozenset(
+    {GenericAlias, MappingProxyType, MethodType}
+    | {type(None), type(Ellipsis), type(NotImplemented)}
+)
 _SPECIAL = DESCRIBING | STORING | {"__dict__"}
 _super_target: Callable[[super], object] = vars(super)["__self__"].__get__
 _WRITABLE = {
@@ -84,6 +97,7 @@ class Guards:
         self,
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
+        extensions: Extensions,
         hide_class: Callable[[type], type] = lambda cls: cls,
     ) -> None:
         self._facades = frozenset(map(id, facades))
@@ -92,7 +106,8 @@ class Guards:
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
         self.stand_ins = stand_ins | {InstanceDict: dict}
-        self.bases = allowed_bases(facades)
+        self.bases = handed_out_classes(facades)
+        self._extensions = extensions
         self.type_class = make_type_class(self.type_of)
 
     # Classes
@@ -111,31 +126,37 @@ class Guards:
 
         Constructors of inner classes trust their callers: ``type(numpy.sum)()`` crashes.
         """
-        plain = cls.__module__ == "builtins" and cls is not ModuleType
         return (
-            plain
+            _is_plain(cls)
             or is_own_class(cls)
             or cls in self.bases
             or issubclass(cls, BaseException)
         )
 
     def build_class(
-        self, body: Callable[..., object], name: str, *bases: object, **keywords: object
+        self, body: FunctionType, name: str, *bases: object, **keywords: object
     ) -> object:
-        """``__build_class__`` whose bases are own, plain or handed out by a façade."""
-        for base in resolve_bases(bases):
+        """``__build_class__`` whose bases are own, plain or listed by the level."""
+        resolved = resolve_bases(bases)
+        for base in resolved:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
-            if not (is_own_class(base) or base in self.bases):
+            if not (is_own_class(base) or self._may_extend(base)):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
         if "metaclass" in keywords:
             if keywords["metaclass"] is not self.stand_ins.get(ABCMeta):
                 raise GuardError("STO-G104", "the only metaclass is abc.ABCMeta")
             keywords["metaclass"] = ABCMeta
+        self._extensions.check_class(name, body.__code__, resolved)
+        if converts(body, resolved):
+            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
         return made
+
+    def _may_extend(self, base: type) -> bool:
+        return base in self.bases and self._extensions.admits(base)
 
     def remember_in(
         self, namespace: dict[str, Any]
@@ -165,7 +186,9 @@ class Guards:
 
     def _collides(self, mro: tuple[type, ...], name: str) -> bool:
         return any(
-            not is_own_class(base) and (name in class_dict(base) or keeps(base, name))
+            not is_own_class(base)
+            and (name in class_dict(base) or keeps(base, name))
+            and not self._extensions.gives(base, name)
             for base in mro
         )
 
@@ -178,6 +201,20 @@ class Guards:
         return self._collides(mro, name) or any(
             self._collides_below(cls, name) for cls in below
         )
+
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
 
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
@@ -252,7 +289,8 @@ class Guards:
         if issubclass(cls, str) and not is_own_method(cls, name):
             return guarded_format(value, name)
         found = getattr(value, name)
-        if callable(found) and not self._may_read(value, name):
+        holder = _super_target(value) if type(value) is super else value
+        if callable(found) and not self._may_read(holder, name):
             raise refuse_read(value, name)
         return found
 
@@ -317,7 +355,11 @@ class Guards:
         if is_own_class(cls):
             if not isinstance(value, type) and self.is_clean(cls):
                 self.own_types.add(cls)
-            return not is_guarded_name(name) or not self._collides_below(value, name)
+            if is_guarded_name(name) and self._collides_below(value, name):
+                return False
+            return not isinstance(value, type) or self._extensions.may_define(
+                value, name
+            )
         if is_own_function(value):
             return True
         if isinstance(value, type | ModuleType) or is_guarded_name(name):
@@ -344,6 +386,12 @@ class Guards:
         if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise refuse_write(value, name)
         return name
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether `cls` is a type of plain Python: one that makes no code and no modules."""
+    named = getattr(builtins, cls.__name__, None) is cls
+    return named or cls in _PLAIN_WITHOUT_NAME
 
 
 def check_fields(made: type) -> None:

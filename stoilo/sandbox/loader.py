@@ -12,7 +12,9 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
+from stoilo.sandbox.buffers import seal_text
 from stoilo.sandbox.capture_print import TaskPrinter
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.facades import FacadeTree, build_facades
 from stoilo.sandbox.facades.copies import hide_memo
 from stoilo.sandbox.groups import check_group
@@ -22,6 +24,7 @@ from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.masked import call_masked
 from stoilo.sandbox.rules import TASK_MODULE
 from stoilo.sandbox.stand_in import hide_class
+from stoilo.sandbox.unicode_errors import seal_unicode_errors
 
 __all__ = ["LanguageRuntime", "prepare_runtime"]
 
@@ -41,6 +44,7 @@ class LanguageRuntime:
         self.guards = Guards(
             tuple(facades.modules.values()),
             facades.stand_ins,
+            Extensions(level.overrides, facades.modules),
             hide_class,
         )
         self._builtins = self._make_builtins()
@@ -87,6 +91,7 @@ class LanguageRuntime:
         module.__dict__["__builtins__"] = self._builtins | {
             "print": printer.print,
             "_stoilo_known": self.guards.remember_in(module.__dict__),
+            "_stoilo_seen": self.guards.see_in(module.__dict__),
         }
         sys.modules[TASK_MODULE] = module
         exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail
@@ -95,4 +100,6 @@ class LanguageRuntime:
 
 def prepare_runtime(level: Level) -> LanguageRuntime:
     """Import and build what `level` hands out; slow, once a zygote."""
+    seal_text()
+    seal_unicode_errors()
     return LanguageRuntime(level, build_facades(level))

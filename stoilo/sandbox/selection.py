@@ -90,15 +90,19 @@ def narrow_level(
     roots = {name.partition(".")[0] for name in (*level.modules, *level.preload)}
     if words is None or roots - sys.stdlib_module_names - _KNOWN:
         return level
+    modules = {
+        name: rule for name, rule in level.modules.items() if _is_spelled(name, words)
+    }
     return msgspec.structs.replace(
         level,
         limits=msgspec.structs.replace(
             level.limits, max={**level.limits.max, "threads": threads}
         ),
         preload=tuple(name for name in level.preload if _is_spelled(name, words)),
-        modules={
-            name: rule
-            for name, rule in level.modules.items()
-            if _is_spelled(name, words)
+        modules=modules,
+        overrides={
+            dotted: names
+            for dotted, names in level.overrides.items()
+            if dotted.rpartition(".")[0] in modules
         },
     )

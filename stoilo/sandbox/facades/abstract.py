@@ -6,7 +6,6 @@ from abc import ABCMeta
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import refuse_extension
 from stoilo.sandbox.ownership import is_own_class, is_own_function
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.stand_in import hide_class
@@ -48,6 +47,4 @@ def build(level: Level) -> dict[str, object]:
         *(abstractproperty, abstractstaticmethod),
     )
     marks = {function.__name__: function for function in functions}
-    meta: Any = hide_class(ABCMeta)
-    meta.__init_subclass__ = refuse_extension("ABCMeta")
-    return {"ABCMeta": meta, **marks}
+    return {"ABCMeta": hide_class(ABCMeta), **marks}
