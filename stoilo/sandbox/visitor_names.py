@@ -14,6 +14,9 @@ from stoilo.core.levels import Level
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
+    GUARDED_DUNDERS,
+    HOOK_DUNDERS,
+    MODULE_CONSTANTS,
     PRIVATE_PREFIX,
     READABLE_DUNDERS,
     NameKind,
@@ -28,6 +31,8 @@ __all__ = ["NameVisitor", "own_test", "private_call"]
 LOAD = ast.Load()
 _N = TypeVar("_N", bound=ast.AST)
 _NAMES_OF_PYTHON = frozenset(dir(builtins))
+_ROUTED = HOOK_DUNDERS | GUARDED_DUNDERS - DEFINABLE_DUNDERS
+"""What no own instance gives as it is: see `stoilo.sandbox.instances`."""
 
 
 def private_call(name: str, *args: ast.expr) -> ast.Call:
@@ -85,7 +90,7 @@ class NameVisitor(RestrictingNodeTransformer):
             return
         in_class = self._scope.kind == "class"
         if (allow_magic_methods or in_class) and name in DEFINABLE_DUNDERS:
-            if in_class:
+            if in_class and (allow_magic_methods or name not in HOOK_DUNDERS):
                 return
         elif is_variable_name(mangled(name, self._scope.class_name)):
             return
@@ -98,6 +103,9 @@ class NameVisitor(RestrictingNodeTransformer):
             if node.id in {"__name__", "super"}:
                 return node
             self._check_builtin(node)
+        reads = isinstance(node.ctx, ast.Load)
+        if node.id in MODULE_CONSTANTS and (reads or self._scope.kind == "module"):
+            return node
         self.check_name(node, node.id)
         return node
 
@@ -147,7 +155,7 @@ class NameVisitor(RestrictingNodeTransformer):
             self._refuse_attribute(node)
         if kind is NameKind.PLAIN:
             return self.node_contents_visit(node)
-        if self._is_checked_owner(node.value, name):
+        if name not in _ROUTED and self._is_checked_owner(node.value, name):
             return node
         return self._guarded_read(node, name)
 
@@ -156,7 +164,7 @@ class NameVisitor(RestrictingNodeTransformer):
         guarded = private_call("_stoilo_getattr", value, ast.Constant(name))
         if not (isinstance(value, ast.Name) and name.startswith("_")):
             return ast.copy_location(guarded, node)
-        if name in DEFINABLE_DUNDERS:
+        if name in GUARDED_DUNDERS:
             return ast.copy_location(guarded, node)
         test = own_test(value, self._class_reference())
         choice = ast.IfExp(test=test, body=node, orelse=guarded)
@@ -164,7 +172,7 @@ class NameVisitor(RestrictingNodeTransformer):
 
     def _write_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
         kind = attribute_kind(name)
-        if kind is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        if kind is NameKind.REFUSED or name in GUARDED_DUNDERS:
             self._refuse_attribute(node)
         if name not in READABLE_DUNDERS:
             checked = name if kind is NameKind.GUARDED else ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.core.limits import RunLimits
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
+    from stoilo.server.validators import Watch
 
 __all__ = [
     "JailedJudge",
@@ -137,9 +138,13 @@ class ValidatorJail:
     def __init__(self, level: str) -> None:
         self._jail = Jail(load_level(level), VALIDATE_JOB)
 
-    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
         """Run one validator call in a fresh fork."""
-        return read_report(self._jail.run(request, limits))
+        return read_report(
+            self._jail.run(
+                request, limits, watch=lambda exchange: watch(exchange.cancel)
+            )
+        )
 
     def close(self) -> None:
         """End the zygote."""

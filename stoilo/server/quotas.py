@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from stoilo.policies.policy import Quota
 
-__all__ = ["RateMeter", "check_blob_quota", "check_open_tasks"]
+__all__ = ["BlobRoom", "RateMeter", "check_open_tasks"]
 
 HOUR_S = 3600.0
 
@@ -67,18 +68,50 @@ def check_open_tasks(open_tasks: int, quota: Quota) -> None:
         )
 
 
-def check_blob_quota(
-    connection: Connection, account_id: int, size: int, quota: Quota
-) -> None:
-    """Raise ``STO-R006`` when `size` more bytes would exceed the account's blobs."""
+class BlobRoom:
+    """Bytes of blobs an account: what it has, and what is set aside for uploads.
+
+    Room is set aside by the size that an upload declares, before a byte of it comes, so
+    that uploads side by side share the quota. What is set aside is in memory only: a
+    killed server forgets it together with the halves that it was for. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._coming: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def reserve(
+        self, connection: Connection, account_id: int, size: int, quota: Quota
+    ) -> None:
+        """Set `size` bytes aside, or raise ``STO-R006``; `release` gives them back."""
+        with self._lock:
+            coming = self._coming[account_id]
+            used = _stored_bytes(connection, account_id)
+            if used + coming + size > quota.blob_bytes:
+                raise PolicyRefusal(
+                    "STO-R006",
+                    f"more than {quota.blob_bytes} bytes of uploaded blobs",
+                    hint="wait for other uploads to end, or ask the operator for more room",
+                )
+            self._coming[account_id] = coming + size
+
+    def release(self, account_id: int, size: int) -> None:
+        """Give back what an upload had set aside, once it is stored or has failed."""
+        with self._lock:
+            self._coming[account_id] -= size
+            if not self._coming[account_id]:
+                del self._coming[account_id]
+
+    def coming(self, account_id: int) -> int:
+        """Return the bytes that are set aside for an account's uploads."""
+        with self._lock:
+            return self._coming.get(account_id, 0)
+
+
+def _stored_bytes(connection: Connection, account_id: int) -> int:
     used = connection.scalar(
         select(func.sum(schema.blob.c.size))
         .join(schema.blob_grant, schema.blob_grant.c.digest == schema.blob.c.digest)
         .where(schema.blob_grant.c.account_id == account_id)
     )
-    if int(used or 0) + size > quota.blob_bytes:
-        raise PolicyRefusal(
-            "STO-R006",
-            f"more than {quota.blob_bytes} bytes of uploaded blobs",
-            hint="ask the operator for more room",
-        )
+    return int(used or 0)

@@ -37,10 +37,10 @@ def test_clean_source_has_no_findings(pure):
 
 
 def test_finding_has_place_from_one_and_hint(pure):
-    (found,) = check("def f(d):\n    return d.__dict__\n", pure)
+    (found,) = check("def f(d):\n    return d.__code__\n", pure)
     assert (found.code, found.line, found.column) == ("STO-G011", 2, 12)
     assert (found.end_line, found.end_column) == (2, 22)
-    assert "__dict__" in found.message
+    assert "__code__" in found.message
     assert found.hint
 
 

@@ -16,6 +16,7 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades.members import close_members
+from stoilo.sandbox.facades.receivers import bind_receivers, reachable_classes
 
 __all__ = ["FacadeTree", "build_facades"]
 
@@ -61,6 +62,7 @@ def build_facades(level: Level) -> FacadeTree:
         modules[dotted] = facade
         stand_ins.update(_stand_ins(facade))
     close_members(level)
+    bind_receivers(reachable_classes(modules.values()))
     _link(modules)
     return FacadeTree(modules, stand_ins)
 

@@ -6,6 +6,7 @@ from types import GenericAlias
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib import _index_tricks_impl
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_iteration import nditer
@@ -70,6 +71,8 @@ def build(level: Level) -> dict[str, object]:
     MatrixStandIn.__name__ = MatrixStandIn.__qualname__ = "matrix"
     MatrixStandIn.__module__ = "numpy"
     seal_exports()
+    indexing: Any = _index_tricks_impl.AxisConcatenator
+    indexing.makemat = staticmethod(MatrixStandIn)  # ``np.c_.makemat``
     return {
         "empty": empty,
         "empty_like": empty_like,
