@@ -60,7 +60,7 @@ def test_guard_refusal_at_the_top_is_the_language_layers(language):
 
 
 def test_static_refusal_is_the_gates(language):
-    for source in ("def f(d): return d.__dict__", "def f(:"):
+    for source in ("def f(d): return d.__globals__", "def f(:"):
         frame, _ = language.call(source)
         assert (frame["status"], frame["layer"]) == ("refused", "gate")
 
