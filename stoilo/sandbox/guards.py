@@ -27,6 +27,7 @@ from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
 from stoilo.sandbox.guarded_type import make_type_class
 from stoilo.sandbox.instances import DESCRIBING, STORING, InstanceDict, read_special
+from stoilo.sandbox.narrow_reads import NARROWED, read_narrowed
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
     class_dict,
@@ -201,6 +202,20 @@ class Guards:
             self._collides_below(cls, name) for cls in below
         )
 
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
+
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
 
@@ -233,6 +248,8 @@ class Guards:
             return self._read_format(value, name)
         if self._may_read(value, name):
             return getattr(value, name)
+        if name in NARROWED:
+            return read_narrowed(value, name)
         raise refuse_read(value, name)
 
     def _may_read(self, value: object, name: str) -> bool:

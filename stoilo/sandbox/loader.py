@@ -91,6 +91,7 @@ class LanguageRuntime:
         module.__dict__["__builtins__"] = self._builtins | {
             "print": printer.print,
             "_stoilo_known": self.guards.remember_in(module.__dict__),
+            "_stoilo_seen": self.guards.see_in(module.__dict__),
         }
         sys.modules[TASK_MODULE] = module
         exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail

@@ -30,6 +30,7 @@ from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.folders import library_folders
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.running import MemoryKills
 from stoilo.sandbox.seccomp import Denied
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
@@ -187,6 +188,7 @@ class Jail:
         self._preload = preload
         self._command = command
         self._lock = threading.Lock()
+        self._memory_kills = MemoryKills()
         self._zygote: ZygoteProcess | None = None
         with self._lock:
             self._start()
@@ -285,7 +287,7 @@ class Jail:
             if exchange.cancelled:
                 return exchange, exchange.give_up()
             zygote = self._begin(exchange)
-            report = exchange.finish(zygote.ready.layers)
+            report = exchange.finish(zygote.ready.layers, self._memory_kills)
         if exchange.zygote_silent:
             self._discard(zygote)
         return exchange, report

@@ -166,8 +166,7 @@ class NameVisitor(RestrictingNodeTransformer):
             return ast.copy_location(guarded, node)
         if name in GUARDED_DUNDERS:
             return ast.copy_location(guarded, node)
-        test = own_test(value, self._class_reference())
-        choice = ast.IfExp(test=test, body=node, orelse=guarded)
+        choice = self._choose(value, node, guarded)
         return ast.copy_location(choice, node)
 
     def _write_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
@@ -181,11 +180,26 @@ class NameVisitor(RestrictingNodeTransformer):
         value = self.visit(node.value)
         node.value = private_call("_stoilo_write", value, ast.Constant(name))
         if isinstance(value, ast.Name) and name not in READABLE_DUNDERS:
-            test = own_test(value, self._class_reference())
             direct = ast.Name(value.id, ast.Load())
-            node.value = ast.IfExp(test=test, body=direct, orelse=node.value)
+            node.value = self._choose(value, direct, node.value)
         ast.copy_location(node.value, node)
         return node
+
+    def _choose(
+        self, value: ast.Name, direct: ast.expr, guarded: ast.Call
+    ) -> ast.IfExp:
+        """Return `direct` where `value` has the type seen here first, or another own one.
+
+        The guard's first argument tells which type that is.
+        """
+        reference = self._scope.seen.get(value.id)
+        if reference is None:
+            reference = self._new_reference("type")
+            self._scope.seen[value.id] = reference
+        seen = ast.Name(value.id, ast.Load())
+        guarded.args[0] = private_call("_stoilo_seen", ast.Constant(reference), seen)
+        test = seen_test(value, reference)
+        return ast.IfExp(test=test, body=direct, orelse=guarded)
 
     def _refuse_attribute(self, node: ast.Attribute) -> None:
         message = f"the attribute {node.attr!r} is out of reach for a task"
@@ -210,13 +224,14 @@ class NameVisitor(RestrictingNodeTransformer):
         """Return the private name of the innermost class around, empty outside any."""
         for scope in reversed(self._scopes):
             if scope.kind == "class":
-                if not scope.reference:
-                    self._references.append(
-                        f"{PRIVATE_PREFIX}class_{len(self._references)}"
-                    )
-                    scope.reference = self._references[-1]
+                scope.reference = scope.reference or self._new_reference("class")
                 return scope.reference
         return ""
+
+    def _new_reference(self, kind: str) -> str:
+        """Return another private name of the module, None until something binds it."""
+        self._references.append(f"{PRIVATE_PREFIX}{kind}_{len(self._references)}")
+        return self._references[-1]
 
     def _visit_all(self, nodes: Sequence[_N]) -> list[Any]:
         visited: list[Any] = []
@@ -239,6 +254,20 @@ def own_test(value: ast.Name, reference: str) -> ast.expr:
     if not reference:
         return any_own
     return ast.BoolOp(ast.Or(), [_test_type(value, ast.Is(), reference), any_own])
+
+
+def seen_test(value: ast.Name, reference: str) -> ast.expr:
+    """``type(value) is reference``, or in the own types once `reference` is bound.
+
+    `reference` is bound to the first own type that `Guards.see_in` was shown there, so
+    the common case is one comparison.
+    """
+    bound = ast.Compare(
+        ast.Name(reference, ast.Load()), [ast.IsNot()], [ast.Constant(None)]
+    )
+    other = _test_type(value, ast.In(), "_stoilo_own_types")
+    first = _test_type(value, ast.Is(), reference)
+    return ast.BoolOp(ast.Or(), [first, ast.BoolOp(ast.And(), [bound, other])])
 
 
 def _test_type(value: ast.Name, operator: ast.cmpop, name: str) -> ast.Compare:

@@ -28,8 +28,8 @@ from stoilo.sandbox.rules import DEFINABLE_DUNDERS
 
 __all__ = [
     "bind_receivers",
+    "classes_with_bases",
     "is_bound",
-    "reachable_classes",
     "replace_member",
     "trusting_methods",
 ]
@@ -43,7 +43,7 @@ _PARTS = ("func", "wrapped")
 _inherits: Any = type.__dict__["__subclasscheck__"]
 
 
-def reachable_classes(modules: Iterable[ModuleType]) -> list[type]:
+def classes_with_bases(modules: Iterable[ModuleType]) -> list[type]:
     """Return the classes in façades, what aliases of `typing` stand for, and all bases."""
     found: dict[int, type] = {}  # by identity: a stand-in equals what it stands for
     for facade in modules:
