@@ -169,6 +169,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         ours, name = method.startswith(OURS), method.rpartition("/")[2]
 
         async def taken(requests: AsyncIterator[Any], context: Context) -> None:
+            """Take one call."""
             try:
                 owner = None
                 if ours:
