@@ -50,7 +50,9 @@ FINAL = {
     "itertools": ["chain", "groupby"],
     "logging": ["LogRecord", "Logger"],
     "operator": ["itemgetter"],
+    "pathlib": ["PurePath"],
     "struct": ["Struct"],
+    "tqdm": ["tqdm"],
     "types": ["GenericAlias", "SimpleNamespace"],
     "warnings": ["catch_warnings"],
 }

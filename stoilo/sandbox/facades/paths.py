@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import refuse_extension
 
 __all__ = ["PurePosixPath", "build"]
 
@@ -39,8 +38,6 @@ class PurePosixPath:
 
     def __init__(self, *parts: Any) -> None:
         self.__root, self.__names = _parse(parts)
-
-    __init_subclass__ = refuse_extension("PurePath")
 
     def _of(self, names: tuple[str, ...]) -> PurePosixPath:
         return PurePosixPath(self.__root + "/".join(names))

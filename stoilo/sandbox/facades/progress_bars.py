@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import refuse_extension
 
 __all__ = ["build"]
 
@@ -41,8 +40,6 @@ class tqdm:  # noqa: N801 - the library's name
             total = len(iterable)
         self._iterable, self.desc, self.total = iterable, desc, total
         self.n, self.disable = initial, True
-
-    __init_subclass__ = refuse_extension("tqdm")
 
     def __iter__(self) -> Iterator[Any]:
         for item in self._iterable:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.paths import PurePosixPath
-from stoilo.sandbox.refusals import GuardError
 
 TEXT = st.text("ab./ é*", max_size=8)
 PROPERTIES = ("parts", "root", "anchor", "drive", "name", "stem", "suffix", "suffixes")
@@ -57,9 +56,7 @@ def test_part_that_is_no_plain_text_is_refused(part):
         PurePosixPath(part)
 
 
-def test_class_is_final_and_touches_no_file():
-    with pytest.raises(GuardError):
-        type("Own", (PurePosixPath,), {})
+def test_class_touches_no_file():
     assert not {"open", "exists", "read_text", "__fspath__", "touch"} & set(
         dir(PurePosixPath)
     )
