@@ -1,4 +1,4 @@
-"""How the log's writer paces itself, and which failure of a write is only a full disk."""
+"""How the log's writer paces itself, and which failures of a write changed nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from stoilo.audit.sqlite import error_code
-from stoilo.core.errors import InternalError
+from stoilo.core.errors import InternalError, UnreachableError
 
-__all__ = ["SequencerSettings", "is_disk_full", "with_our_errors"]
+__all__ = ["SequencerSettings", "harmless_refusal", "with_our_errors"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ def with_our_errors(
     """Let `work` raise our errors where the machine fails it.
 
     Raises:
-        InternalError: ``STO-L052`` disk full, ``STO-L099`` anything else.
+        InternalError: ``STO-L052`` disk full, ``STO-L067`` a database is locked,
+            ``STO-L099`` anything else.
     """
 
     @functools.wraps(work)
@@ -57,8 +59,9 @@ def with_our_errors(
         try:
             return work(*values, **named)
         except (OSError, sqlite3.Error) as error:
-            if is_disk_full(error):
-                raise InternalError("STO-L052", "the log's disk is full") from error
+            harmless = harmless_refusal(error)
+            if harmless is not None:
+                raise harmless from error
             raise InternalError(
                 "STO-L099", f"the log's files cannot be used: {error}"
             ) from error
@@ -66,8 +69,25 @@ def with_our_errors(
     return run
 
 
-def is_disk_full(error: Exception) -> bool:
-    """Return whether a failed write only lacked space and changed nothing."""
+def harmless_refusal(error: Exception) -> InternalError | None:
+    """Return our error for a failure that changed nothing; None: nothing is certain.
+
+    A full disk, or a database that another process holds locked: the same step may be
+    done again. After any other failure the page cache may lie.
+    """
+    if _is_disk_full(error):
+        return InternalError(
+            "STO-L052", "the log's disk is full; nothing was acknowledged"
+        )
+    cause = error.__cause__ if isinstance(error, UnreachableError) else error
+    if isinstance(cause, sqlite3.Error) and error_code(cause) & 0xFF in _LOCKED:
+        return InternalError(
+            "STO-L067", "another process locks the log; nothing was acknowledged"
+        )
+    return None
+
+
+def _is_disk_full(error: Exception) -> bool:
     if isinstance(error, sqlite3.OperationalError):
         return error_code(error) == sqlite3.SQLITE_FULL
     return isinstance(error, OSError) and error.errno in _DISK_FULL

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from stoilo.audit.pacing import SequencerSettings, is_disk_full
+from stoilo.audit.pacing import SequencerSettings, harmless_refusal
 from stoilo.audit.tiles import TILE_WIDTH
 from stoilo.core.errors import InternalError, StoiloError
 
@@ -161,7 +161,7 @@ class PublicationLoop:
             return False
         except Exception as error:  # noqa: BLE001 - the publisher thread's edge
             self.error = InternalError("STO-L058", f"publishing failed: {error}")
-            if not is_disk_full(error):
+            if harmless_refusal(error) is None:
                 self._give_up(error)
             return False
         with self._progress:
@@ -174,7 +174,7 @@ class PublicationLoop:
         try:
             self._publisher.remember(published)
         except Exception as error:  # noqa: BLE001 - the publisher thread's edge
-            if not is_disk_full(error):
+            if harmless_refusal(error) is None:
                 self._give_up(error)
             return False
         return True

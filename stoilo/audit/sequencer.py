@@ -11,7 +11,7 @@ Order of the durable steps, each flushed before the next begins:
 A crash between any two loses nothing that was acknowledged: see `stoilo.audit.startup`.
 A batch is whatever arrived while the last one was being flushed; a lone append at rest
 waits for nobody. After a flush failed in an unknown way the writer stops for good, for
-the page cache may lie then; a full disk only refuses until there is space again.
+the page cache may lie then; a full disk or a locked database only refuses for as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from stoilo.audit.leaf import MAX_LEAF_BYTES
 from stoilo.audit.logdb import NewLeaf
 from stoilo.audit.merkle import leaf_hashes
 from stoilo.audit.nodes import TileNodes, inclusion_proofs
-from stoilo.audit.pacing import SequencerSettings, is_disk_full, with_our_errors
+from stoilo.audit.pacing import (
+    SequencerSettings,
+    harmless_refusal,
+    with_our_errors,
+)
 from stoilo.audit.policy import LogPolicy, render_policy
 from stoilo.audit.proof import Proof, render_proof
 from stoilo.audit.publisher import Cosign, Published, Publisher
@@ -152,7 +156,8 @@ class Sequencer:
 
         Raises:
             UsageError: ``STO-L050`` when the leaf is too long.
-            InternalError: ``STO-L051`` the writer has stopped, ``STO-L052`` disk full.
+            InternalError: ``STO-L051`` the writer has stopped, ``STO-L052`` disk full,
+                ``STO-L067`` another process locks a database.
         """
         return self.append_many([leaf], None if label is None else [label])[0]
 
@@ -320,7 +325,7 @@ class Sequencer:
         try:
             self._store.move_tail()
         except Exception as error:  # noqa: BLE001 - the writer thread's edge
-            if not is_disk_full(error):
+            if harmless_refusal(error) is None:
                 self._break(error)
 
     def _advance_head(self) -> None:
@@ -333,12 +338,9 @@ class Sequencer:
         self._publication.offer(head)
 
     def _fail(self, requests: list[AppendRequest], error: Exception) -> None:
-        """Refuse requests; stop for good unless only space was missing."""
-        if is_disk_full(error):
-            refusal: StoiloError = InternalError(
-                "STO-L052", "the log's disk is full; nothing was acknowledged"
-            )
-        else:
+        """Refuse requests; stop for good unless the failure changed nothing."""
+        refusal: StoiloError | None = harmless_refusal(error)
+        if refusal is None:
             self._break(error)
             refusal = self._stopped()
         for request in requests:

@@ -20,7 +20,7 @@ from stoilo.client.backoff import Backoff, Pauses
 from stoilo.client.chunks import WINDOW, ChunkCost, ChunkSizer, computing_budget_s
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.core.errors import PolicyRefusal, UsageError
+from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
 
 if TYPE_CHECKING:
@@ -252,13 +252,20 @@ class MapRun(Generic[ResultT]):
             self._halves.append(_Chunk(half, self._captured.pack_items(half)))
 
     async def _submit(self, captured: Captured) -> SubmittedTask[ResultT]:
-        """Submit one chunk; a quota that is used up is waited out."""
+        """Submit one chunk; a quota that is used up is waited out.
+
+        So is a server that is away, once it has taken a part of this map: whoever waits
+        for the results has said how long.
+        """
         key, backoff = uuid.uuid4().hex, Backoff(QUOTA)
         while True:
             try:
                 return await self._session.submit(captured, self._options, key)
             except PolicyRefusal as error:
                 if error.code not in WAITED_OUT:
+                    raise
+            except UnreachableError:
+                if not self._tasks:
                     raise
             await asyncio.sleep(backoff.next_pause())
 

@@ -41,6 +41,7 @@ class Wire:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.last_success: float | None = None
+        self._warned = float("-inf")
         self._channel = _open_channel(address)
         self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         self._reviews = reviews_pb2_grpc.ReviewServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
@@ -82,7 +83,7 @@ class Wire:
     ) -> Any:  # noqa: ANN401 - what the attempt gives
         """Await `attempt()` again and again until it is answered."""
         backoff = Backoff(RECONNECTING)
-        began = warned = time.monotonic()
+        began = time.monotonic()
         while True:
             try:
                 return await attempt()
@@ -92,8 +93,8 @@ class Wire:
                 over = patience_s is not None and now + pause - began > patience_s
                 if not is_retryable(error) or over:
                     raise
-                if now - warned >= WARN_EVERY_S:
-                    warned = now
+                if now - max(began, self._warned) >= WARN_EVERY_S:
+                    self._warned = now  # for all calls that wait on this connection
                     logger.warning("%s; still trying, nothing is lost", error.message)
             await asyncio.sleep(pause)
 
@@ -162,7 +163,7 @@ class Wire:
 def _open_channel(address: Address) -> grpc.aio.Channel:
     options = (
         ("grpc.max_send_message_length", BOUNDS.rpc_message_bytes),
-        ("grpc.max_receive_message_length", 8 * BOUNDS.rpc_message_bytes),
+        ("grpc.max_receive_message_length", BOUNDS.rpc_answer_bytes),
         ("grpc.enable_retries", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

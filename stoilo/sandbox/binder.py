@@ -8,6 +8,7 @@ of torch are `stoilo.sandbox.models`'.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.forms import FORMS
 from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
 from stoilo.core.values import from_node, to_node
+from stoilo.sandbox.instances import InstanceDict
 from stoilo.sandbox.loader import LanguageRuntime
 from stoilo.sandbox.models import Models
 from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
@@ -182,10 +184,13 @@ def bind_arguments(
     return arguments
 
 
+_DICTS = frozenset({OrderedDict, InstanceDict})
+
+
 def encode_result(value: object) -> bytes:
     """Return the encoding of what the task returned.
 
     Raises:
         StoiloError: ``STO-D…`` the value is of a kind that does not travel.
     """
-    return skeleton.encode(to_node(value))
+    return skeleton.encode(to_node(value, dicts=_DICTS))

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import msgspec
 
 from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 
-__all__ = ["Failure", "describe_exception", "scrub_paths"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "Failure",
+    "describe_exception",
+    "is_out_of_memory",
+    "scrub_paths",
+]
+
+OUT_OF_MEMORY = "STO-S013"
 
 TEXT_CHARS = 2000
 TYPE_CHARS = 128
@@ -71,13 +80,23 @@ def _guard_text(error: PolicyRefusal) -> str:
     return scrub_paths(": ".join(parts))[:TEXT_CHARS]
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether `error` is the interpreter's own or numpy's, by exact type.
+
+    A class of a task may have any name and any base.
+    """
+    arrays = sys.modules.get("numpy._core._exceptions")
+    known = (MemoryError, getattr(arrays, "_ArrayMemoryError", MemoryError))
+    return type(error) in known
+
+
 def describe_exception(error: BaseException) -> Failure:
     """Return how `error`, which reached the top of a task, is reported."""
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return Failure(
             RunStatus.KILLED,
             RunLayer.LIMITS,
-            "STO-S013",
+            OUT_OF_MEMORY,
             "MemoryError",
             "out of memory",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+from abc import ABCMeta
 from collections.abc import Callable
 from types import (
     FunctionType,
@@ -19,11 +20,14 @@ from types import (
 )
 from typing import Any
 
+from stoilo.sandbox.buffers import converts, seal_stores
 from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
 from stoilo.sandbox.guarded_type import make_type_class
+from stoilo.sandbox.instances import DESCRIBING, STORING, InstanceDict, read_special
+from stoilo.sandbox.narrow_reads import NARROWED, read_narrowed
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
     class_dict,
@@ -40,6 +44,7 @@ from stoilo.sandbox.ownership import (
 from stoilo.sandbox.refusals import GuardError, kind_name, refuse_read, refuse_write
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
+    GUARDED_DUNDERS,
     READABLE_DUNDERS,
     NameKind,
     attribute_kind,
@@ -64,6 +69,7 @@ _PLAIN_WITHOUT_NAME = frozenset(
     {GenericAlias, MappingProxyType, MethodType}
     | {type(None), type(Ellipsis), type(NotImplemented)}
 )
+_SPECIAL = DESCRIBING | STORING | {"__dict__"}
 _super_target: Callable[[super], object] = vars(super)["__self__"].__get__
 _WRITABLE = {
     "decimal.Context": None,
@@ -92,16 +98,14 @@ class Guards:
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
         extensions: Extensions,
-        hide_memo: Callable[[Any], object] = lambda method: method,
         hide_class: Callable[[type], type] = lambda cls: cls,
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
-        self._hide_memo = hide_memo
         self._hide_class = hide_class
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
-        self.stand_ins = dict(stand_ins)
+        self.stand_ins = stand_ins | {InstanceDict: dict}
         self.bases = handed_out_classes(facades)
         self._extensions = extensions
         self.type_class = make_type_class(self.type_of)
@@ -139,22 +143,20 @@ class Guards:
                 raise TypeError("a base of a class must be a class")
             if not (is_own_class(base) or self._may_extend(base)):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
+        if "metaclass" in keywords:
+            if keywords["metaclass"] is not self.stand_ins.get(ABCMeta):
+                raise GuardError("STO-G104", "the only metaclass is abc.ABCMeta")
+            keywords["metaclass"] = ABCMeta
         self._extensions.check_class(name, body.__code__, resolved)
+        if converts(body, resolved):
+            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
-            if "__deepcopy__" in class_dict(made):
-                self._guard_deepcopy(made)
         return made
 
     def _may_extend(self, base: type) -> bool:
         return base in self.bases and self._extensions.admits(base)
-
-    def _guard_deepcopy(self, made: type) -> None:
-        method = class_dict(made)["__deepcopy__"]
-        if not is_own_function(method):
-            raise GuardError("STO-G105", "__deepcopy__ must be written as a method")
-        type.__setattr__(made, "__deepcopy__", self._hide_memo(method))
 
     def remember_in(
         self, namespace: dict[str, Any]
@@ -168,7 +170,7 @@ class Guards:
         def known(name: str) -> Callable[[Any], Any]:
             def remember(made: Any) -> Any:  # noqa: ANN401
                 own = isinstance(made, type) and is_own_class(made)
-                if own and self._is_clean(made):
+                if own and self.is_clean(made):
                     namespace[name] = made
                 return made
 
@@ -176,7 +178,8 @@ class Guards:
 
         return known
 
-    def _is_clean(self, cls: type) -> bool:
+    def is_clean(self, cls: type) -> bool:
+        """Whether no library base of the own class `cls` keeps a name to itself."""
         return all(
             is_own_class(base) or not kept_names(base) for base in class_mro(cls)
         )
@@ -199,6 +202,20 @@ class Guards:
             self._collides_below(cls, name) for cls in below
         )
 
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
+
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
 
@@ -211,7 +228,7 @@ class Guards:
         if not is_own_class(cls) or isinstance(value, type):
             refuse = refuse_read if names else refuse_write
             raise refuse(value, names[0] if names else "")
-        if self._is_clean(cls):
+        if self.is_clean(cls):
             self.own_types.add(cls)
             return
         for name in names:
@@ -223,12 +240,16 @@ class Guards:
 
     def read(self, value: object, name: str) -> object:
         """Return ``value.name`` for a guarded `name` (what the transformer emits)."""
+        if name in _SPECIAL:
+            return read_special(self, value, name)
         if name in DEFINABLE_DUNDERS:
             return self._read_dunder(value, name)
         if name in _TEXT_METHODS:
             return self._read_format(value, name)
         if self._may_read(value, name):
             return getattr(value, name)
+        if name in NARROWED:
+            return read_narrowed(value, name)
         raise refuse_read(value, name)
 
     def _may_read(self, value: object, name: str) -> bool:
@@ -239,7 +260,7 @@ class Guards:
         if isinstance(value, type):  # a class has its metaclass's names too
             mro += class_mro(type(value))
         if is_own_class(cls) and not self._collides(mro, name):
-            if not isinstance(value, type) and self._is_clean(cls):
+            if not isinstance(value, type) and self.is_clean(cls):
                 self.own_types.add(cls)
             return True
         if name in _NAMEDTUPLE:
@@ -297,6 +318,20 @@ class Guards:
             return False
         return True
 
+    def vars(self, value: object) -> object:
+        """``vars`` of an own instance."""
+        return read_special(self, value, "__dict__")
+
+    def check_read(self, value: object, name: object) -> None:
+        """Refuse a name that the task cannot read off the own instance `value`."""
+        checked = self._checked_name(value, name)
+        kind = attribute_kind(checked)
+        special = kind is NameKind.REFUSED or checked in GUARDED_DUNDERS
+        if kind is not NameKind.PLAIN and (
+            special or not self._may_read(value, checked)
+        ):
+            raise refuse_read(value, checked)
+
     def _checked_name(self, value: object, name: object) -> str:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
@@ -318,7 +353,7 @@ class Guards:
             own = isinstance(value, type) and is_own_class(value)
             return own or is_own_function(value)
         if is_own_class(cls):
-            if not isinstance(value, type) and self._is_clean(cls):
+            if not isinstance(value, type) and self.is_clean(cls):
                 self.own_types.add(cls)
             if is_guarded_name(name) and self._collides_below(value, name):
                 return False
@@ -341,10 +376,14 @@ class Guards:
         checked = self._writable_name(value, name)
         delattr(self.write(value, checked), checked)
 
+    def check_write(self, value: object, name: object) -> None:
+        """Refuse a name that the task cannot assign on `value`."""
+        self.write(value, self._writable_name(value, name))
+
     def _writable_name(self, value: object, name: object) -> str:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
-        if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise refuse_write(value, name)
         return name
 

@@ -20,6 +20,7 @@ __all__ = [
     "class_dict",
     "class_mro",
     "functions_of",
+    "guarded_names",
     "handed_out_classes",
     "is_guarded_name",
     "is_own_class",
@@ -28,6 +29,7 @@ __all__ = [
     "is_task_code",
     "keeps",
     "kept_names",
+    "used_names",
 ]
 
 class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
@@ -69,20 +71,35 @@ def is_guarded_name(name: str) -> bool:
 
 
 @functools.cache
-def kept_names(cls: type) -> frozenset[str]:
-    """Return the guarded names that the library class `cls` keeps to itself.
-
-    Those of its dictionary, and those that its methods use on an instance: what a
-    library's ``__init__`` stores is as much its own as what its class holds.
-    """
+def _spelled_names(cls: type) -> frozenset[str]:
+    """Return the names in the dictionary of `cls`, and those that its methods spell."""
     used = {
         name
         for member in class_dict(cls).values()
         for function in functions_of(member)
         for name in _names_in(function.__code__)
     }
-    kept = used - _MEMBER_STATE | set(class_dict(cls))
-    return frozenset(filter(is_guarded_name, kept))
+    return frozenset(used | set(class_dict(cls)))
+
+
+def used_names(cls: type) -> frozenset[str]:
+    """Return what `cls` defines or spells, but for the state that members are given."""
+    return _spelled_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
+
+
+def guarded_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` knows."""
+    return frozenset(filter(is_guarded_name, _spelled_names(cls)))
+
+
+@functools.cache
+def kept_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` keeps to itself.
+
+    Those of its dictionary, and those that its methods use on an instance: what a
+    library's ``__init__`` stores is as much its own as what its class holds.
+    """
+    return frozenset(filter(is_guarded_name, used_names(cls)))
 
 
 def keeps(cls: type, name: str) -> bool:

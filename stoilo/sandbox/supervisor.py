@@ -7,6 +7,7 @@ time, then has the child killed; what the child wrote is returned as untrusted b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import socket
@@ -24,11 +25,12 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import seccomp
 from stoilo.sandbox.arithmetic import pin_instructions
-from stoilo.sandbox.channel import Hello, Ready, receive, send
+from stoilo.sandbox.channel import Hello, Programs, Ready, receive, send
 from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.folders import library_folders
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.running import MemoryKills
 from stoilo.sandbox.seccomp import Denied
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
@@ -75,14 +77,15 @@ def zygote_environment() -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=32)
-def _build_programs(
-    level_digest: str, level: _Hashable, denied: Denied
-) -> tuple[bytes, bytes]:
+def _build_programs(level_digest: str, level: _Hashable, denied: Denied) -> Programs:
     del level_digest
     rules = level.level.syscalls
-    return (
-        seccomp.build_filter(rules, threads=False, denied=denied),
-        seccomp.build_filter(rules, threads=True, denied=denied),
+    several = level.level.max_limits().threads > 1
+    return Programs(
+        single=seccomp.build_filter(rules, threads=False, denied=denied),
+        threaded=seccomp.build_filter(rules, threads=True, denied=denied),
+        zygote=seccomp.build_zygote_filter(rules, threads=several),
+        waiter=seccomp.build_waiter_filter(),
     )
 
 
@@ -146,7 +149,8 @@ class ZygoteProcess:
     def close(self) -> None:
         """Kill the zygote, and with it every child; reap it."""
         self.control.close()
-        self.process.kill()
+        with contextlib.suppress(PermissionError):  # it ends with its control socket
+            self.process.kill()
         self.process.wait()
 
 
@@ -184,6 +188,7 @@ class Jail:
         self._preload = preload
         self._command = command
         self._lock = threading.Lock()
+        self._memory_kills = MemoryKills()
         self._zygote: ZygoteProcess | None = None
         with self._lock:
             self._start()
@@ -213,13 +218,11 @@ class Jail:
 
     def _start(self) -> ZygoteProcess:
         _check_platform()
-        program, threaded = _load_programs(self._level, self._denied)
         hello = Hello(
             level=self._level,
             job=self._job,
             preload=self._preload,
-            program=program,
-            threaded_program=threaded,
+            programs=_load_programs(self._level, self._denied),
             supervisor=os.getpid(),
         )
         zygote = ZygoteProcess(self._command(), hello)
@@ -284,7 +287,7 @@ class Jail:
             if exchange.cancelled:
                 return exchange, exchange.give_up()
             zygote = self._begin(exchange)
-            report = exchange.finish(zygote.ready.layers)
+            report = exchange.finish(zygote.ready.layers, self._memory_kills)
         if exchange.zygote_silent:
             self._discard(zygote)
         return exchange, report
@@ -324,7 +327,7 @@ def _check_denied(denied: Denied, job: str) -> None:
         raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
 
 
-def _load_programs(level: Level, denied: Denied) -> tuple[bytes, bytes]:
+def _load_programs(level: Level, denied: Denied) -> Programs:
     try:
         return _build_programs(level.digest, _Hashable(level), denied)
     except (ImportError, RuntimeError, OSError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ class Chore:
 
     Attributes:
         name: for people.
-        work: raises one of our errors, or the system's, while it cannot be done.
+        work: raises one of our errors, the system's or a database's, while it cannot
+            be done.
         every_s: shortest time between two times that it was done, s; 0 for each call.
         clock: monotonic seconds.
     """
@@ -44,7 +46,7 @@ class Chore:
             return False
         try:
             self.work()
-        except (StoiloError, OSError) as error:
+        except (StoiloError, OSError, sqlite3.Error) as error:
             self._tell(str(error), now)
             return False
         self._done_at, self._trouble = now, ""

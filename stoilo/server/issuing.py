@@ -18,6 +18,7 @@ from sqlalchemy import delete, insert, select
 
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server import schema
+from stoilo.server.outages import DatabaseAwayError
 
 if TYPE_CHECKING:
     import threading
@@ -104,6 +105,8 @@ class Issuer:
             return
         try:
             self.engine.create_workunits([work.spec for work in works])
+        except DatabaseAwayError:
+            raise  # it is nobody's fault, and halves would fare no better
         except StoiloError as error:
             if len(works) == 1:
                 self._blame(works[0], error)

@@ -14,10 +14,11 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,7 +27,9 @@ from stoilo.core.errors import InternalError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Dialect, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 __all__ = [
     "LOCK_WAIT_S",
@@ -44,6 +47,7 @@ PACKET_BYTES: Final = 64 * 1024 * 1024
 """The longest statement: a stored value of 16 MiB, each byte of it escaped, and more."""
 
 _CONNECT_S: Final = 10
+_NO_SERVER: Final = 2002  # the client library's number
 _SESSION: Final = (
     f"SET SESSION sql_mode = 'TRADITIONAL', innodb_lock_wait_timeout = {LOCK_WAIT_S}"
 )
@@ -58,13 +62,42 @@ def is_mariadb(url: str) -> bool:
 
 def open_mariadb(url: str) -> Engine:
     """Return an engine whose sessions have our settings; connects when first used."""
-    return create_engine(
+    engine = create_engine(
         url,
         isolation_level="REPEATABLE READ",
         pool_pre_ping=True,  # a server that was started anew is found again
         pool_size=16,
         connect_args={"init_command": _SESSION, "connect_timeout": _CONNECT_S},
     )
+    event.listen(engine, "do_connect", _connect)
+    return engine
+
+
+def _connect(
+    dialect: Dialect,
+    _record: ConnectionPoolEntry,
+    arguments: tuple[object, ...],
+    options: dict[str, Any],
+) -> DBAPIConnection | None:
+    """Connect to a unix socket; None leaves it to the driver.
+
+    PyMySQL leaves one that is refused open until the next garbage collection: a server
+    whose database is away would run out of descriptors.
+    """
+    if "unix_socket" not in options or dialect.driver != "pymysql":
+        return None
+    driver: Any = dialect.loaded_dbapi
+    made: Any = driver.connect(*arguments, **options, defer_connect=True)
+    talk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        talk.settimeout(_CONNECT_S)
+        talk.connect(options["unix_socket"])
+    except OSError as error:
+        talk.close()
+        said = f"no MariaDB at {options['unix_socket']} (errno {error.errno})"
+        raise driver.OperationalError(_NO_SERVER, said) from error
+    made.connect(talk)
+    return cast("DBAPIConnection", made)
 
 
 def check_settings(engine: Engine, packet_bytes: int = PACKET_BYTES) -> None:

@@ -13,7 +13,7 @@ from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
-from stoilo.sandbox.report import JailStatus
+from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.supervisor import Jail
 from stoilo.server.statements import ProjectFacts
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.core.limits import RunLimits
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
+    from stoilo.server.validators import Watch
 
 __all__ = [
     "JailedJudge",
@@ -115,20 +116,35 @@ class JailedJudge:
         self._jail.close()
 
 
+def read_report(report: JailReport) -> JailAnswer:
+    """Return what a validator's run came to.
+
+    Whatever a program can do to itself is its researcher's fault: as our trouble it would
+    be asked again, for ever.
+
+    Raises:
+        JailTrouble: ``STO-R042``, it says nothing about the validator.
+    """
+    if report.blames_host:
+        raise JailTrouble("STO-R042", f"the validators' jail: {report.code}")
+    if report.status is JailStatus.FINISHED:
+        return JailAnswer(finished=True, frame=report.frame)
+    return JailAnswer(finished=False, reason=report.detail or report.code)
+
+
 class ValidatorJail:
     """`JailRunner` over one warm zygote of one level."""
 
     def __init__(self, level: str) -> None:
         self._jail = Jail(load_level(level), VALIDATE_JOB)
 
-    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
         """Run one validator call in a fresh fork."""
-        report = self._jail.run(request, limits)
-        if report.status is JailStatus.FINISHED:
-            return JailAnswer(finished=True, frame=report.frame)
-        if report.status is JailStatus.KILLED:
-            return JailAnswer(finished=False, reason=report.detail or report.code)
-        raise JailTrouble("STO-R042", f"the validators' jail: {report.code}")
+        return read_report(
+            self._jail.run(
+                request, limits, watch=lambda exchange: watch(exchange.cancel)
+            )
+        )
 
     def close(self) -> None:
         """End the zygote."""

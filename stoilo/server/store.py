@@ -1,8 +1,9 @@
 """The database behind one door: connections, transactions, migrations.
 
 SQLite runs in WAL mode with ``synchronous=FULL``: a commit that returned is on the disk
-(I6). A failing database (full disk, broken file) ends in ``STO-R030``, never in a
-traceback, and leaves the last committed state. MariaDB: see `stoilo.server.mariadb`.
+(I6). A failing database (full disk, broken file) ends in ``STO-R030``, one that is away for
+a moment in ``STO-R112``, never in a traceback, and leaves the last committed state.
+MariaDB: see `stoilo.server.mariadb`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stoilo.server.mariadb import (
     write_turn,
 )
 from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.outages import database_error
 from stoilo.server.schema import METADATA
 
 __all__ = [
@@ -42,6 +44,9 @@ SERVER = Branch("server", "alembic_version", METADATA)
 CACHE_KIB = 32_768
 """What the one writing connection may keep of the database in memory."""
 
+LOCK_WAIT_S = 10.0
+"""How long a writer waits for a lock of another process, s."""
+
 CHECKPOINT_PAGES = 4096
 """16 MiB of log before it goes into the database: a page written often goes once."""
 
@@ -54,7 +59,7 @@ def open_engine(url: str) -> Engine:
         url,
         poolclass=QueuePool,
         pool_size=16,
-        connect_args={"timeout": 10.0, "isolation_level": None},
+        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
     )
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin)
@@ -73,7 +78,7 @@ def open_writer(url: str) -> Engine:
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
-        connect_args={"timeout": 10.0, "isolation_level": None},
+        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
     )
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "connect", _set_writers_pragmas)
@@ -136,14 +141,15 @@ def begin_writing(engine: Engine, branch: Branch) -> Iterator[Connection]:
             yield writing
 
 
-def storage_error(error: Exception) -> InternalError:
+def storage_error(error: SQLAlchemyError) -> InternalError:
     """Return what a caller learns of a database failure: no paths, no SQL."""
     reason = str(getattr(error, "orig", error)).splitlines()[0][:120]
-    return InternalError(
+    lasting = InternalError(
         "STO-R030",
         f"the server cannot store or read anything now: {reason}",
         hint="nothing was stored half; retry when the operator has made room",
     )
+    return database_error(error, lasting)
 
 
 class Store:

@@ -172,3 +172,16 @@ def test_malformed_request_is_a_refusal(language, changes):
 def test_any_request_ends_in_a_frame(language, data):
     frame = run_call(language.runtime, data, TextBuffer())
     assert frame["status"] == "refused"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class MemoryError(Exception): pass\ndef f(d): raise MemoryError",
+        "class Out(MemoryError): pass\ndef f(d): raise Out('of memory')",
+        "class _ArrayMemoryError(ValueError): pass\ndef f(d): raise _ArrayMemoryError",
+    ],
+)
+def test_error_that_is_named_like_the_limit_is_the_tasks_own(language, source):
+    frame, _ = language.call(source)
+    assert (frame["status"], frame["code"]) == ("user_error", "STO-G200")

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
 from stoilo.server.admission import RENEWAL_S
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.outages import DatabaseAwayError
 from stoilo.server.states import MAX_ATTEMPTS
 from stoilo.testing.server import make_result
 
@@ -185,3 +187,22 @@ def test_cancelled_task_cancels_its_workunit_also_later(bench: Bench) -> None:
     bench.server.pipeline.run_once()
     assert bench.engine.ended[name] is OutcomeKind.CANCELLED
     assert bench.poll(name).state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(DatabaseAwayError(), "running"), (TrustError("STO-A014", "no"), "system_error")],
+    ids=["away", "control: refused"],
+)
+def test_database_that_is_away_while_a_task_is_sealed_does_not_end_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: StoiloError, state: str
+) -> None:
+    def fail(_task: object) -> str:
+        raise error
+
+    task_id = asyncio.run(bench.submit())
+    with monkeypatch.context() as patch, suppress(DatabaseAwayError):
+        patch.setattr(bench.server.pipeline, "_review", fail)
+        bench.server.pipeline.run_once()
+    bench.server.pipeline.run_once()
+    assert bench.poll(task_id).state == state

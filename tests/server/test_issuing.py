@@ -11,6 +11,7 @@ import pytest
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.server import admission, auth, issuing
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.outages import DatabaseAwayError
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import WorkunitSpec
@@ -105,6 +106,19 @@ def test_engine_that_is_away_is_asked_a_few_times_only(bench: Bench) -> None:
     bench.clock.now += issuing.HOLD_MOST_S
     bench.server.pipeline.run_once()
     assert len(bench.engine.specs) == 32
+
+
+def test_engine_whose_database_is_away_is_asked_once_and_holds_nothing(
+    bench: Bench,
+) -> None:
+    tasks = asyncio.run(submit_many(bench, 9))
+    bench.engine.refuses = lambda _spec: DatabaseAwayError()
+    with pytest.raises(DatabaseAwayError):
+        bench.server.pipeline.run_once()
+    assert bench.engine.calls == 1
+    bench.engine.refuses = lambda _spec: None
+    bench.server.pipeline.run_once()
+    assert len(bench.engine.specs) == len(tasks)  # at once: none waits for its hold
 
 
 def test_lone_task_that_cannot_be_staged_keeps_no_cancellation_from_the_engine(

@@ -158,7 +158,7 @@ def test_session_that_is_killed_stores_nothing_and_ends_the_turn(
             other.dispose()
             write_count(connection, 6)
 
-    with pytest.raises(InternalError, match="STO-E003"):
+    with pytest.raises(InternalError, match="STO-R112"):
         cut()
     count_up(databases[1], 1)
     with databases[0].read() as connection:

@@ -9,6 +9,7 @@ rule's facade module builds.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 
 import msgspec
@@ -19,6 +20,9 @@ from stoilo.sandbox.facades.members import close_members
 from stoilo.sandbox.facades.receivers import bind_receivers, classes_with_bases
 
 __all__ = ["FacadeTree", "build_facades"]
+
+_LATER_PYTHONS = ("_pylong",)
+"""What CPython 3.12 and later import when a task first needs it: long numbers as text."""
 
 
 class FacadeTree(msgspec.Struct, frozen=True):
@@ -54,6 +58,9 @@ def build_facades(level: Level) -> FacadeTree:
     """
     for name in level.preload:
         importlib.import_module(name)
+    for name in _LATER_PYTHONS:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     modules: dict[str, ModuleType] = {}
     stand_ins: dict[type, type] = {}
     for dotted, rule in sorted(level.modules.items()):

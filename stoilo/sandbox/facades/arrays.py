@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib import _index_tricks_impl
 
 from stoilo.core.levels import Level
+from stoilo.sandbox.facades.array_files import file_functions
 from stoilo.sandbox.facades.array_iteration import nditer
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.facades.array_records import RecarrayStandIn
@@ -88,5 +89,6 @@ def build(level: Level) -> dict[str, object]:
         "nditer": nditer,
         "pad": pad,
         "recarray": RecarrayStandIn,
+        **file_functions(),
         **text_functions(),
     }

@@ -23,6 +23,7 @@ from stoilo.server.mariadb import (
     write_turn,
 )
 from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.outages import database_error
 from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class EngineDatabase:
         """Yield a connection inside one transaction, committed durably at the end.
 
         Raises:
-            InternalError: ``STO-E003`` when the database refuses; nothing is stored.
+            InternalError: ``STO-E003`` when the database refuses, ``STO-R112`` when it is
+                away for a moment; nothing is stored.
         """
         try:
             with self._writer, self._begin_writing() as connection:
@@ -91,7 +93,7 @@ class EngineDatabase:
         """Yield a connection that sees one consistent state.
 
         Raises:
-            InternalError: ``STO-E003``.
+            InternalError: ``STO-E003``, ``STO-R112``.
         """
         try:
             with self._engine.connect() as connection:
@@ -131,9 +133,9 @@ def _open(url: str) -> tuple[Engine, Engine]:
 
 def _refused(error: SQLAlchemyError) -> InternalError:
     """Return our error for a database's; only the kind is told, never the SQL."""
-    return InternalError(
-        "STO-E003", f"the engine's database refused ({type(error).__name__})"
-    )
+    kind = type(error).__name__
+    lasting = InternalError("STO-E003", f"the engine's database refused ({kind})")
+    return database_error(error, lasting)
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 INCONCLUSIVE_RETRY_S = 5
+PENDING_RETRY_S = 600
+"""Should nobody say that a validator has run: its answers may have been forgotten."""
+
+CANCELLED_TOGETHER = 64
 OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
@@ -142,15 +146,16 @@ class Store:
         """Return digests of files that stay though no workunit names them."""
         return self.releases(connection) + program_digests(connection)
 
-    def cancel(self, name: str, now: int) -> None:
-        """Give a workunit the outcome `CANCELLED` unless it has one."""
-        with self._database.write() as connection:
-            row = connection.execute(
-                select(schema.workunits.c.id).where(schema.workunits.c.name == name)
-            ).first()
-            if row is not None:
-                end_workunit(connection, row.id, OutcomeKind.CANCELLED, now)
-                settle(connection, row.id, now)
+    def cancel(self, names: Sequence[str], now: int) -> None:
+        """Give workunits the outcome `CANCELLED` unless they have one."""
+        table = schema.workunits
+        for at in range(0, len(names), CANCELLED_TOGETHER):
+            part = names[at : at + CANCELLED_TOGETHER]
+            with self._database.write() as connection:
+                rows = select(table.c.id).where(table.c.name.in_(part))
+                for row in connection.scalars(rows).all():
+                    end_workunit(connection, row, OutcomeKind.CANCELLED, now)
+                    settle(connection, row, now)
 
     def due(self, now: int, most: int) -> list[int]:
         """Return rows of workunits that have something to do now."""
@@ -190,6 +195,20 @@ class Store:
         """Look at a workunit again at `until`, s, when the validator had trouble."""
         with self._database.write() as connection:
             set_transition(connection, workunit_id, until)
+
+    def hasten(self, names: Collection[str]) -> None:
+        """Make due what waits for validators: workunits, and outcomes in the outbox."""
+        table, ended, box = schema.workunits, schema.lingering, schema.outbox
+        alive = table.c.outcome.is_(None) | table.c.id.in_(select(ended.c.workunit_id))
+        named = table.c.name.in_(list(names))
+        rows = select(table.c.id).where(named)
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(named, alive).values(transition_at=0)
+            )
+            connection.execute(
+                update(box).where(box.c.workunit_id.in_(rows)).values(retry_at=0)
+            )
 
     def outcomes(self, now: int, most: int) -> list[WorkunitOutcome]:
         """Return outcomes that the server has not taken yet, oldest first."""

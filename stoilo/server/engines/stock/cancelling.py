@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Cancellations"]
 
 log = logging.getLogger(__name__)
-_AT_ONCE: Final = 20
+_AT_ONCE: Final = 1000
+"""Workunits looked at together."""
+
+_CALLS: Final = 20
 """Each is a process of BOINC's; making workunits waits for them."""
 
 _PAUSE_S: Final = 10
@@ -66,30 +69,31 @@ class Cancellations:
             rows = self._read()
         return self._tell(rows)
 
-    def tell_one(self, row: int) -> bool:
-        """Tell of one workunit now."""
-        return self._tell(self._read(schema.workunits.c.id == row))
+    def tell_of(self, rows: Sequence[int]) -> bool:
+        """Tell of these workunits now, as far as that is quick."""
+        return self._tell(self._read(schema.workunits.c.id.in_(rows[:_AT_ONCE])))
 
     def _tell(self, rows: Sequence[Row]) -> bool:  # type: ignore[type-arg]  # of `_query`
-        told = False
-        for row in rows:
-            self._seen = row.id
-            if row.there is None or row.over:
-                self._note(row.id, cancelling=0)
-            elif not self._cancel(row.name):
+        over = [row.id for row in rows if row.there is None or row.over]
+        self._note(over, cancelling=0)
+        told = bool(over)
+        for run in _runs([row for row in rows if row.id not in over])[:_CALLS]:
+            self._seen = run[-1].id
+            if not self._cancel(run):
                 self._pause_until = self._now() + _PAUSE_S
                 return told
             told = True
         return told
 
-    def _cancel(self, name: str) -> bool:
+    def _cancel(self, run: Sequence[Row]) -> bool:  # type: ignore[type-arg]  # of `_query`
+        name, first, last = run[0].name, run[0].there, run[-1].there
         try:
-            self._tools.cancel(name)
+            self._tools.cancel(first, last)
         except StoiloError as error:
             log.warning("%s is not cancelled yet: %s", name, error)
             return False
         with self._database.read() as connection:
-            untold = connection.scalar(_untold(name))
+            untold = connection.scalar(_untold(first, last))
         if untold is not None:  # some of BOINC's programs print errors and exit with 0
             log.warning("%s is not cancelled yet: cancel_jobs changed nothing", name)
         return untold is None
@@ -100,14 +104,27 @@ class Cancellations:
             unknown = connection.execute(_unknown(*which)).all()
             found = {row.id: connection.scalar(_number(row.name)) for row in unknown}
         for row, number in found.items():
-            self._note(row, **({"boinc_id": number} if number else {"cancelling": 0}))
+            self._note([row], **({"boinc_id": number} if number else {"cancelling": 0}))
         with self._database.read() as connection:
             return list(connection.execute(_query(*which)).all())
 
-    def _note(self, row: int, **values: int) -> None:
+    def _note(self, rows: Sequence[int], **values: int) -> None:
         table = schema.workunits
-        with self._database.write() as connection:
-            connection.execute(update(table).where(table.c.id == row).values(**values))
+        if rows:
+            with self._database.write() as connection:
+                which = table.c.id.in_(rows)
+                connection.execute(update(table).where(which).values(**values))
+
+
+def _runs(rows: Sequence[Row]) -> list[list[Row]]:  # type: ignore[type-arg]  # of `_query`
+    """Return rows in runs of BOINC's numbers without a gap: between them is no other's."""
+    runs: list[list[Row]] = []  # type: ignore[type-arg]  # of `_query`
+    for row in rows:
+        if runs and row.there == runs[-1][-1].there + 1:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
 
 
 def _query(*which: ColumnElement[bool]) -> Select:  # type: ignore[type-arg]  # columns of two tables
@@ -143,6 +160,7 @@ def _number(name: str) -> Select[int]:
     return select(table.c.id).where(table.c.name == name)
 
 
-def _untold(name: str) -> Select[int]:
-    """Return BOINC's number of a workunit, should it not have been told yet."""
-    return _number(name).where(_UNTOLD)
+def _untold(first: int, last: int) -> Select[int]:
+    """Return one of BOINC's numbers that was not told of yet, should there be one."""
+    table = boinctables.workunits
+    return select(table.c.id).where(table.c.id.between(first, last), _UNTOLD).limit(1)

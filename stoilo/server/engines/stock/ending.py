@@ -88,6 +88,18 @@ class Endings:
                 connection.execute(insert(schema.kept_results), rows)
         return done
 
+    def cancel(self, rows: Sequence[int]) -> list[int]:
+        """Cancel workunits that have not ended, in one transaction; returns which.
+
+        Raises:
+            InternalError: ``STO-E003``; nothing has changed.
+        """
+        kind = OutcomeKind.CANCELLED
+        with self._database.write() as connection:
+            return [
+                row for row in rows if set_outcome(connection, row, kind, cancel=True)
+            ]
+
     def forget(self, row: int) -> None:
         """Remove what was kept for an outcome that has been delivered."""
         self.kept.forget(row)

@@ -19,7 +19,6 @@ from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.specs import check_spec
@@ -165,15 +164,19 @@ class StockEngine:
         self._create_if_due()
         self._wake()
 
-    def cancel(self, name: str) -> None:
-        """End a workunit unless it has ended; see `interface.Engine`."""
+    def cancel(self, *names: str) -> None:
+        """End workunits unless they have ended; see `interface.Engine`."""
         with self._database.read() as connection:
-            own = find_own(connection, name=name)
-        if own is None:
-            return
-        if self._endings.end(own.row, OutcomeKind.CANCELLED, cancel=True):
-            self._while_nothing_is_made(lambda: self._cancellations.tell_one(own.row))
+            found = [find_own(connection, name=name) for name in names]
+        ended = self._endings.cancel([own.row for own in found if own is not None])
+        if ended:
+            self._while_nothing_is_made(lambda: self._cancellations.tell_of(ended))
             self._wake()
+
+    def ask_again(self, name: str) -> None:
+        """Take it that a workunit's validators have run; see `interface.Engine`."""
+        self._chores.told.put(name)
+        self._wake()
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
@@ -274,6 +277,7 @@ class StockEngine:
                 (
                     self._admissions.end,
                     self._chores.pay_debts,
+                    self._chores.hear_answers,
                     self._chores.ask_again,
                 ),
             ),

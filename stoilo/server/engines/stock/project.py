@@ -12,6 +12,8 @@ it is bounded before it is parsed, and no value of it gets into a message.
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +22,7 @@ from sqlalchemy import URL
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.server.engines.stock.dbhost import find_socket, parse_host
 
 if TYPE_CHECKING:
     from stoilo.executor.xmltext import Element
@@ -67,7 +70,7 @@ class ProjectConfig:
         long_name: shown to volunteers.
         host: where its daemons run (short host name).
         master_url: what volunteers attach to.
-        db_host: empty: this machine.
+        db_host: as BOINC reads it (`dbhost`); empty: this machine.
         db_name: database.
         db_user: account with all rights to it.
         db_passwd: its password; secret.
@@ -153,12 +156,16 @@ class StockProject:
     def database_url(self) -> str:
         """Return the SQLAlchemy URL of the project's database, password included."""
         config = self.config
+        host = parse_host(config.db_host, socket.gethostname())
+        place = find_socket(os.environ, os.path.exists) if host.is_local else ""
         url = URL.create(
             "mariadb+pymysql",
             username=config.db_user or None,
             password=config.db_passwd or None,
-            host=config.db_host or "localhost",
+            host=host.name,
+            port=None if host.is_local else host.port or None,
             database=config.db_name,
+            query={"unix_socket": place} if place else {},
         )
         return url.render_as_string(hide_password=False)
 

@@ -37,9 +37,9 @@ class Tools:
         """Make workunits, one for each line; raises ``STO-B005``, perhaps half-way."""
         self._run("create_work", arguments, "".join(f"{line}\n" for line in lines))
 
-    def cancel(self, name: str) -> None:
-        """Cancel a workunit by its name; raises ``STO-B005``."""
-        self._run("cancel_jobs", ["--name", name])
+    def cancel(self, first: int, last: int) -> None:
+        """Cancel all workunits of BOINC's numbers [first, last]; raises ``STO-B005``."""
+        self._run("cancel_jobs", [str(first), str(last)])
 
     def _run(self, tool: str, arguments: Sequence[str], text: str = "") -> None:
         try:

@@ -10,6 +10,7 @@ from stock_bench import StockBench
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.rounds import Round
+from stoilo.server.engines.stock import cancelling
 from stoilo.server.engines.stock.admissions import _AT_ONCE
 from stoilo.server.engines.stock.creation import Creator
 from stoilo.testing.engine import make_spec
@@ -145,6 +146,38 @@ def test_tool_that_says_yes_and_does_nothing_is_called_again_later(bench):
     bench.pass_time(10)
     bench.settle()
     assert count(bench, "workunit", "error_mask = 16") == 1
+
+
+def count_calls(bench, name):
+    """Note each call of one of BOINC's programs, which works as before."""
+    tool = bench.fake.project.tool(name)
+    aside = tool.rename(tool.with_suffix(".aside"))
+    tool.write_text(f'#!/bin/sh\necho "$@" >> $0.calls\nexec {aside} "$@"\n')
+    tool.chmod(0o755)
+    calls = tool.with_name(f"{name}.calls")
+    return lambda: calls.read_text().splitlines() if calls.exists() else []
+
+
+def test_many_are_cancelled_by_one_call_of_the_tool(bench):
+    names = [f"w_{number}" for number in range(60)]
+    create(bench, *names)
+    bench.engine.create_workunits([make_spec("other"), make_spec("last")])
+    bench.fetch(1)
+    calls = count_calls(bench, "cancel_jobs")
+    bench.engine.cancel(*names, "last", "never made")
+    assert len(calls()) == 2  # one run, and one behind the other's
+    assert count(bench, "workunit", "error_mask = 16") == 61
+    assert count(bench, "workunit", "name = 'other' AND error_mask = 0") == 1
+    bench.settle()
+    assert {bench.outcomes.kind(name) for name in names} == {OutcomeKind.CANCELLED}
+
+
+def test_range_that_bridges_a_gap_cancels_anothers_work(bench, monkeypatch):
+    """The control: where a run may have gaps, somebody else's workunit goes as well."""
+    monkeypatch.setattr(cancelling, "_runs", lambda rows: [list(rows)])
+    create(bench, "w_1", "other", "w_2")
+    bench.engine.cancel("w_1", "w_2")
+    assert count(bench, "workunit", "name = 'other' AND error_mask = 16") == 1
 
 
 def test_workunit_cancelled_before_its_number_was_noted_is_cancelled(bench):
@@ -321,7 +354,7 @@ def test_programs_of_boinc_see_no_secret_of_ours(bench, monkeypatch):
     monkeypatch.setenv("STOILO_SERVER_DATABASE", "mariadb://u:secret@h/d")
     tool = bench.fake.project.tool("cancel_jobs")
     tool.write_text('#!/bin/sh\nenv > "$BOINC_PROJECT_DIR/seen"\n')
-    bench.engine._tools.cancel("w_1")
+    bench.engine._tools.cancel(1, 1)
     seen = (bench.fake.root / "seen").read_text()
     assert "secret" not in seen
     assert "PATH=" in seen

@@ -40,11 +40,12 @@ def test_config_is_read():
     assert [one.disabled for one in config.daemons] == [False, True]
 
 
-def test_password_is_in_the_url_and_in_no_text(tmp_path):
+def test_password_is_in_the_url_and_in_no_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYSQL_UNIX_PORT", "/my.sock")
     (tmp_path / "config.xml").write_bytes(CONFIG)
     project = read_project(tmp_path)
     assert project.database_url == (
-        "mariadb+pymysql://boincadm:s3cret%26x@localhost/demo"
+        "mariadb+pymysql://boincadm:s3cret%26x@localhost/demo?unix_socket=%2Fmy.sock"
     )
     assert "s3cret" not in repr(project)
 

@@ -18,6 +18,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     VersionView,
 )
 from stoilo.server.engines.stock.installation.reading import open_file
+from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,6 @@ __all__ = ["read_database"]
 
 _BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
 _CHUNK: Final = 1024 * 1024
-_SHOWN: Final = 160
 
 _VERSIONS: Final = text(
     """SELECT app.name, platform.name, app_version.version_num, app_version.plan_class,
@@ -56,8 +56,7 @@ def read_database(
         with engine.connect() as connection:
             return _view(connection, download, clock)
     except SQLAlchemyError as error:
-        why = str(getattr(error, "orig", None) or type(error).__name__)
-        return DatabaseView(trouble=why.replace("\n", " ")[:_SHOWN])
+        return DatabaseView(trouble=cause_of(error))
     finally:
         engine.dispose()
 

@@ -33,6 +33,7 @@ from stoilo.server.engines.stock.installation.versions import (
     KnownVersion,
     parse_version_name,
 )
+from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -205,7 +206,8 @@ def _with_database(facts: ProjectFacts, url: str) -> ProjectFacts:
             return _ask(facts, connection)
     except SQLAlchemyError as error:
         raise InternalError(
-            "STO-B025", "the project's database does not answer as BOINC's does"
+            "STO-B025",
+            f"the project's database does not answer as BOINC's does: {cause_of(error)}",
         ) from error
     finally:
         engine.dispose()

@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.stock.installation.preferences import mark_preferences
+from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -37,7 +38,9 @@ def retire_versions(database_url: str, rows: tuple[int, ...]) -> None:
         with engine.begin() as connection:
             connection.execute(_RETIRE, {"rows": rows})
     except SQLAlchemyError as error:
-        raise InternalError("STO-B025", "app versions could not be retired") from error
+        raise InternalError(
+            "STO-B025", f"app versions could not be retired: {cause_of(error)}"
+        ) from error
     finally:
         engine.dispose()
 
@@ -53,7 +56,7 @@ def mark_accounts(database_url: str) -> None:
             _mark(connection)
     except SQLAlchemyError as error:
         raise InternalError(
-            "STO-B025", "accounts' preferences could not be marked"
+            "STO-B025", f"accounts' preferences could not be marked: {cause_of(error)}"
         ) from error
     finally:
         engine.dispose()

@@ -150,8 +150,8 @@ def test_join_cache_is_named(tree):
     assert "join-cache" in notes(plan)
 
 
-def test_database_that_does_not_answer_stops_it(tree, tmp_path):
-    with pytest.raises(InternalError, match="STO-B025"):
+def test_database_that_does_not_answer_stops_it_and_says_why(tree, tmp_path):
+    with pytest.raises(InternalError, match=r"unable to open .* \[STO-B025\]"):
         install_project(tree.root, tree.offer, url=f"sqlite:///{tmp_path}/none/x")
 
 
