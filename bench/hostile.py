@@ -56,6 +56,7 @@ TASK = "def task(kwargs):\n    return kwargs['x'] + {number}\n"
 SLOW = b"def slow(left, right):\n    while True:\n        pass\n"
 NESTED = 60
 SETTLE_S = 3.0
+QUORUM = 2
 LONGEST_S = 600.0
 
 
@@ -150,36 +151,43 @@ def upload(connection: Path, token: str, sizes: Sizes) -> None:
             list(pool.map(one, range(sizes.uploads)))
 
 
-def judge_slowly(connection: Path, token: str, sizes: Sizes) -> None:
-    """Send tasks whose comparison never ends."""
-    with RawClient(connection, token) as client:
-        for _ in range(sizes.slow_tasks):
-            client.create(
-                validator_module=SLOW,
-                compare_entry="slow",
-                redundancy=pb.RedundancyOptions(
-                    min_quorum=2,
-                    target_results=2,
-                    max_error=2,
-                    max_total=4,
-                    max_success=4,
-                    delay_bound_s=3600,
-                ),
-            )
-        time.sleep(LONGEST_S)
+def judge_slowly(client: RawClient, tasks: int) -> None:
+    """Send tasks whose comparison never ends; return when their copies have come back."""
+    redundancy = pb.RedundancyOptions(
+        min_quorum=2,
+        target_results=2,
+        max_error=2,
+        max_total=4,
+        max_success=4,
+        delay_bound_s=3600,
+    )
+    names = [
+        client.submit(
+            validator_module=SLOW, compare_entry="slow", redundancy=redundancy
+        )
+        for _ in range(tasks)
+    ]
+    deadline = time.monotonic() + LONGEST_S
+    while names and time.monotonic() < deadline:
+        back = [one for one in client.poll(names[-1]).copies if one.received_at]
+        if len(back) >= QUORUM:
+            names.pop()
+        time.sleep(0.1)
 
 
 ATTACKS: dict[str, Callable[[Path, str, Sizes], None]] = {
-    "judge_slowly": judge_slowly,
     "refuse": refuse,
     "half_send": half_send,
     "upload": upload,
 }
+"""What goes on by itself; slow validators need no further care once they are sent."""
 
 
 @contextmanager
 def attacked(data: Path, connection: Path, sizes: Sizes) -> Iterator[None]:
     """Have every attack go on meanwhile, each by an account of its own."""
+    with RawClient(connection, token_for(data, "judge_slowly")) as client:
+        judge_slowly(client, sizes.slow_tasks)
     given = [str(connection), json.dumps(dataclasses.asdict(sizes))]
     processes = [
         subprocess.Popen(

@@ -21,7 +21,7 @@ from typing import Self
 import msgspec
 
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import seccomp
 from stoilo.sandbox.arithmetic import pin_instructions
@@ -90,7 +90,7 @@ def _build_programs(level_digest: str, level: _Hashable, denied: Denied) -> Prog
 
 
 class _Hashable:
-    """A level as a cache key: levels of one name, digest and filter are the same."""
+    """A level as a cache key: those of one name, digest, filter and limits are the same."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -99,9 +99,10 @@ class _Hashable:
         return hash((self.level.name, self.level.digest))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Hashable) and self.level.syscalls == other.level.syscalls
-        )
+        return isinstance(other, _Hashable) and self._parts() == other._parts()
+
+    def _parts(self) -> tuple[SyscallRules, LevelLimits]:
+        return self.level.syscalls, self.level.limits
 
 
 class ZygoteProcess:

@@ -136,12 +136,15 @@ def names_that_nobody_knows(runtime):
     }
 
 
-def attack(runtime, case):
-    """Return what a case of the attack corpus says, run by the language layer alone."""
-    source = (CASES / f"{case}.py").read_text()
+def run_source(runtime, source):
     fields = {"source": source, "entry": "run", "arguments": skeleton.encode({})}
     fields |= {"blobs": [], "seed": "00" * 32, "now": 0, "items": 0}
-    frame = run_call(runtime, skeleton.encode(fields), TextBuffer())
+    return run_call(runtime, skeleton.encode(fields), TextBuffer())
+
+
+def attack(runtime, case):
+    """Return what a case of the attack corpus says, run by the language layer alone."""
+    frame = run_source(runtime, (CASES / f"{case}.py").read_text())
     return skeleton.decode(frame["value"]) if frame["status"] == "ok" else frame["code"]
 
 
@@ -285,6 +288,20 @@ def test_list_of_what_is_no_class_is_broken_level_data(runtimes, dotted):
 def test_wider_level_keeps_the_lists_of_the_narrower():
     pure, *wider = load_levels()
     assert all(pure.overrides.items() <= level.overrides.items() for level in wider)
+
+
+@pytest.mark.parametrize(
+    ("base", "code"),
+    [("Wrapper, Enum", "STO-G106"), ("IntEnum", ""), ("str, Enum", "")],
+)
+def test_enum_by_call_takes_no_name_of_a_library(runtimes, base, code):
+    source = (
+        "from enum import Enum, IntEnum\nfrom textwrap import TextWrapper\n"
+        f"class Wrapper(TextWrapper):\n    pass\nclass E({base}):\n    pass\n"
+        "def run(kwargs):\n    return len(E('Made', {'width': 1}))\n"
+    )
+    frame = run_source(runtimes["pure"], source)
+    assert (frame["code"], frame["status"] == "ok") == (code, not code)
 
 
 def report(runtime, cases):
