@@ -130,7 +130,8 @@ def _text_members() -> dict[type, dict[str, _Method]]:
 @functools.cache
 def _bytearray_members() -> dict[str, _Method]:
     own = bytearray.__dict__
-    names = (*_SEARCHES, "__contains__", "__delitem__")
+    later = (name for name in ("resize", "take_bytes") if name in own)  # 3.14, 3.15
+    names = (*_SEARCHES, "__contains__", "__delitem__", *later)
     store = own["__setitem__"]
 
     @functools.wraps(store, updated=())

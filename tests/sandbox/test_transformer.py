@@ -277,3 +277,25 @@ def test_language_digest_is_stable():
 def _level(pure):
     global LEVEL  # noqa: PLW0603 - hypothesis takes no function-scoped fixtures
     LEVEL = pure
+
+
+LATER_SYNTAX = (
+    "type X = int",
+    "def f[T](x): pass",
+    "class C[T]: pass",
+    "def f[T = int](): pass",
+    "x = t'{1}'",
+)
+
+
+@pytest.mark.parametrize("source", LATER_SYNTAX)
+def test_syntax_of_later_pythons_is_refused_by_every_python(pure, source):
+    with pytest.raises(PolicyRefusal) as caught:
+        compile_source(source, pure)
+    assert caught.value.code in {"STO-G001", "STO-G014"}
+
+
+@pytest.mark.parametrize("name", ["__buffer__", "__replace__", "__annotate__"])
+def test_special_methods_of_later_pythons_cannot_be_defined(pure, name):
+    assert findings(f"class A:\n    def {name}(self): pass", pure)
+    assert findings(f"def f(x): return x.{name}", pure)
