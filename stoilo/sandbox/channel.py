@@ -89,6 +89,7 @@ class Hello(msgspec.Struct, frozen=True):
         preload: modules to import besides the level's.
         programs: the filters.
         supervisor: pid of the sender, whose death ends the zygote.
+        niceness: how far the processor is left to others, as nice(2) has it.
     """
 
     level: Level
@@ -96,6 +97,7 @@ class Hello(msgspec.Struct, frozen=True):
     preload: tuple[str, ...]
     programs: Programs
     supervisor: int
+    niceness: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -164,6 +164,7 @@ class Jail:
         preload: modules imported besides the level's list.
         command: how to start the zygote; tests alone pass another.
         denied: what a call outside the level gets; ``ERRNO`` for the probe job only.
+        niceness: how far its runs leave the processor to others, as nice(2) has it.
 
     Raises:
         PolicyRefusal: ``STO-S002`` names the mandatory mechanism that this host lacks,
@@ -181,8 +182,10 @@ class Jail:
         preload: tuple[str, ...] = (),
         command: Callable[[], Sequence[str]] = zygote_command,
         denied: Denied = Denied.KILL,
+        niceness: int = 0,
     ) -> None:
         _check_denied(denied, job)
+        self._niceness = niceness
         self._level = level
         self._denied = denied
         self._job = job
@@ -225,6 +228,7 @@ class Jail:
             preload=self._preload,
             programs=_load_programs(self._level, self._denied),
             supervisor=os.getpid(),
+            niceness=self._niceness,
         )
         zygote = ZygoteProcess(self._command(), hello)
         try:

@@ -358,6 +358,7 @@ def main(host: Host | None = None) -> NoReturn:
         send(control, Ready(missing=tuple(m.value for m in missing)))
         os._exit(0)
     supervisor = _watch_supervisor(hello.supervisor)
+    os.nice(hello.niceness)
     extras = cgroups.find_bounds()
     spaces = namespaces.enter_namespaces()
     own_uids, leaves_root = os.geteuid() == 0, identity.can_leave_root()

@@ -132,11 +132,15 @@ def read_report(report: JailReport) -> JailAnswer:
     return JailAnswer(finished=False, reason=report.detail or report.code)
 
 
+NICENESS = 5
+"""Of validators: calls of researchers and volunteers come before them on a full machine."""
+
+
 class ValidatorJail:
     """`JailRunner` over one warm zygote of one level."""
 
     def __init__(self, level: str) -> None:
-        self._jail = Jail(load_level(level), VALIDATE_JOB)
+        self._jail = Jail(load_level(level), VALIDATE_JOB, niceness=NICENESS)
 
     def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
         """Run one validator call in a fresh fork."""
