@@ -56,7 +56,7 @@ PROGRAM = ValidatorProgram(b"", "", "", "pure")
 class Sizes:
     """How much is measured: workunits of a batch, tasks of the peer, comparisons."""
 
-    batch: int = 500
+    batch: int = 1000
     peers: int = 8
     calls: int = 200
 
@@ -131,8 +131,7 @@ def measure_creation(sizes: Sizes) -> Row:
             theirs = _rate_of_processes(project, prefix, sizes.peers)
         finally:
             if kind == "live":
-                for name in (*names, f"{prefix}_first"):
-                    engine.cancel(name)
+                engine.cancel(*names, f"{prefix}_first")
             engine.close()
     name = f"workunits made on a stock project ({kind}), {sizes.batch} at a time"
     return _row(name, ours, "stage_file + create_work a task", theirs, REACH)

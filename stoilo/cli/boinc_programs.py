@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -32,9 +33,17 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Output of `stoilo release build` for this root, instead of building.",
 )
+@click.option(
+    "--new", "is_new", is_flag=True, help="Make the development root if there is none."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def programs(
-    data: Path, flavors: tuple[str, ...], build: Path | None, *, as_json: bool
+    data: Path,
+    flavors: tuple[str, ...],
+    build: Path | None,
+    *,
+    is_new: bool,
+    as_json: bool,
 ) -> None:
     """Build, sign and publish launcher, verifier and flavors of a development root.
 
@@ -49,6 +58,8 @@ def programs(
     if build is not None and flavors:
         raise UsageError("STO-U003", "--flavor is for building; --from names a build")
     now = int(time.time())
+    if is_new:
+        _make_root(data, now)
     if build is not None:
         made = publish_programs(data / "keys", build, now)
     else:
@@ -60,6 +71,31 @@ def programs(
         return
     click.echo("\n".join(made.targets))
     click.echo("Published; BOINC clients get them with their next work.")
+
+
+def _make_root(data: Path, now: int) -> None:
+    """Make the root that `stoilo up` would make at its first start, unless it is there.
+
+    A stock project wants its programs before the server starts on it.
+    """
+    from stoilo.executor.installed import installed_release  # noqa: PLC0415
+    from stoilo.policies.levels import level_files  # noqa: PLC0415
+    from stoilo.server.config import load_config  # noqa: PLC0415
+    from stoilo.server.datadir import claim_directory  # noqa: PLC0415
+    from stoilo.signer.devroot import create_development_root  # noqa: PLC0415
+
+    if (data / "keys" / "root.json").exists():
+        return
+    home = claim_directory(data)
+    with home.lock:
+        config, _ = load_config(data, {}, os.environ)
+        create_development_root(
+            home.part("keys"),
+            config.origin,
+            now,
+            installed=installed_release(),
+            level_files=level_files(),
+        )
 
 
 def _build(directory: Path, output: Path, flavors: tuple[str, ...]) -> None:

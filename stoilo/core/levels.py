@@ -46,11 +46,13 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         guarded: calls let through under the argument filter of the same name in
             `stoilo.sandbox.seccomp` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
         errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
+        reasons: call → why it is open or fails politely, for auditors.
     """
 
     allow: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
     errno: dict[str, tuple[str, ...]] = {}
+    reasons: dict[str, str] = {}
 
 
 class LevelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +126,12 @@ def _merge_syscalls(base: SyscallRules, own: SyscallRules) -> SyscallRules:
         )
         for name in dict.fromkeys((*base.errno, *own.errno))
     }
-    return SyscallRules(base.allow + own.allow, base.guarded + own.guarded, errno)
+    return SyscallRules(
+        base.allow + own.allow,
+        base.guarded + own.guarded,
+        errno,
+        base.reasons | own.reasons,
+    )
 
 
 def _widen(base: Level, own: Level) -> Level:

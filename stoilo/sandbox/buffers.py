@@ -19,6 +19,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from stoilo.sandbox.facades.receivers import bind_method
 from stoilo.sandbox.immutable_types import replace_members
 from stoilo.sandbox.ownership import class_dict, class_mro
 
@@ -177,13 +178,14 @@ def _array_members(cls: Any) -> dict[str, _Method]:  # noqa: ANN401 - array.arra
         listed = isinstance(values, list)
         fromlist(self, list(map(exact_item(self), values)) if listed else values)
 
-    return {
+    members: dict[str, Any] = {
         "__setitem__": setitem,
         "append": append_item,
         "insert": insert_item,
         "extend": extend_items,
         "fromlist": from_list,
     }
+    return {name: bind_method(cls, name, made) for name, made in members.items()}
 
 
 def seal_text() -> None:

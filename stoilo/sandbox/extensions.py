@@ -4,7 +4,8 @@ Library code believes what it reads off itself: a name that it spells in its own
 is answered by whatever a subclass puts under that name. So a class is a base only when
 the level lists it, with the names that its documentation gives to subclasses. Every
 other name that the library class knows stays the library's; one that it does not know
-is free. Special methods are the interpreter's, which checks what they give.
+is free. Special methods are the interpreter's, which checks what they give, or hooks
+(`stoilo.sandbox.hooks`), which are asked for no name that a library knows.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from stoilo.sandbox.ownership import (
     class_dict,
     class_mro,
     functions_of,
-    is_guarded_name,
+    guarded_names,
     is_own_class,
-    kept_names,
 )
 from stoilo.sandbox.refusals import GuardError, kind_name
 from stoilo.sandbox.rules import is_dunder
@@ -34,9 +34,6 @@ _Listed = Mapping[str, tuple[str, ...]]
 
 ANY_NAME = "*"
 """In a class's list: every name but guarded ones, which are listed one by one."""
-
-_ANSWER_FOR_ALL = frozenset({"__getattr__", "__getattribute__"})
-"""Special methods that would stand for any name which a library looks for."""
 
 _FREE = frozenset(
     {*PLAIN_TYPES, property, staticmethod, classmethod, BaseException}
@@ -70,7 +67,7 @@ def known_names(cls: type) -> frozenset[str]:
         for name in _read_off_self(function)
     }
     plain = {name for name in read | set(class_dict(cls)) if not is_dunder(name)}
-    return kept_names(cls) | plain | _ANSWER_FOR_ALL
+    return guarded_names(cls) | plain
 
 
 def _read_off_self(function: FunctionType) -> Iterator[str]:
@@ -108,8 +105,10 @@ class Extensions:
             if dotted.endswith("+"):
                 self._families.add(cls)
         self._above = self._inherit_upwards()
-        for cls in self._listed:
-            known_names(cls)  # here, in the zygote, and not in every run
+        self._unrelated: set[type] = set()
+        self._kept: dict[type, frozenset[str]] = {}
+        for cls in self._families:  # of modules and kin: once a zygote, not every run
+            self.kept_by(cls)
 
     def _inherit_upwards(self) -> dict[type, frozenset[str]]:
         """Return the lists of unlisted bases of listed classes: what all of those admit."""
@@ -140,12 +139,13 @@ class Extensions:
         """
         return not name.startswith("_") and name in self._list_of(library)
 
-    def _keeps(self, library: type, name: str) -> bool:
-        """Whether the class `library` knows `name` and does not give it to subclasses."""
-        if name not in known_names(library):
-            return False
-        listed = self._list_of(library)
-        return name not in listed and (ANY_NAME not in listed or is_guarded_name(name))
+    def kept_by(self, library: type) -> frozenset[str]:
+        """Return the names that `library` knows and does not give to own classes."""
+        if library not in self._kept:
+            listed = self._list_of(library)
+            known = guarded_names if ANY_NAME in listed else known_names
+            self._kept[library] = known(library) - listed
+        return self._kept[library]
 
     def check_class(self, name: str, body: CodeType, bases: Iterable[type]) -> None:
         """Check a class of the task before it is made.
@@ -163,6 +163,7 @@ class Extensions:
         libraries = [cls for cls in mros if not _is_free(cls)]
         if not libraries:
             return
+        self._unrelated.clear()
         stored = stored_names(body)
         mixins = [cls for cls in mros if is_own_class(cls)]
         for library in libraries:
@@ -172,24 +173,32 @@ class Extensions:
                     self._check_names(mixin.__name__, class_dict(mixin), library)
 
     def _check_names(self, owner: str, names: Iterable[str], library: type) -> None:
-        for name in names:
-            if self._keeps(library, name):
-                raise GuardError(
-                    "STO-G105",
-                    f"{owner:.64} cannot define {name!r:.64}: {kind_name(library)} keeps it",
-                    hint="choose another name, or hold the object and extend nothing",
-                )
+        for name in sorted(self.kept_by(library).intersection(names)):
+            raise GuardError(
+                "STO-G105",
+                f"{owner:.64} cannot define {name!r:.64}: {kind_name(library)} keeps it",
+                hint="choose another name, or hold the object and extend nothing",
+            )
 
     def may_define(self, cls: type, name: str) -> bool:
         """Whether the task may assign `name` on its class `cls`.
 
         What extends `cls` by then has the name too.
         """
-        kept = any(
-            self._keeps(base, name) for base in class_mro(cls) if not _is_free(base)
-        )
-        below: list[type] = type.__subclasses__(cls)
-        return not kept and all(self.may_define(child, name) for child in below)
+        if cls in self._unrelated:
+            return True
+        libraries = set(_libraries_of(cls))
+        if not libraries:
+            self._unrelated.add(cls)
+        return not any(name in self.kept_by(library) for library in libraries)
+
+
+def _libraries_of(cls: type) -> Iterator[type]:
+    """Yield the library classes above the own class `cls` and above what extends it."""
+    yield from (base for base in class_mro(cls) if not _is_free(base))
+    below: list[type] = type.__subclasses__(cls)
+    for child in below:
+        yield from _libraries_of(child)
 
 
 def _is_free(cls: type) -> bool:

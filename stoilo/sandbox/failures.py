@@ -45,16 +45,22 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def scrub_paths(text: str) -> str:
-    """Return `text` with every absolute path replaced by its last part."""
+    """Return `text`, as it can travel, with every absolute path replaced by its last part.
+
+    Lone surrogates are spelled out: a frame with one could not be written, and the run would
+    seem to have ended by itself.
+    """
 
     def keep_name(match: re.Match[str]) -> str:
         return re.split(r"[/\\]", match[0].rstrip("/"))[-1] or "…"
 
-    return re.sub(_PATH, keep_name, text)
+    sound = text.encode("utf-8", "backslashreplace").decode()
+    return re.sub(_PATH, keep_name, sound)
 
 
 def _type_name(error: BaseException) -> str:
-    return str.__str__(type(error).__name__)[:TYPE_CHARS]
+    name = str.__str__(type(error).__name__)[:TYPE_CHARS]
+    return name.encode("utf-8", "backslashreplace").decode()[:TYPE_CHARS]
 
 
 def _text_of(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
 from stoilo.sandbox.guarded_type import make_type_class
 from stoilo.sandbox.instances import DESCRIBING, STORING, InstanceDict, read_special
+from stoilo.sandbox.narrow_reads import NARROWED, read_narrowed
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
     class_dict,
@@ -247,6 +248,8 @@ class Guards:
             return self._read_format(value, name)
         if self._may_read(value, name):
             return getattr(value, name)
+        if name in NARROWED:
+            return read_narrowed(value, name)
         raise refuse_read(value, name)
 
     def _may_read(self, value: object, name: str) -> bool:

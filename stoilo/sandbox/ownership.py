@@ -20,6 +20,7 @@ __all__ = [
     "class_dict",
     "class_mro",
     "functions_of",
+    "guarded_names",
     "handed_out_classes",
     "is_guarded_name",
     "is_own_class",
@@ -70,7 +71,7 @@ def is_guarded_name(name: str) -> bool:
 
 
 @functools.cache
-def used_names(cls: type) -> frozenset[str]:
+def _spelled_names(cls: type) -> frozenset[str]:
     """Return the names in the dictionary of `cls`, and those that its methods spell."""
     used = {
         name
@@ -78,7 +79,17 @@ def used_names(cls: type) -> frozenset[str]:
         for function in functions_of(member)
         for name in _names_in(function.__code__)
     }
-    return frozenset(used - _MEMBER_STATE | set(class_dict(cls)))
+    return frozenset(used | set(class_dict(cls)))
+
+
+def used_names(cls: type) -> frozenset[str]:
+    """Return what `cls` defines or spells, but for the state that members are given."""
+    return _spelled_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
+
+
+def guarded_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` knows."""
+    return frozenset(filter(is_guarded_name, _spelled_names(cls)))
 
 
 @functools.cache

@@ -87,6 +87,7 @@ class Evidence:
         wall_s: elapsed time, s.
         layers: mechanisms that were active.
         cancelled: whether somebody who waits for it asked for the kill.
+        short_of_memory: whether the kernel may have killed it for want of memory.
     """
 
     ended: Ended | None
@@ -97,6 +98,7 @@ class Evidence:
     wall_s: float
     layers: tuple[str, ...]
     cancelled: bool = False
+    short_of_memory: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,17 @@ def _cancelled_ending() -> _Ending:
     )
 
 
+def _may_be_over(evidence: Evidence) -> bool:
+    """Whether only the limit on processor time can have killed the run.
+
+    The kernel counts ticks for it, and a program that sleeps between them is charged for
+    all of its elapsed time while `wait4` shows little. Such a program is not to look as if
+    this machine had failed.
+    """
+    most = evidence.wall_s * evidence.limits.threads
+    return most >= evidence.limits.cpu_s and not evidence.short_of_memory
+
+
 def _name_signal(number: int) -> str:
     """Return a signal's name; those of real time have none."""
     try:
@@ -149,7 +162,7 @@ def _name_signal(number: int) -> str:
 def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> _Ending:
     if number == signal.SIGSYS:
         return _kernel_ending("of another architecture")
-    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN
+    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN or _may_be_over(evidence)
     if number == signal.SIGXCPU or (number == signal.SIGKILL and over):
         return _limit_ending("cpu_s")
     if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied

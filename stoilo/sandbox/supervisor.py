@@ -21,7 +21,7 @@ from typing import Self
 import msgspec
 
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import seccomp
 from stoilo.sandbox.arithmetic import pin_instructions
@@ -30,6 +30,7 @@ from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.folders import library_folders
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.running import MemoryKills
 from stoilo.sandbox.seccomp import Denied
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
@@ -89,7 +90,7 @@ def _build_programs(level_digest: str, level: _Hashable, denied: Denied) -> Prog
 
 
 class _Hashable:
-    """A level as a cache key: levels of one name, digest and filter are the same."""
+    """A level as a cache key: those of one name, digest, filter and limits are the same."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -98,9 +99,10 @@ class _Hashable:
         return hash((self.level.name, self.level.digest))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Hashable) and self.level.syscalls == other.level.syscalls
-        )
+        return isinstance(other, _Hashable) and self._parts() == other._parts()
+
+    def _parts(self) -> tuple[SyscallRules, LevelLimits]:
+        return self.level.syscalls, self.level.limits
 
 
 class ZygoteProcess:
@@ -187,6 +189,7 @@ class Jail:
         self._preload = preload
         self._command = command
         self._lock = threading.Lock()
+        self._memory_kills = MemoryKills()
         self._zygote: ZygoteProcess | None = None
         with self._lock:
             self._start()
@@ -285,7 +288,7 @@ class Jail:
             if exchange.cancelled:
                 return exchange, exchange.give_up()
             zygote = self._begin(exchange)
-            report = exchange.finish(zygote.ready.layers)
+            report = exchange.finish(zygote.ready.layers, self._memory_kills)
         if exchange.zygote_silent:
             self._discard(zygote)
         return exchange, report

@@ -32,6 +32,7 @@ _NOTIF_RECV = 0xC0502100
 _SIGKILL, _AF_UNIX, _SOL_SOCKET = 9, 1, 1
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 8
 _PRCTL = (1, 4, 38)  # SET_PDEATHSIG, SET_DUMPABLE, SET_NO_NEW_PRIVS
+_EMPTY_PATH = 0x1000
 _WORD = 0xFFFFFFFF
 
 
@@ -90,7 +91,9 @@ ZYGOTE_CALLS: Mapping[str, OwnCall] = {
     ),
     "getsockname": OwnCall("Python asks what kind of socket it was given"),
     "getsockopt": OwnCall(
-        "the same", "options of the socket itself", _only(1, _SOL_SOCKET)
+        "Python asks what kind of socket it was given",
+        "options of the socket itself",
+        _only(1, _SOL_SOCKET),
     ),
     "clone": OwnCall(
         "forks one child a run",
@@ -127,7 +130,9 @@ ZYGOTE_CALLS: Mapping[str, OwnCall] = {
     "capset": OwnCall(f"{_SETUP}: gives up every capability"),
     "fstat": OwnCall(f"{_SETUP}: Python looks at the request's descriptor"),
     "newfstatat": OwnCall(
-        "the same, in newer C libraries", "by descriptor", _only(3, 0x1000)
+        f"{_SETUP}: Python looks at the request's descriptor, in newer C libraries",
+        "by descriptor",
+        _only(3, _EMPTY_PATH),
     ),
     "uname": OwnCall(f"{_SETUP}: the number of seccomp(2) here"),
     "seccomp": OwnCall(

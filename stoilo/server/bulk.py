@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column, Connection, Table
 
-__all__ = ["draw_tokens", "insert_many", "select_in", "update_many"]
+__all__ = ["assign_many", "draw_tokens", "insert_many", "select_in", "update_many"]
 
 _ROWS: Final = 64
 """Rows in one INSERT: at most some thousand parameters, of SQLite's 32,766."""
+
+_CASES: Final = 128
+"""Values in one CASE, which is searched from its beginning for each row."""
 
 _KEYS: Final = 512
 """Values in one IN."""
@@ -65,6 +68,33 @@ def update_many(
 ) -> None:
     """Run an UPDATE of our own, with ``?`` for values, once for each row of `values`."""
     connection.exec_driver_sql(_native(connection, query), list(values))
+
+
+def assign_many(
+    connection: Connection,
+    column: Column[Any],
+    key: Column[Any],
+    values: Mapping[int, object],
+    fixed: Mapping[str, object],
+) -> None:
+    """Give `column` the value of its row's `key`, and other columns the `fixed` ones.
+
+    Many rows a statement: a MariaDB answers each statement by itself.
+    """
+    [target, which, *others] = [
+        _names(connection, [name]) for name in (column.name, key.name, *fixed)
+    ]
+    rest = "".join(f", {name} = ?" for name in others)
+    pairs = list(values.items())
+    for at in range(0, len(pairs), _CASES):
+        part = pairs[at : at + _CASES]
+        cases = " ".join(["WHEN ? THEN ?"] * len(part))
+        query = (
+            f"UPDATE {column.table} SET {target} = CASE {which} {cases} END{rest}"  # noqa: S608 - our own names
+            f" WHERE {which} IN ({_marks(len(part))})"
+        )
+        keys = [one for one, _ in part]
+        _run(connection, query, (*chain.from_iterable(part), *fixed.values(), *keys))
 
 
 def select_in(

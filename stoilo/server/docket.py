@@ -43,10 +43,14 @@ ITEM_S: Final = 2.0
 BUSY_S: Final = 10.0
 HALF_LIFE_S: Final = 600.0
 WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Values that may wait for one account; of further workunits only the name is kept."""
+ALL_BYTES: Final = 256 * 1024 * 1024
+"""Values that may wait for one account, and for all; of others only the name is kept."""
 
 ANSWERS: Final = 100_000
 """Answers remembered for one account; its oldest workunits are asked anew."""
+
+CASES: Final = 20_000
+"""Workunits remembered in all; beyond, an account that asks loses its oldest ones."""
 
 CALL_BYTES: Final = 512
 """What a call that waits costs beside its values, bytes."""
@@ -167,7 +171,7 @@ class Docket:
         with self._changed:
             if matter.workunit in self._dropped or self._closing:
                 return
-            if self._is_full(matter):
+            if self._is_full(matter, calls):
                 self._put_off[matter.account][matter.workunit] = None
                 return
             case = self._cases.setdefault(matter.workunit, _Case(matter))
@@ -232,30 +236,41 @@ class Docket:
         with self._changed:
             return len(self._queue)
 
-    def _is_full(self, matter: Matter) -> bool:
-        """Say whether so much waits for an account that only names are kept."""
-        return self._bytes[matter.account] > WAITING_BYTES
+    def _is_full(self, matter: Matter, calls: Sequence[Call]) -> bool:
+        """Say whether so much waits that of more only the name is kept.
+
+        One workunit of each account may always wait, however large it is.
+        """
+        own, every = self._bytes[matter.account], sum(self._bytes.values())
+        more = sum(_size_of(call) for call in calls)
+        return own > 0 and (own + more > WAITING_BYTES or every + more > ALL_BYTES)
 
     def _enter(self, case: _Case, calls: Sequence[Call]) -> None:
         for call in calls:
             key = _key_of(call)
             if key in case.answers or key in case.waiting or key in case.running:
                 continue
-            case.waiting[key] = size = CALL_BYTES + sum(map(len, call.values))
+            case.waiting[key] = size = _size_of(call)
             self._bytes[case.matter.account] += size
             entry = _Entry(case, key, call)
             self._queue.put(case.matter.account, case.matter.workunit, entry)
 
     def _forget_old(self, matter: Matter) -> None:
-        """Forget the account's oldest answers, where there are too many."""
-        if self._remembered[matter.account] <= ANSWERS:
+        """Forget the account's oldest answers where there are too many.
+
+        What its workunits have used is remembered longer, or their budgets were none.
+        """
+        account = matter.account
+        if self._remembered[account] <= ANSWERS and len(self._cases) <= CASES:
             return
         for one in list(self._cases.values()):
-            others = one.matter.workunit != matter.workunit and not one.open
-            if others and one.matter.account == matter.account:
+            if one.open or one.matter.account != account or one.matter == matter:
+                continue
+            if len(self._cases) > CASES:
                 self._remove(one)
-                if self._remembered[matter.account] <= ANSWERS:
-                    return
+            elif self._remembered[account] > ANSWERS:
+                self._remembered[account] -= len(one.answers)
+                one.answers.clear()
 
     def _remove(self, case: _Case) -> None:
         """Forget a case of which nothing waits or runs."""
@@ -364,6 +379,11 @@ class Sitting:
             raise NotDecidedYet(
                 "STO-R065", "the task's validators wait for their turn, or run"
             )
+
+
+def _size_of(call: Call) -> int:
+    """Return what a call that waits keeps in memory, bytes."""
+    return CALL_BYTES + sum(map(len, call.values))
 
 
 def _key_of(call: Call) -> bytes:

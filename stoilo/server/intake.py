@@ -23,7 +23,9 @@ import grpc
 from google.protobuf.message import Message
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
+from stoilo.core.fairqueue import Shares
 from stoilo.core.limits import BOUNDS
+from stoilo.server.fairturns import FairTurns
 from stoilo.server.messageroom import MessageRoom
 from stoilo.server.service import CHUNK_BYTES, bearer_token, fail
 
@@ -39,6 +41,11 @@ STRANGER: Final = 0
 
 OURS: Final = "/stoilo."
 """Begins the name of every method that wants a token."""
+
+AT_WORK: Final = Shares(slots=8, busy_above=1.0, half_life_s=10.0)
+
+BATCHED: Final = frozenset({"CreateTask"})
+"""Methods whose calls share their work: many at once cost little more than one."""
 
 Context = Any  # grpc.aio.ServicerContext has no usable types
 Handler = Any  # grpc's record of parsers and a method, without types
@@ -58,6 +65,9 @@ class IntakeBounds:
         message_s: from its turn to its last byte, for one message, s.
         calls_per_s: of one account, for as long as it likes.
         burst: calls of one account that may come at once.
+        refusals_per_s: answers of one account's calls that are refused by their head.
+        refusals_burst: of these, at once.
+        at_work: calls for which a thread works at the same time; the unit is s.
     """
 
     calls: int = 2048
@@ -67,8 +77,11 @@ class IntakeBounds:
     message_bytes: int = BOUNDS.rpc_message_bytes
     small_bytes: int = 64 * 1024
     message_s: float = 60.0
-    calls_per_s: float = 300.0
-    burst: int = 600
+    calls_per_s: float = 500.0
+    burst: int = 5_000
+    refusals_per_s: float = 20.0
+    refusals_burst: int = 100
+    at_work: Shares = AT_WORK
 
 
 class Places:
@@ -139,6 +152,8 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         self._clock = clock
         self._places = Places(bounds)
         self._pace = CallPace(bounds.calls_per_s, bounds.burst)
+        self._refusals = CallPace(bounds.refusals_per_s, bounds.refusals_burst)
+        self._turns = FairTurns(bounds.at_work, clock)
         self.room = MessageRoom(bounds.held_bytes)
 
     async def intercept_service(
@@ -151,14 +166,20 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         if handler is None:
             return None
         method = str(details.method)
+        ours, name = method.startswith(OURS), method.rpartition("/")[2]
 
         async def taken(requests: AsyncIterator[Any], context: Context) -> None:
+            """Take one call."""
             try:
-                account = await self._admit(method, context)
+                owner = None
+                if ours:
+                    owner = await self._callers.find(bearer_token(context))
+                account = owner.account_id if owner else STRANGER
                 with self._places.one(account):
-                    if (pause := self._pace.delay(account, self._clock())) > 0:
-                        await asyncio.sleep(pause)
-                    await self._serve(handler, account, requests, context)
+                    await _pause(self._pace.delay(account, self._clock()))
+                    if owner is not None:
+                        await self._check(name, owner)
+                    await self._serve(handler, name, account, requests, context)
             except StoiloError as error:
                 await fail(context, error)
 
@@ -166,19 +187,18 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             taken, handler.request_deserializer, handler.response_serializer
         )
 
-    async def _admit(self, method: str, context: Context) -> int:
-        """Return whose call it is, or refuse it by its head."""
-        if not method.startswith(OURS):
-            return STRANGER
-        owner = await self._callers.find(bearer_token(context))
-        check = self._early.get(method.rpartition("/")[2])
-        if check is not None:
-            check(owner)
-        return owner.account_id
+    async def _check(self, name: str, owner: Owner) -> None:
+        """Refuse whom the method would refuse anyway; who asks on gets slower answers."""
+        try:
+            self._early.get(name, _everybody)(owner)
+        except StoiloError:
+            await _pause(self._refusals.delay(owner.account_id, self._clock()))
+            raise
 
     async def _serve(
         self,
         handler: Handler,
+        name: str,
         account: int,
         requests: AsyncIterator[Any],
         context: Context,
@@ -194,7 +214,19 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                 async for answer in answers:
                     await context.write(answer)
         else:
-            await self._answer(handler.unary_unary, account, requests, context)
+            method = handler.unary_unary
+            if account and name not in BATCHED:
+                method = self._in_turn(method, account)
+            await self._answer(method, account, requests, context)
+
+    def _in_turn(self, method: Handler, account: int) -> Handler:
+        """Return a method of which few are at work, those of a busy account fewer."""
+
+        async def turn(request: object, context: Context) -> object:
+            async with self._turns.one(account):
+                return await method(request, context)
+
+        return turn
 
     async def _answer(
         self,
@@ -244,6 +276,15 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                 if request is None:
                     return
                 yield request
+
+
+async def _pause(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)
+
+
+def _everybody(owner: Owner) -> None:
+    """Refuse nobody."""
 
 
 def _needed(request: Any) -> Any:  # noqa: ANN401 - any message

@@ -152,22 +152,29 @@ class ValidatorJail:
 
 
 class ValidatorJails:
-    """One jail a level, started when first needed; thread-safe."""
+    """One jail a level, started when first needed; thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        start: makes the jail of a level; what takes long holds up that level only.
+    """
+
+    def __init__(self, start: Callable[[str], ValidatorJail] = ValidatorJail) -> None:
+        self._start = start
         self._jails: dict[str, ValidatorJail] = {}
         self._lock = threading.Lock()
+        self._starting: dict[str, threading.Lock] = {}
 
     def of(self, level: str) -> ValidatorJail:
         """Return the jail of `level`."""
         with self._lock:
+            turn = self._starting.setdefault(level, threading.Lock())
+        with turn:
             if level not in self._jails:
-                self._jails[level] = ValidatorJail(level)
+                self._jails[level] = self._start(level)
             return self._jails[level]
 
     def close(self) -> None:
-        """End every zygote."""
-        with self._lock:
-            for jail in self._jails.values():
-                jail.close()
-            self._jails.clear()
+        """End every zygote; to be called when nobody asks any more."""
+        for jail in self._jails.values():
+            jail.close()
+        self._jails.clear()

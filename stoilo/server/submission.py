@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
@@ -30,7 +31,7 @@ from stoilo.server.draft import (
 )
 from stoilo.server.fairturns import FairTurns, in_thread
 from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
-from stoilo.server.quotas import RateMeter, check_open_tasks
+from stoilo.server.quotas import RateMeter, RefusalRoom, check_open_tasks
 from stoilo.server.records import Owner, TaskRow, TaskSpec
 from stoilo.server.valuefacts import LIGHT, TOO_LARGE, find_facts
 
@@ -132,6 +133,7 @@ class Submissions:
         self._stored = stored
         self._meter = RateMeter("STO-R005", "submissions")
         self._refused = RateMeter("STO-R007", "refused submissions")
+        self._refusing = RefusalRoom(self._refused)
         self._reading = turns or FairTurns(READING)
         self._looking: Batcher[_Incoming, Admissible | _Heavy] = Batcher(self._look)
         self._storing: Batcher[_NewTask, TaskRow] = Batcher(self._insert)
@@ -145,13 +147,16 @@ class Submissions:
         found = await self._find(token, request)
         if found.existing is not None:
             return found.existing
-        verdict = await self._gatekeeper.judge(
-            found.draft.review(found.blob_types), found.owner.account_id
-        )
+        account_id = found.owner.account_id
+        most = self._policy.quota(found.owner.role).refusals_per_hour
+        async with self._refusing.one(account_id, most) as count_refusal:
+            verdict = await self._gatekeeper.judge(
+                found.draft.review(found.blob_types), account_id
+            )
+            if not verdict.admitted:
+                count_refusal()
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
-            quota = self._policy.quota(found.owner.role)
-            self._refused.check(found.owner.account_id, quota.refusals_per_hour)
             codes = _known_codes(refusal.findings, Severity.ERROR)
             await self._refusals.note(
                 found.owner.account_id,
@@ -174,19 +179,16 @@ class Submissions:
     async def _read(self, owner: Owner, request: pb.CreateTaskRequest) -> Draft:
         """Read a heavy request when its account has its turn; a refusal is counted."""
         account_id = owner.account_id
-        quota = self._policy.quota(owner.role)
-
-        def work() -> Draft:
-            """Look first whether others of the account have been refused meanwhile."""
-            self._refused.check(account_id, quota.refusals_per_hour, cost=0)
+        most = self._policy.quota(owner.role).refusals_per_hour
+        async with (
+            self._refusing.one(account_id, most) as count_refusal,
+            self._reading.one(account_id),
+        ):
             try:
-                return parse_draft(request)
+                return await in_thread(partial(parse_draft, request))
             except TrustError:
-                self._refused.charge(account_id, 1)
+                count_refusal()
                 raise
-
-        async with self._reading.one(account_id):
-            return await in_thread(work)
 
     def check_early(self, owner: Owner) -> None:
         """Raise what `create` would, as far as it shows before there is a request.

@@ -180,7 +180,14 @@ async def _run(
         project.root.directory, release.trust, _clock, project.check_certified
     )
     parts = WatchedParts(
-        server.store, work.engine, log, signer, project.socket, release, watch
+        server.store,
+        work.engine,
+        log,
+        signer,
+        project.socket,
+        release,
+        watch,
+        server.docket,
     )
     lookout = Lookout.over(home, parts, _clock)
     listener = listen(config.http)

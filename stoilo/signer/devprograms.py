@@ -184,7 +184,8 @@ def _no_root() -> UsageError:
     return UsageError(
         "STO-E090",
         "there is no development root here yet",
-        hint="start the server once: stoilo up --data DIR",
+        hint="start the server once: stoilo up --data DIR; or, for a stock project, add"
+        " --new",
     )
 
 

@@ -46,6 +46,10 @@ QUIET_S: Final = 1.5
 _MAIL: Final = "stoilo-test"
 _PENDING: Final = """SELECT COUNT(*) FROM workunit WHERE name LIKE :mine AND
  (transition_time <= UNIX_TIMESTAMP() OR need_validate = 1 OR assimilate_state = 1)"""
+OWN_PENDING: Final = """SELECT COUNT(*) FROM stoilo_workunit WHERE name LIKE :mine
+ AND retry_at <= :now AND (undelivered = 1 OR boinc_id = 0 AND outcome IS NULL)"""
+"""What the engine has to do now: outcomes to deliver, workunits to make."""
+
 _YOUNGEST: Final = """SELECT MAX(result.create_time), COUNT(*) FROM result, workunit
  WHERE workunit.id = workunitid AND workunit.name LIKE :mine AND server_state = 2"""
 _PASS: Final = (
@@ -265,7 +269,7 @@ class LiveBench:
         end = time.monotonic() + WAIT_S
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_S:
-            if self._count(_PENDING):
+            if self._count(_PENDING) or self._count(OWN_PENDING):
                 quiet_since = time.monotonic()
             if time.monotonic() > end:
                 raise InternalError("STO-U005", "the project does not come to rest")
@@ -328,7 +332,8 @@ class LiveBench:
 
     def _count(self, query: str) -> int:
         with self._sql.connect() as connection:
-            return int(connection.scalar(text(query), self._mine) or 0)
+            values = {**self._mine, "now": self._stock.now()}
+            return int(connection.scalar(text(query), values) or 0)
 
     def _names(self, query: str) -> list[str]:
         with self._sql.connect() as connection:

@@ -59,7 +59,9 @@ CONFIG: Final = """<?xml version="1.0" ?>
 </boinc>
 """
 _TABLES: Final = """
-CREATE TABLE app (id INTEGER PRIMARY KEY, name TEXT, deprecated INTEGER DEFAULT 0);
+CREATE TABLE app (id INTEGER PRIMARY KEY, name TEXT, deprecated INTEGER DEFAULT 0,
+ homogeneous_redundancy INTEGER DEFAULT 0, homogeneous_app_version INTEGER DEFAULT 0,
+ target_nresults INTEGER DEFAULT 0);
 CREATE TABLE platform (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE app_version (id INTEGER PRIMARY KEY, appid INTEGER, version_num INTEGER,
  platformid INTEGER, xml_doc TEXT, plan_class TEXT DEFAULT '', deprecated INTEGER DEFAULT 0);

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from stoilo.cli import boinc_programs
 from stoilo.cli.main import main
-from stoilo.signer.devprograms import project_root
+from stoilo.signer import devprograms
+from stoilo.signer.devprograms import PublishedPrograms, project_root
 from stoilo.signer.devroot import create_development_root
 from stoilo.testing.gate import INSTALLED, NOW
 from stoilo.testing.slots import built_for
@@ -40,6 +42,19 @@ def test_directory_without_a_root_is_told_to_start_the_server(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "STO-E090" in said
     assert "stoilo up" in said
+
+
+def test_new_root_is_made_in_a_fresh_directory_and_kept(tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        boinc_programs, "_build", lambda keys, *_: built.append(project_root(keys))
+    )
+    monkeypatch.setattr(
+        devprograms, "publish_programs", lambda *_: PublishedPrograms((), ())
+    )
+    for _ in range(2):
+        assert programs(tmp_path / "fresh", "--new") == 0
+    assert built[0] == built[1]
 
 
 def test_released_project_is_told_of_the_ceremony(tmp_path, capsys):

@@ -5,20 +5,32 @@ import subprocess
 import sys
 from enum import Enum
 from keyword import iskeyword
+from pathlib import Path
 from types import FunctionType
 from typing import Generic
 
 import pytest
 
+from stoilo.core import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level, load_levels
+from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.extensions import Extensions, known_names, stored_names
+from stoilo.sandbox.facades import logs
+from stoilo.sandbox.jobs.task import run_call
 from stoilo.sandbox.loader import prepare_runtime
 from stoilo.sandbox.ownership import PLAIN_TYPES, class_mro, is_guarded_name
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import TASK_MODULE
 from stoilo.sandbox.supervisor import zygote_environment
 
+CASES = Path(__file__).parents[1] / "attack" / "cases"
+HELPERS = ["extended_cached_property", "extended_singledispatchmethod"]
+TORCH_WAYS = ["later_mixin", "mixin", "override", "property"]
+FORMATTERS = [
+    *("text_as_formatter", "text_as_formatter_by_property", "text_as_formatter_later"),
+    "text_as_formatter_of_own_class",
+]
 FINAL = {
     "contextlib": [
         "ExitStack",
@@ -38,7 +50,9 @@ FINAL = {
     "itertools": ["chain", "groupby"],
     "logging": ["LogRecord", "Logger"],
     "operator": ["itemgetter"],
+    "pathlib": ["PurePath"],
     "struct": ["Struct"],
+    "tqdm": ["tqdm"],
     "types": ["GenericAlias", "SimpleNamespace"],
     "warnings": ["catch_warnings"],
 }
@@ -122,10 +136,22 @@ def names_that_nobody_knows(runtime):
     }
 
 
-def look_at(name):
-    """Return both of a level whose libraries this process has not prepared."""
+def run_source(runtime, source):
+    fields = {"source": source, "entry": "run", "arguments": skeleton.encode({})}
+    fields |= {"blobs": [], "seed": "00" * 32, "now": 0, "items": 0}
+    return run_call(runtime, skeleton.encode(fields), TextBuffer())
+
+
+def attack(runtime, case):
+    """Return what a case of the attack corpus says, run by the language layer alone."""
+    frame = run_source(runtime, (CASES / f"{case}.py").read_text())
+    return skeleton.decode(frame["value"]) if frame["status"] == "ok" else frame["code"]
+
+
+def look_at(name, *cases):
+    """Return what `report` says of a level that this process has not prepared."""
     done = subprocess.run(
-        [sys.executable, __file__, name],
+        [sys.executable, __file__, name, *cases],
         capture_output=True,
         text=True,
         check=False,
@@ -143,8 +169,26 @@ def test_no_own_class_defines_a_name_that_its_library_base_keeps(runtimes, level
 
 
 def test_no_own_module_or_optimizer_defines_a_name_that_torch_keeps():
-    refused, slips = look_at("tensor")
+    refused, slips, open_attacks = look_at(
+        "tensor", *(f"torch/names_by_{way}" for way in TORCH_WAYS)
+    )
     assert (refused > 10_000, slips) == (True, [])
+    assert open_attacks == ["REACHED"] * len(TORCH_WAYS)  # with the check taken out
+
+
+@pytest.mark.parametrize("case", HELPERS)
+def test_helper_of_ours_is_taken_over_without_the_check(runtimes, monkeypatch, case):
+    assert attack(runtimes["pure"], f"stdlib/{case}") == "STO-G105"
+    monkeypatch.setattr(runtimes["pure"].guards, "_extensions", OpenExtensions())
+    assert attack(runtimes["pure"], f"stdlib/{case}") == "REACHED"
+
+
+@pytest.mark.parametrize("case", FORMATTERS)
+def test_text_formats_without_the_checks(runtimes, monkeypatch, case):
+    assert attack(runtimes["pure"], f"stdlib/{case}") in {"STO-G105", "STO-G200"}
+    monkeypatch.setattr(runtimes["pure"].guards, "_extensions", OpenExtensions())
+    monkeypatch.setattr(logs, "_as", lambda _kind, value: value)
+    assert attack(runtimes["pure"], f"stdlib/{case}") == "REACHED"
 
 
 def test_without_the_check_every_such_class_is_made(runtimes, monkeypatch):
@@ -230,7 +274,7 @@ class Library:
 
 def test_library_class_knows_what_it_holds_and_reads_off_itself():
     known = known_names(Library)
-    assert {"public", "method", "read", "_private", "__getattr__"} <= known
+    assert {"public", "method", "read", "_private"} <= known
     assert not {"unread", "far", "mine", "__doc__", "__init__"} & known
 
 
@@ -246,6 +290,26 @@ def test_wider_level_keeps_the_lists_of_the_narrower():
     assert all(pure.overrides.items() <= level.overrides.items() for level in wider)
 
 
+@pytest.mark.parametrize(
+    ("base", "code"),
+    [("Wrapper, Enum", "STO-G106"), ("IntEnum", ""), ("str, Enum", "")],
+)
+def test_enum_by_call_takes_no_name_of_a_library(runtimes, base, code):
+    source = (
+        "from enum import Enum, IntEnum\nfrom textwrap import TextWrapper\n"
+        f"class Wrapper(TextWrapper):\n    pass\nclass E({base}):\n    pass\n"
+        "def run(kwargs):\n    return len(E('Made', {'width': 1}))\n"
+    )
+    frame = run_source(runtimes["pure"], source)
+    assert (frame["code"], frame["status"] == "ok") == (code, not code)
+
+
+def report(runtime, cases):
+    """Return what was refused, slips in the data, and attacks with the check taken out."""
+    found = [count_refusals(runtime), [*names_that_nobody_knows(runtime)]]
+    runtime.guards._extensions = OpenExtensions()
+    return [*found, [attack(runtime, case) for case in cases]]
+
+
 if __name__ == "__main__":
-    prepared = prepare_runtime(load_level(sys.argv[1]))
-    print(json.dumps([count_refusals(prepared), [*names_that_nobody_knows(prepared)]]))
+    print(json.dumps(report(prepare_runtime(load_level(sys.argv[1])), sys.argv[2:])))

@@ -92,6 +92,21 @@ def test_no_exit_status_of_a_program_names_a_limit_or_the_host(status):
     assert (report.code, report.limit, report.blames_host) == ("STO-S022", "", False)
 
 
+@pytest.mark.parametrize(
+    ("wall_s", "short", "code"),
+    [
+        (1.5, False, "STO-S012"),  # charged by ticks that wait4 does not show
+        (1.5, True, "STO-S007"),  # the control: the kernel was short of memory
+        (0.5, False, "STO-S007"),  # too early for the limit
+    ],
+)
+def test_kill_that_only_the_processor_limit_can_have_sent_is_the_limit(
+    wall_s, short, code
+):
+    seen = evidence(ended=Ended(9, 0.1, 1), wall_s=wall_s, short_of_memory=short)
+    assert judge(seen).code == code
+
+
 @pytest.mark.parametrize("number", [-1, 0, 57, 1 << 30])
 def test_denied_call_is_never_a_fault_of_the_host(number):
     report = judge(evidence(ended=Ended(9, 0, 1, denied=True, syscall=number)))

@@ -110,7 +110,7 @@ def test_large_arguments_get_everything():
 
 def test_digest_and_kernel_layer_stay_the_level_s():
     narrow = narrow_level(LEVEL, PLAIN)
-    bare = {"modules": {}, "preload": (), "limits": LEVEL.limits}
+    bare = {"modules": {}, "preload": (), "overrides": {}, "limits": LEVEL.limits}
     assert msgspec.structs.replace(narrow, **bare) == (
         msgspec.structs.replace(LEVEL, **bare)
     )

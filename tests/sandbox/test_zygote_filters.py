@@ -1,10 +1,12 @@
 """The second wall: a zygote that was taken over finds little to call, and nobody to be."""
 
+import dataclasses
 import os
 import platform
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from stoilo.sandbox import seccomp
 from stoilo.sandbox.bpf import ARCHITECTURES, evaluate
 from stoilo.sandbox.identity import ZYGOTE_UID
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
+from stoilo.sandbox.selection import narrow_level
 from stoilo.sandbox.supervisor import Jail, zygote_command
 from stoilo.sandbox.zygote_filters import WAITER_CALLS, find_own
 
@@ -100,6 +103,20 @@ def test_call_that_neither_zygote_nor_run_needs_is_denied(level):
 )
 def test_arguments_of_a_zygotes_own_calls_are_checked(call, arguments, action):
     assert evaluate(ZYGOTES["pure"], HERE, NUMBERS[call], arguments) == action
+
+
+def test_level_that_was_narrowed_to_one_thread_shares_no_filter_with_the_whole():
+    whole = load_level("numeric")
+    narrow = narrow_level(whole, "def f(d): return 1", threads=1)
+    limits = dataclasses.replace(whole.default_limits(), threads=2)
+    thread = "import threading\nt = threading.Thread(target=print, args=(1,))\n"
+    request = encode_probe(thread + "t.start(); t.join()", ("threading",))
+    answers = []
+    for level in (narrow, whole):
+        bare = msgspec.structs.replace(level, preload=())
+        with Jail(bare, PROBE_JOB, preload=("threading",)) as jail:
+            answers.append(jail.run(request, limits).output)
+    assert answers == [b"", b"1\n"]
 
 
 def test_process_that_waits_may_only_wait():

@@ -179,3 +179,20 @@ def test_refused_name_and_full_disk_set_nothing_aside(bench: Bench) -> None:
     with pytest.raises(InternalError, match="STO-R031"):
         blobs.begin(owner, NAME, 5, Quota())
     assert room.coming(owner) == 0
+
+
+def test_server_that_was_killed_begins_without_halves_and_with_all_its_room(
+    bench: Bench,
+) -> None:
+    owner, quota = account(bench, "a"), Quota(blob_bytes=len(DATA))
+    killed = store_of(bench, BlobRoom())
+    half = killed.begin(owner, NAME, len(DATA), quota)
+    half.feed(DATA[:100])
+    with pytest.raises(PolicyRefusal, match="STO-R006"):
+        killed.begin(owner, "0" * 64, 1, quota)
+    again = store_of(bench, BlobRoom())
+    assert not list((bench.directory / "more" / "incoming").iterdir())
+    half._file.close()  # as the kernel did
+    with again.begin(owner, NAME, len(DATA), quota) as upload:
+        upload.feed(DATA)
+        upload.finish()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import ColumnDefault, Table, insert, select
+from sqlalchemy import ColumnDefault, Table, event, insert, select
 
 from stoilo.core.errors import InternalError
 from stoilo.server import schema
 from stoilo.server.bulk import (
+    assign_many,
     draw_tokens,
     insert_many,
     select_in,
@@ -122,6 +123,26 @@ def test_update_of_many_rows_changes_each_by_its_own_values(store: Store) -> Non
         update_many(connection, "UPDATE content SET data = ? WHERE digest = ?", values)
         found = connection.scalars(select(CONTENT.c.data).order_by(CONTENT.c.digest))
         assert list(found) == [b"a", b"1", b"b"]
+
+
+def test_assignment_to_many_rows_needs_few_statements(url: str) -> None:
+    table, statements = schema.account, []
+    store = Store.open(url)
+    event.listen(
+        store._writer, "before_cursor_execute", lambda *said: statements.append(said[2])
+    )
+    with store.write() as connection:
+        names = [{"name": f"a{n}", "salt": "", "created_at": 1} for n in range(300)]
+        insert_many(connection, table, names)
+        rows = dict(connection.execute(select(table.c.id, table.c.name)).all())
+        wanted = {row: 10 + row for row in list(rows)[:290]}
+        assign_many(connection, table.c.created_at, table.c.id, wanted, {"salt": "s"})
+        assign_many(connection, table.c.created_at, table.c.id, {}, {"salt": "s"})
+        found = connection.execute(select(table)).all()
+    assert all(row.created_at == wanted.get(row.id, 1) for row in found)
+    assert [row.salt for row in found].count("s") == 290
+    assert sum(one.startswith("UPDATE") for one in statements) == 3
+    store.close()
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 8), (1, 8), (5, 24)])

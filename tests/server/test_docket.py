@@ -3,11 +3,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from stoilo.core.errors import UserCodeError
-from stoilo.core.fairqueue import Shares
+from stoilo.core.fairqueue import FairQueue, Shares
 from stoilo.server import docket as module
 from stoilo.server.docket import Docket, Matter, Sitting, machine_shares
 from stoilo.server.engines.interface import NotDecidedYet
@@ -120,6 +121,30 @@ def test_slow_validators_of_one_account_hold_up_no_other(court: Court) -> None:
     assert court.docket.waiting == 39
 
 
+class FirstCome(FairQueue[Any]):
+    """The queue that there was before: first come, first served."""
+
+    def _choose(self, now: float) -> int | None:
+        del now
+        waiting = (one for one, theirs in self._accounts.items() if theirs.groups)
+        return next(waiting, None) if self._running < SHARES.slots else None
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_first_come_first_served_would_hold_up_everybody(
+    make: Callable[..., Court], monkeypatch: pytest.MonkeyPatch, *, fair: bool
+) -> None:
+    monkeypatch.setattr(module, "FairQueue", FairQueue if fair else FirstCome)
+    court = make()
+    court.put(Matter(HOSTILE, "w_1", 40), *(b"slow%d" % one for one in range(40)))
+    for _ in range(1 if fair else SHARES.slots):
+        assert court.jails.began.acquire(timeout=PATIENCE_S)
+    court.put(Matter(HONEST, "w_2"), b"quick")
+    if fair:
+        court.wait_told("w_2")
+    assert (b"quick" in court.jails.calls) is fair
+
+
 def test_answer_is_asked_for_once(court: Court) -> None:
     matter = Matter(HONEST, "w_1", 3)
     for _ in range(3):
@@ -184,10 +209,11 @@ def test_jail_s_trouble_is_said_once_and_tried_again(
     assert court.hear(Matter(HONEST, "w_1"), b"a") == [True]
 
 
+@pytest.mark.parametrize("bound", ["WAITING_BYTES", "ALL_BYTES"])
 def test_of_what_is_too_much_only_the_name_is_kept(
-    court: Court, monkeypatch: pytest.MonkeyPatch
+    court: Court, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WAITING_BYTES", 4 * module.CALL_BYTES)
+    monkeypatch.setattr(module, bound, 4 * module.CALL_BYTES)
     court.put(Matter(HOSTILE, "w_0", 9), *(b"slow%d" % one for one in range(9)))
     assert court.jails.began.acquire(timeout=PATIENCE_S)
     court.put(Matter(HOSTILE, "w_1"), b"more")
@@ -202,7 +228,7 @@ def test_what_was_put_off_comes_when_the_rest_is_cancelled(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WAITING_BYTES", 0)
-    court.put(Matter(HOSTILE, "w_0", 2), b"slow", b"slow2")
+    court.put(Matter(HOSTILE, "w_0", 2), b"slow", b"slow2")  # the first always may
     assert court.jails.began.acquire(timeout=PATIENCE_S)
     court.put(Matter(HOSTILE, "w_1"), b"more")
     court.docket.drop("w_0")

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from stoilo.core.errors import PolicyRefusal
+from stoilo.core.fairqueue import Shares
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Quota
@@ -239,3 +240,51 @@ def test_large_answer_is_made_once_there_is_room_for_it(size: int, made: int) ->
     context = asyncio.run(answer_of(method, intake))
     assert (method.made, len(context.written)) == (made, 1)
     assert intake.room.held == 0
+
+
+class Slow:
+    """A method that waits until it may go on; counts how many are at work."""
+
+    def __init__(self) -> None:
+        self.at_work = 0
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, request: object, context: object) -> pb.PollTaskResponse:
+        del request, context
+        self.at_work += 1
+        await self.go_on.wait()
+        return pb.PollTaskResponse()
+
+
+@pytest.mark.parametrize(("slots", "at_work"), [(3, 2), (50, 20)])
+def test_account_does_not_have_every_thread_at_work(slots: int, at_work: int) -> None:
+    async def run() -> int:
+        shares = Shares(slots=slots, busy_above=1.0, half_life_s=10.0)
+        intake = Intake(None, {}, IntakeBounds(at_work=shares))  # type: ignore[arg-type]  # not asked
+        method = Slow()
+        mine = intake._in_turn(method, 1)
+        calls = [asyncio.create_task(mine(None, None)) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        found = method.at_work
+        calls.append(asyncio.create_task(intake._in_turn(method, 2)(None, None)))
+        await asyncio.sleep(0.01)
+        assert method.at_work == found + 1
+        method.go_on.set()
+        await asyncio.gather(*calls)
+        return found
+
+    assert asyncio.run(run()) == at_work
+
+
+def test_refusals_by_a_calls_head_are_paced_and_others_are_not(
+    tmp_path: Any, bench_maker: Callable[..., Bench]
+) -> None:
+    bench = bench_maker(tmp_path, Quota(tasks_per_hour=0))
+    bounds = IntakeBounds(refusals_per_s=0.001, refusals_burst=5)
+
+    def work(sender: HalfSender) -> int:
+        sender.begin(CREATE, STREAMS)
+        sender.push_until_stuck(MIB - 1)
+        return len(sender.ended)
+
+    assert attack(bench, bounds, work) in {5, 6}

@@ -247,3 +247,39 @@ def test_heavy_requests_of_one_account_hold_up_only_its_own(
 
     asyncio.run(run())
     assert (ended.index("last") < 15) is other
+
+
+@pytest.mark.parametrize(
+    ("quota", "judged"), [(5, 5), (10**6, 40)], ids=["quota", "without"]
+)
+def test_refused_sources_side_by_side_are_judged_up_to_the_quota(
+    tmp_path: Path, quota: int, judged: int
+) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=quota))
+
+    async def run() -> list[str]:
+        sources = [b"import os\n" + SOURCE + b"# %d" % n for n in range(40)]
+        calls = [
+            bench.submit(f"k{n}", task_module=one) for n, one in enumerate(sources)
+        ]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        return [getattr(one, "code", "") for one in found]
+
+    codes = Counter(asyncio.run(run()))
+    assert codes == Counter({"STO-R020": judged, "STO-R007": 40 - judged})
+
+
+def test_admitted_sources_side_by_side_wait_for_refusals_that_do_not_come(
+    tmp_path: Path,
+) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=2))
+
+    async def run() -> None:
+        sources = [SOURCE + b"# %d" % number for number in range(30)]
+        calls = [
+            bench.submit(f"k{n}", task_module=one) for n, one in enumerate(sources)
+        ]
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+    assert count_tasks(bench) == 30

@@ -7,6 +7,7 @@ from stoilo.core.errors import UserCodeError
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.server.neighbours import read_report
 from stoilo.server.validators import (
+    Call,
     JailAnswer,
     JailTrouble,
     ValidatorProgram,
@@ -22,12 +23,12 @@ class FixedJail:
     def __init__(self, answer):
         self.answer = answer
 
-    def run(self, _request, _limits):
+    def run(self, _request, _limits, _watch):
         return self.answer
 
 
 def judge(answer):
-    return Validators(lambda _: FixedJail(answer)).accepts(PROGRAM, b"")
+    return Validators(lambda _: FixedJail(answer)).decide(Call(PROGRAM, "init", (b"",)))
 
 
 @pytest.mark.parametrize("code", ["STO-S010", "STO-S012", "STO-S020", "STO-S022"])

@@ -17,7 +17,7 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades.members import close_members
-from stoilo.sandbox.facades.receivers import bind_receivers, reachable_classes
+from stoilo.sandbox.facades.receivers import bind_receivers, classes_with_bases
 
 __all__ = ["FacadeTree", "build_facades"]
 
@@ -69,7 +69,7 @@ def build_facades(level: Level) -> FacadeTree:
         modules[dotted] = facade
         stand_ins.update(_stand_ins(facade))
     close_members(level)
-    bind_receivers(reachable_classes(modules.values()))
+    bind_receivers(classes_with_bases(modules.values()))
     _link(modules)
     return FacadeTree(modules, stand_ins)
 

@@ -40,24 +40,8 @@ def _hide(context: Any) -> Any:  # noqa: ANN401
     return context if type(context) is Ledger else Ledger()
 
 
-def _of_printer(printer: Any) -> Any:  # noqa: ANN401
-    """Return ``printer.format``: of a printer, since that of text reads attributes."""
-    if not isinstance(printer, PrettyPrinter):
-        raise TypeError("a PrettyPrinter's method needs a PrettyPrinter")
-    return printer.format
-
-
 class PrettyPrinter(pprint.PrettyPrinter):
     """``pprint.PrettyPrinter``."""
-
-    def isreadable(self, object: Any) -> bool:  # noqa: A002, ANN401 - the library's names
-        """Whether the text of `object` could be read back."""
-        _, readable, recursive = _of_printer(self)(object, {}, 0, 0)
-        return bool(readable and not recursive)
-
-    def isrecursive(self, object: Any) -> bool:  # noqa: A002, ANN401 - the library's names
-        """Whether `object` holds itself."""
-        return bool(_of_printer(self)(object, {}, 0, 0)[2])
 
     def format(self, object: Any, context: Any, maxlevels: int, level: int) -> Any:  # noqa: A002, ANN401 - the library's names
         """Return the text of `object`, whether it is readable and whether recursive."""

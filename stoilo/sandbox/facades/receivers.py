@@ -14,22 +14,22 @@ somebody saw a danger.
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import gc
 import operator
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
+from stoilo.sandbox.immutable_types import replace_members
 from stoilo.sandbox.ownership import class_dict, class_mro
 from stoilo.sandbox.refusals import GuardError, kind_name
 from stoilo.sandbox.rules import DEFINABLE_DUNDERS
 
 __all__ = [
+    "bind_method",
     "bind_receivers",
+    "classes_with_bases",
     "is_bound",
-    "reachable_classes",
     "replace_member",
     "trusting_methods",
 ]
@@ -43,7 +43,7 @@ _PARTS = ("func", "wrapped")
 _inherits: Any = type.__dict__["__subclasscheck__"]
 
 
-def reachable_classes(modules: Iterable[ModuleType]) -> list[type]:
+def classes_with_bases(modules: Iterable[ModuleType]) -> list[type]:
     """Return the classes in façades, what aliases of `typing` stand for, and all bases."""
     found: dict[int, type] = {}  # by identity: a stand-in equals what it stands for
     for facade in modules:
@@ -79,9 +79,7 @@ def replace_member(owner: type, name: str, member: object) -> None:
     try:
         type.__setattr__(owner, name, member)
     except TypeError:
-        (names,) = gc.get_referents(owner.__dict__)
-        names[name] = member
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+        replace_members(owner, {name: member})
 
 
 def is_bound(function: object) -> bool:
@@ -92,13 +90,13 @@ def is_bound(function: object) -> bool:
 def _bind(owner: type, name: str, member: Any) -> Any:  # noqa: ANN401 - a member
     """Return what stands for `member` of `owner`: itself if there is nothing to do."""
     if type(member) is FunctionType:
-        return _bind_function(owner, name, member)
+        return bind_method(owner, name, member)
     if isinstance(member, property):
         return _bind_property(owner, name, member)
     for part in _PARTS if hasattr(type(member), "__get__") else ():
         inner = getattr(member, part, None)
         if type(inner) is FunctionType and not is_bound(inner):
-            return _rebuild(member, {part: _bind_function(owner, name, inner)})
+            return _rebuild(member, {part: bind_method(owner, name, inner)})
     return member
 
 
@@ -114,7 +112,7 @@ def _bind_property(owner: type, name: str, member: property) -> property:
     """Return a property of the same class whose functions look at their receiver."""
     given: list[Any] = [member.fget, member.fset, member.fdel]
     bound: list[Any] = [
-        _bind_function(owner, name, part) if type(part) is FunctionType else part
+        bind_method(owner, name, part) if type(part) is FunctionType else part
         for part in given
     ]
     if all(map(operator.is_, given, bound)):
@@ -125,7 +123,7 @@ def _bind_property(owner: type, name: str, member: property) -> property:
     return made
 
 
-def _bind_function(owner: type, name: str, function: FunctionType) -> FunctionType:
+def bind_method(owner: type, name: str, function: FunctionType) -> FunctionType:
     """Return `function` behind the check, with its signature, name and attributes."""
     code = function.__code__
     named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -11,6 +11,7 @@ import torch
 from stoilo.core.levels import Level
 from stoilo.sandbox.determinism import RUN
 from stoilo.sandbox.facades.tensor_bounds import guard_bounds, set_rng_state
+from stoilo.sandbox.facades.tensor_files import file_functions
 from stoilo.sandbox.facades.tensor_members import guard_tensors
 from stoilo.sandbox.facades.tensor_nodes import guard_nodes
 from stoilo.sandbox.facades.tensor_runtime import prepare_torch
@@ -191,6 +192,7 @@ def build(level: Level) -> dict[str, object]:
     )
     return {
         **{function.__name__: function for function in functions},
+        **file_functions(),
         **{name: _legacy_class(name, dtype) for name, dtype in _LEGACY.items()},
         "Generator": Generator,
         "Tensor": TensorStandIn,

@@ -18,7 +18,12 @@ import msgspec
 from stoilo.core.levels import Level
 from stoilo.core.limits import MIB, RunLimits
 from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.identity import is_lonely_root
+from stoilo.sandbox.identity import (
+    CAP_KILL,
+    CAP_SETGID,
+    CAP_SETUID,
+    is_lonely_root,
+)
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.mechanisms import Mechanism
 from stoilo.sandbox.report import JailReport
@@ -33,6 +38,7 @@ LIMITS = RunLimits(cpu_s=5, wall_s=10, memory_bytes=64 * MIB)
 _PATIENCE_S, _TIME_TO_CLOSE_S, _STEP_S = 8.0, 1.0, 0.01
 _NAMESPACES = {"mount": "mnt"}
 _FIXED_DESCRIPTORS = frozenset(range(5))
+_ZYGOTE_CAPABILITIES = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID
 
 _SLEEP = "import time; time.sleep(9)"
 _DESCRIPTORS = """
@@ -211,6 +217,24 @@ def _look_at_status(pid: int) -> Iterator[Attempt]:
         )
 
 
+def _look_at_zygotes(jail: Jail) -> Iterator[Attempt]:
+    """Look at the zygote and at what waits for it, while nothing runs."""
+    pids = (jail.zygote_pid, *_descendants(jail.zygote_pid))
+    found = [_read_status(pid) for pid in pids]
+    yield _see(
+        Mechanism.SECCOMP,
+        "find a zygote without a filter",
+        fine=all(status["Seccomp"] == ["2"] for status in found),
+    )
+    yield _see(
+        Mechanism.IDENTITY,
+        "find a zygote that can do more than change a run's user and kill it",
+        fine=not any(
+            int(one["CapPrm"][0], 16) & ~_ZYGOTE_CAPABILITIES for one in found
+        ),
+    )
+
+
 def _look_at_limits(pid: int) -> Iterator[Attempt]:
     text = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
     hard = {line[:26].strip(): line[47:68].strip() for line in text.splitlines()[1:]}
@@ -306,6 +330,7 @@ def observe(level: Level, command: Callable[[], Sequence[str]]) -> Observation:
         layers = jail.layers
         _check_works(jail)
         seen = list(_try_inside(lambda source: jail.run(encode_probe(source), LIMITS)))
+        seen += _look_at_zygotes(jail)
         with _sleeping_run(jail) as pid:
             seen += _look_at_status(pid)
             seen += _look_at_limits(pid)

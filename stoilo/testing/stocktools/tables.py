@@ -21,6 +21,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "user_friendly_name": _NAME,
         "deprecated": _INTEGERS,
         "homogeneous_redundancy": _INTEGERS,
+        "homogeneous_app_version": _INTEGERS,
         "target_nresults": _INTEGERS,
     },
     "app_version": {

@@ -136,6 +136,8 @@ class Walk:
         samples: makes the arguments to call with.
         lines: type or class → its plain names.
         leaks: roads to what no task may have.
+        depths: where each thing was seen first.
+        calls: how many calls were tried.
     """
 
     runtime: LanguageRuntime
@@ -143,6 +145,7 @@ class Walk:
     lines: dict[str, list[str]] = field(default_factory=dict)
     leaks: set[str] = field(default_factory=set)
     depths: dict[object, int] = field(default_factory=dict)
+    calls: int = 0
 
     def start(self) -> None:
         """Walk every name of every façade."""
@@ -209,7 +212,8 @@ class Walk:
                 child = getattr(value, name)
             except Exception:  # noqa: BLE001, S112 - closed, or does not fit the state
                 continue
-            self.visit(f"{path}.{name}", child, depth, (type(value), name))
+            owner = id(value) if isinstance(value, type) else type(value)
+            self.visit(f"{path}.{name}", child, depth, (owner, name))
         if isinstance(value, str | bytes | type):
             return
         try:
@@ -225,6 +229,7 @@ class Walk:
         if name in LEFT_OUT or (path.startswith("queue.") and name in WAITING):
             return
         for sample in self.samples():
+            self.calls += 1
             try:
                 with bounded():
                     result = value(*sample)

@@ -90,6 +90,14 @@ def test_filter_that_is_silently_left_out_did_not_hold():
     assert ("jail", "find a run without a filter") in through
 
 
+def test_zygote_without_its_filter_is_found():
+    without = "from stoilo.sandbox import seccomp\nseccomp.close_process = print\n"
+    (row,) = run_weakened(without, "seccomp")
+    through = {attempt.words for attempt in row.attempts if attempt.reached}
+    assert "find a zygote without a filter" in through
+    assert row.verdict is Verdict.DID_NOT_HOLD
+
+
 @pytest.mark.parametrize("name", ["landlock", "rlimits", "not_dumpable"])
 def test_mechanism_that_cannot_be_applied_is_missing_not_held(name):
     (row,) = run_weakened(FAILING_STEP.format(name=name), name)

@@ -22,7 +22,7 @@ from sqlalchemy import bindparam, case, select, update
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.workdir import ADMISSION
-from stoilo.server.bulk import insert_many, select_in
+from stoilo.server.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.jobs import (
@@ -46,6 +46,13 @@ __all__ = ["Creator", "Draft", "insert_drafts"]
 
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4000
+_TOLD: Final = (
+    *("id", "name", "app", "priority", "input_template", "result_template"),
+    *("min_quorum", "target_results", "max_error", "max_total", "max_success"),
+    "delay_bound_s",
+)
+"""Columns that `create_work` is told of."""
+
 _WAIT_S: Final = 10
 _TRIES: Final = 6
 """From so many tries on, the wait for the next is no longer than after the last."""
@@ -262,7 +269,7 @@ class Creator:
         """Return what has no BOINC row and is due: what was tried less often first."""
         table, needs = schema.workunits, schema.needs
         query = (
-            select(table)
+            select(*(table.c[name] for name in _TOLD))
             .where(
                 table.c.boinc_id == 0,
                 table.c.outcome.is_(None),
@@ -295,20 +302,12 @@ class Creator:
                 tuple(row)
                 for row in select_in(connection, columns, there.c.name, names)
             )
-        made = [
-            {"row": job.row, "there": found[job.name]}
-            for job in jobs
-            if job.name in found
-        ]
+        made = {job.row: found[job.name] for job in jobs if job.name in found}
         if made:
-            table = schema.workunits
+            column, key = schema.workunits.c.boinc_id, schema.workunits.c.id
+            fixed = {"retry_at": 0, "attempts": 0}
             with self._database.write() as connection:
-                connection.execute(
-                    update(table)
-                    .where(table.c.id == bindparam("row"))
-                    .values(boinc_id=bindparam("there"), retry_at=0, attempts=0),
-                    made,
-                )
+                assign_many(connection, column, key, made, fixed)
         return [job for job in jobs if job.name not in found]
 
 

@@ -108,6 +108,7 @@ class Inputs:
         """Remove what no row has ever claimed, or a crash has left."""
         with self.turn:
             self.remove(stray_files(database, self.stage.names()))
+            self.stage.remove_drafts()
 
     def _draft(self, spec: WorkunitSpec) -> Draft:
         staged = self.stage.add(spec.files)

@@ -44,6 +44,9 @@ _FILE_MODE: Final = 0o644  # a web server hands them out
 _FOLDER_MODE: Final = 0o2775  # BOINC's tools may run as another user of the group
 _FOR_ALL: Final = stat.S_IROTH | stat.S_IXOTH
 _REMEMBERED: Final = 65_536
+_DRAFTS: Final = ".stoilo"
+"""Below the downloads. Files that begin in one folder lie close together on the disk: to
+make each in a folder of its own costs many times as much as to rename it into that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Stage:
         beside: tuple[Path, ...] = (),
     ) -> None:
         self._download = download
+        self._drafts = download / _DRAFTS
         self._fanout = fanout
         self._secret = secret
         self._beside = beside
@@ -103,6 +107,7 @@ class Stage:
         """
         found: dict[str, StagedFile] = {}
         try:
+            _make_folder(self._drafts)
             for file in files:
                 if file.digest not in found:
                     found[file.digest] = self._add(file)
@@ -118,7 +123,8 @@ class Stage:
             return
         try:
             if not _holds(path, text.encode()):
-                _write_whole(path, text.encode())
+                _make_folder(path.parent)
+                _write_whole(path, text.encode(), path.parent)
         except OSError as error:
             raise InternalError(
                 "STO-E003", f"a template could not be written (errno {error.errno})"
@@ -151,6 +157,12 @@ class Stage:
         )
         return {name for name in found if _NAME.fullmatch(name)}
 
+    def remove_drafts(self) -> None:
+        """Remove what a crash has left half written; nothing may be being written."""
+        with contextlib.suppress(FileNotFoundError):
+            for one in self._drafts.iterdir():
+                one.unlink(missing_ok=True)
+
     def remove(self, names: Sequence[str]) -> None:
         """Remove files that no workunit needs any more; those that are gone are gone."""
         dropped = set(names)
@@ -170,9 +182,8 @@ class Stage:
         if known is not None and _has_size(path, known.size):
             return known
         staged = self._store(file, path)
-        _write_whole(
-            path.with_name(f"{path.name}.md5"), f"{staged.md5} {staged.size}\n".encode()
-        )
+        sums = path.with_name(f"{path.name}.md5")
+        _write_whole(sums, f"{staged.md5} {staged.size}\n".encode(), self._drafts)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[file.digest] = staged
@@ -185,13 +196,13 @@ class Stage:
             _check(digest, file.digest)
             md5 = hashlib.md5(file.source, usedforsecurity=False).hexdigest()
             if not _has_digest(path, len(file.source), digest):
-                _write_whole(path, file.source)
+                _write_whole(path, file.source, self._drafts)
             return StagedFile(path.name, len(file.source), md5)
-        draft = _draft(path)
+        draft = self._drafts / f".{path.name}.{secrets.token_hex(4)}"
         try:
             _link_or_copy(file.source, draft)
             size, md5 = _measure(draft, file.digest)
-            draft.replace(path)
+            _settle(draft, path)
         finally:
             draft.unlink(missing_ok=True)
         return StagedFile(path.name, size, md5)
@@ -256,12 +267,19 @@ def _sync_disk(folder: Path) -> None:
         os.close(number)
 
 
-def _draft(path: Path) -> Path:
-    """Return a name beside a file that no tool of BOINC looks at."""
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _open_up(path.parent)
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        _open_up(folder)
+
+
+def _settle(draft: Path, path: Path) -> None:
+    """Give a finished draft its name."""
+    try:
+        draft.replace(path)
+    except FileNotFoundError:  # the first file of its folder
+        _make_folder(path.parent)
+        draft.replace(path)
 
 
 def _open_up(folder: Path) -> None:
@@ -283,14 +301,28 @@ def _open_up(folder: Path) -> None:
         raise PermissionError(errno.EACCES, "hosts could not read a new directory")
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    draft = _draft(path)
+def _write_whole(path: Path, data: bytes, drafts: Path) -> None:
+    """Write a file that is there whole or not at all; `drafts` is on the same disk."""
+    draft = drafts / f".{path.name}.{secrets.token_hex(4)}"
     try:
-        draft.write_bytes(data)
-        draft.chmod(_FILE_MODE)
-        draft.replace(path)
-    finally:
+        _write_new(draft, data)
+        _settle(draft, path)
+    except BaseException:
         draft.unlink(missing_ok=True)
+        raise
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write a new file, whatever this process's umask, with few calls of the system."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    number = os.open(path, flags, _FILE_MODE)
+    try:
+        os.fchmod(number, _FILE_MODE)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(number, left) :]
+    finally:
+        os.close(number)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -172,15 +172,15 @@ def ask_later(connection: Connection, own: OwnWorkunit, now: int) -> None:
 
 
 def hasten(connection: Connection, names: Collection[str]) -> None:
-    """Have questions put, and outcomes delivered, that wait for validators."""
+    """Have questions put, ends taken and outcomes delivered that wait for validators."""
     own, table = schema.workunits, schema.asks
     named = own.c.name.in_(list(names))
     rows = select(own.c.id).where(named)
     connection.execute(
         update(table).where(table.c.workunit_id.in_(rows)).values(retry_at=0)
     )
-    told = own.c.undelivered == 1
-    connection.execute(update(own).where(named, told).values(retry_at=0))
+    made = (own.c.undelivered == 1) | (own.c.boinc_id != 0)
+    connection.execute(update(own).where(named, made).values(retry_at=0))
 
 
 def forget_judged(connection: Connection, rows: Sequence[int]) -> None:

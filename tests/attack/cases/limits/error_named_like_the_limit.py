@@ -1,6 +1,7 @@
 # /// stoilo-case
 # idea = "an ending by name"
 # level = "pure"
+# wider = true
 # stopped_by = "language"
 # code = "STO-G200"
 # goal = "inside"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.stock import staging
 from stoilo.server.engines.stock.filestore import fan_out, output_of, place
 from stoilo.server.engines.stock.staging import Stage
 
@@ -157,3 +158,27 @@ def test_other_names_never_become_a_path(tmp_path, name):
 def test_result_is_told_from_its_files_name():
     found = output_of("/srv/p/upload/2f/t_1_0_r1843_0")
     assert (found.result, found.name) == ("t_1_0", "t_1_0_r1843_0")
+
+
+def test_files_of_all_folders_begin_in_one(stage, monkeypatch):
+    """A file made in a folder of its own costs many times as much on a real disk."""
+    begun, write = set(), staging._write_new
+
+    def note(path, data):
+        begun.add(path.parent)
+        write(path, data)
+
+    monkeypatch.setattr(staging, "_write_new", note)
+    staged = stage.add([file_of(b"%d" % n, b"%d" % n) for n in range(20)]).values()
+    assert begun == {stage._drafts}
+    assert len({stage.path_of(one.name).parent for one in staged}) > 10
+    assert not any(stage._drafts.iterdir())
+
+
+def test_drafts_that_a_crash_has_left_are_removed_and_are_no_files(stage):
+    stage.remove_drafts()
+    (staged,) = stage.add([file_of(BODY)]).values()
+    (stage._drafts / f".{staged.name}.00").write_bytes(b"half")
+    assert stage.names() == {staged.name}
+    stage.remove_drafts()
+    assert stored(stage) == [staged.name, f"{staged.name}.md5"]

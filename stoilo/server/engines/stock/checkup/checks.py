@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoilo.server.engines.stock.checkup.ours import check_own_rows, check_tools
-from stoilo.server.engines.stock.checkup.programs import check_apps, check_versions
+from stoilo.server.engines.stock.checkup.programs import (
+    check_apps,
+    check_replication,
+    check_versions,
+)
 from stoilo.server.engines.stock.checkup.running import (
     check_backlogs,
     check_cron,
@@ -55,6 +59,7 @@ def examine(seen: Snapshot) -> tuple[Finding, ...]:
         *check_plan_classes(seen),
         check_templates(seen),
         check_apps(seen),
+        *check_replication(seen),
         *check_versions(seen),
         *check_web(seen),
     )

@@ -13,6 +13,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock.checkup.ownrows import read_own
 from stoilo.server.engines.stock.checkup.snapshot import (
+    AppReplication,
     Backlog,
     DatabaseView,
     VersionView,
@@ -36,6 +37,11 @@ _VERSIONS: Final = text(
  app_version.xml_doc FROM app_version, app, platform
  WHERE app.id = app_version.appid AND platform.id = app_version.platformid
  AND app_version.deprecated = 0 ORDER BY app_version.version_num"""
+)
+_REPLICATIONS: Final = text(
+    """SELECT name, homogeneous_redundancy, homogeneous_app_version, target_nresults
+ FROM app WHERE deprecated = 0 AND (homogeneous_redundancy <> 0
+ OR homogeneous_app_version <> 0 OR target_nresults <> 0)"""
 )
 _DUE: Final = text(
     "SELECT COUNT(*), MIN(transition_time) FROM workunit WHERE transition_time <= :now"
@@ -71,6 +77,10 @@ def _view(
         join_cache_level=_join_cache_level(connection),
         clock_ahead_s=_clock_ahead(connection, clock),
         apps=tuple(apps),
+        replications=tuple(
+            AppReplication(str(app), int(kind), bool(one), int(target))
+            for app, kind, one, target in connection.execute(_REPLICATIONS)
+        ),
         versions=_versions(connection, download),
         transitions=_transitions(connection, now),
         validations=_waiting(connection, "validations", now),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import Element, XmlBounds, parse_xml
-from stoilo.server.engines.stock.checkup.findings import fail, ok, skip
+from stoilo.server.engines.stock.checkup.findings import fail, ok, skip, warn
 from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.signer.boinckeys import check_boinc_signature, parse_boinc_public
 
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stoilo.server.engines.stock.checkup.snapshot import (
+        AppReplication,
         Finding,
         Snapshot,
         VersionView,
     )
 
-__all__ = ["check_apps", "check_versions"]
+__all__ = ["check_apps", "check_replication", "check_versions"]
 
 _BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
 _OLDEST_API: Final = 6
+_CLASSES: Final = (
+    "copies of a task go to machines of one kind only, and wait for these until the"
+    " task's admission ends"
+)
+_OWN_WAYS: Final = "set it to 0 on the project's page for apps, or leave it knowingly"
 _INSTALL: Final = "run stoilo boinc install"
 
 
@@ -35,6 +41,40 @@ def check_apps(seen: Snapshot) -> Finding:
         text = f"{', '.join(missing)} not in the database"
         return fail("apps", text, f"{_INSTALL}, or bin/xadd")
     return ok("apps", ", ".join(APPS))
+
+
+def check_replication(seen: Snapshot) -> Iterator[Finding]:
+    """Name what BOINC would do about copies beside what tasks ask for.
+
+    Results are judged right all the same: by the quorum that the task asks for.
+    """
+    named = [one for one in seen.database.replications if one.app in APPS]
+    for one in named:
+        yield warn(f"replication {one.app}", "; ".join(_own_ways(one)), _OWN_WAYS)
+    kind = seen.config.text("homogeneous_redundancy") or "0"
+    if kind != "0":
+        text = (
+            f"homogeneous_redundancy {kind} in config.xml is for all apps: {_CLASSES}"
+        )
+        yield warn("replication", text, "take the setting out of config.xml")
+    if not named and kind == "0" and not seen.database.trouble:
+        yield ok("replication", "tasks alone say how many copies there are")
+
+
+def _own_ways(one: AppReplication) -> Iterator[str]:
+    """Say what an app's row makes of its tasks' copies."""
+    if one.machine_classes:
+        yield f"homogeneous_redundancy {one.machine_classes}: {_CLASSES}"
+    if one.one_version:
+        yield (
+            "homogeneous_app_version: after a release, or where volunteers wish"
+            " different things, a task's further copies wait for hosts of its first"
+        )
+    if one.target:
+        yield (
+            f"target_nresults {one.target}: BOINC makes more copies of a task of one copy"
+            " than was asked for, by its own record of hosts"
+        )
 
 
 def check_versions(seen: Snapshot) -> Iterator[Finding]:

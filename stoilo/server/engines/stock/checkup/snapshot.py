@@ -133,6 +133,24 @@ class OwnView:
 
 
 @dataclass(frozen=True, slots=True)
+class AppReplication:
+    """What an app's row says of copies, beside what each workunit says.
+
+    Attributes:
+        app: its name.
+        machine_classes: BOINC's kind of homogeneous redundancy, 0 for none.
+        one_version: all copies of a workunit go to one app version.
+        target: copies of a workunit whose host is not trusted (adaptive replication),
+            0 for as many as the workunit says.
+    """
+
+    app: str
+    machine_classes: int = 0
+    one_version: bool = False
+    target: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseView:
     """What the database said.
 
@@ -141,6 +159,7 @@ class DatabaseView:
         join_cache_level: of the server.
         clock_ahead_s: of its clock before ours.
         apps: names of apps that are not deprecated.
+        replications: how BOINC itself would replicate apps' work, where it would.
         versions: newest of each app and platform.
         transitions: workunits whose next step is due.
         validations: workunits that wait for a validator.
@@ -154,6 +173,7 @@ class DatabaseView:
     join_cache_level: int = 0
     clock_ahead_s: float = 0.0
     apps: tuple[str, ...] = ()
+    replications: tuple[AppReplication, ...] = ()
     versions: tuple[VersionView, ...] = ()
     transitions: Backlog = Backlog()
     validations: Backlog = Backlog()

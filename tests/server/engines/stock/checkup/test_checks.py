@@ -324,3 +324,31 @@ def test_disabled_daemon_warns(healthy):
     off = DaemonState(Daemon("feeder", disabled=True), 0, alive=False)
     found = examine(replace(healthy, daemons=(off,)))
     assert [one.verdict for one in found if one.name == "daemon feeder"] == ["warn"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("homogeneous_redundancy", 2),
+        ("homogeneous_app_version", 1),
+        ("target_nresults", 3),
+    ],
+)
+def test_replication_that_an_apps_row_asks_for_is_named(tmp_path, column, value):
+    tree = StockTree(tmp_path)
+    install_project(tree.root, tree.offer, url=tree.url)
+    tree.sql("INSERT INTO app (name, target_nresults) VALUES ('theirs', 2)")
+    before = examine(read_snapshot(tree.project(), web=False, url=tree.url))
+    assert "ok" in [one.verdict for one in before if one.name == "replication"]
+    tree.sql(f"UPDATE app SET {column} = ? WHERE name = 'pure'", [value])  # noqa: S608 - ours
+    after = examine(read_snapshot(tree.project(), web=False, url=tree.url))
+    (said,) = [one for one in after if one.name == "replication pure"]
+    assert said.verdict == "warn"
+    assert column in said.text
+
+
+def test_replication_by_machine_in_config_is_named(healthy, tree):
+    data = (tree.root / "config.xml").read_bytes()
+    config = read_config(edit_config(data, {"homogeneous_redundancy": "1"}))
+    found = examine(replace(healthy, config=config))
+    assert [one.verdict for one in found if one.name == "replication"] == ["warn"]
