@@ -17,6 +17,6 @@ for name in ${PYTHONS:-python3.12 python3.13 python3.14}; do
     # Controls are left out: many show what 3.11's own library does.
     "$venv/bin/stoilo" sandbox suite --level numeric tests/attack/cases
     "$venv/bin/python" -m pytest -p no:cacheprovider tests/policies tests/sandbox \
-        -m "not slow" -k "not tensor and not training and not without_importing_them" \
+        -m "not slow" -k "not tensor and not training and not torch and not without_importing_them and not second_face" \
         --ignore tests/sandbox/test_model_forgeries.py --ignore tests/sandbox/test_models.py
 done
