@@ -14,7 +14,10 @@ DATABASE := mariadb-server-core:mariadbd
 # Sessions of tests side by side; with 0 pytest runs them itself.
 SESSIONS := 2
 
-.PHONY: help setup demo test slow test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
+# Beside 3.11, whichever of them is on the PATH.
+PYTHONS := python3.12 python3.13 python3.14
+
+.PHONY: help setup demo test slow pythons test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
   contents lock clean
 
 help: ## list the commands
@@ -34,6 +37,9 @@ test: setup ## unit, property, attack and end-to-end tests
 slow: setup ## kill rounds, fault matrices, long runs
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -n $(SESSIONS) -m slow
+
+pythons: ## the sandbox's tests and the attack corpus under each later Python that is here (PYTHONS)
+	@PYTHONS="$(PYTHONS)" ./scripts/pythons.sh
 
 test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=…; with DATA_DIR=…, real clients too)
 	@[ -n "$(PROJECT_DIR)" ] || { echo "make test-stock PROJECT_DIR=DIR"; exit 2; }

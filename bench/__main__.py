@@ -21,7 +21,7 @@ SUITES = (
     *("jail", "guards", "whole_pure", "whole_numpy", "whole_torch"),
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
-    *("population", "stock"),
+    *("population", "stock", "hostile"),
     *("learn_transport", "learn_methods", "learn_jail"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KERNELS", "NUMPY", "TORCH", "Program"]
+__all__ = ["CONVERTING", "KERNELS", "NUMPY", "TORCH", "Program"]
 
 KERNELS_FOLDER = Path(__file__).parent / "kernels"
 
@@ -23,11 +23,13 @@ class Program:
         name: of the file in ``bench/kernels``, without its suffix.
         size: what `run` gets.
         small: what it gets where it is interpreted by Python code; 0 where it is not.
+        classes: whether it is mostly small methods on own objects.
     """
 
     name: str
     size: int
     small: int = 0
+    classes: bool = False
 
     @property
     def source(self) -> str:
@@ -37,23 +39,27 @@ class Program:
 
 KERNELS = (
     Program("binary_trees", 19, 8),
-    Program("class_attribute", 45_000, 10),
+    Program("class_attribute", 45_000, 10, classes=True),
     Program("dict_str", 3000, 2),
     Program("edit_distance", 850, 20),
-    Program("events", 350_000, 300),
+    Program("events", 350_000, 300, classes=True),
     Program("fannkuch", 8, 5),
     Program("life", 20_000, 15),
     Program("linear_solve", 200, 10),
     Program("mandelbrot", 250, 10),
     Program("monte_carlo", 330_000, 500),
     Program("nbody", 35_000, 30),
-    Program("private_state", 180_000, 200),
+    Program("private_state", 180_000, 200, classes=True),
     Program("queens", 11, 5),
     Program("shortest_paths", 18_000, 30),
+    Program("sieve", 1_400_000, 500),
     Program("spectral_norm", 220, 5),
     Program("text_parsing", 70_000, 100),
 )
 """Interpreter-bound: what the language layer could slow down."""
+
+CONVERTING = Program("sieve_converting", 300_000, 500)
+"""A sieve beside a class with ``__index__``: its bytearray's stores go through Python."""
 
 NUMPY = (
     Program("numpy_arrays", 1200),

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,8 +118,9 @@ def count_issued(server: TaskServer) -> int:
         return connection.scalar(query) or 0
 
 
-async def admission_rates(data: Path, sizes: Sizes) -> tuple[float, float]:
-    """Return tasks/s with cached and with uncached verdicts."""
+@asynccontextmanager
+async def open_server(data: Path) -> AsyncIterator[tuple[TaskServer, str]]:
+    """Yield a server without network and volunteers, and a token of plenty."""
     policy: Policy = msgspec.structs.replace(
         default_policy(), quotas={"researcher": PLENTY}
     )
@@ -136,6 +138,18 @@ async def admission_rates(data: Path, sizes: Sizes) -> tuple[float, float]:
             )
         server.start()
         stack.callback(server.stop)
+        yield server, token
+
+
+async def filled(data: Path, tasks: int) -> None:
+    """Leave a data directory with so many tasks that wait for volunteers."""
+    async with open_server(data) as (server, token):
+        await issue(server, token, [request(f"f{n}", 0) for n in range(tasks)])
+
+
+async def admission_rates(data: Path, sizes: Sizes) -> tuple[float, float]:
+    """Return tasks/s with cached and with uncached verdicts."""
+    async with open_server(data) as (server, token):
         await issue(server, token, [request("warm", 0)])
         same = [request(f"c{n}", 0) for n in range(sizes.cached)]
         other = [request(f"u{n}", n + 1) for n in range(sizes.uncached)]

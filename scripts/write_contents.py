@@ -18,7 +18,7 @@ import msgspec
 from stoilo.flavors.contents import parse_contents
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.channel import Hello
+from stoilo.sandbox.channel import Hello, Programs
 from stoilo.sandbox.folders import library_folders
 from stoilo.sandbox.jobs import TASK_JOB
 from stoilo.sandbox.supervisor import zygote_environment
@@ -108,8 +108,7 @@ def list_modules(part: str) -> list[str]:
         level=load_level(part),
         job=TASK_JOB,
         preload=(),
-        program=b"",
-        threaded_program=b"",
+        programs=Programs(),
         supervisor=1,
     )
     return probe(ZYGOTE.format(folders=folders), msgspec.msgpack.encode(hello))

@@ -112,6 +112,11 @@ to a highest level ([opt-in](opt-in.md)).
 No level opens a file, a socket or a process. `stoilo policy show LEVEL` lists every name of
 every module. Limits are *default / largest*; in force is the lowest of admission, level and
 opt-in. `gpu` is a reserved name: an opt-in may name it, no task can.
+
+Own classes may extend the classes below (`+`: and what their library derives from them), plain
+types and exceptions. In parentheses: the names of such a class that an own class may define, by
+itself or by a mixin; every name that the library class does not know is free, too. Special
+methods such as `__getitem__` are free. What is not listed is held, not extended (`STO-G105`).
 """
 
 REDUNDANCY_INTRO = """\
@@ -256,9 +261,19 @@ def _limit_rows(levels: tuple[Level, ...]) -> Iterator[str]:
         yield f"| `{limit.name}` | {' | '.join(pairs)} |"
 
 
+def _extended(level: Level) -> Iterator[str]:
+    """Yield each class of a level with the names that an own class may define."""
+    below = {one.name: one for one in load_levels()}.get(level.extends)
+    for dotted, names in sorted(level.overrides.items()):
+        if below is None or below.overrides.get(dotted) != names:
+            given = ", ".join(f"`{name}`" for name in names).replace("`*`", "any")
+            yield f"`{dotted}`" + (f" ({given})" if given else " (none)")
+
+
 def _level_section(level: Level) -> str:
     modules = ", ".join(f"`{name}`" for name in sorted(level.modules))
     types = ", ".join(f"`{name}`" for name in sorted(level.travelling_types)) or "none"
+    extended = ", ".join(_extended(level)) or "no more"
     calls = ", ".join(level.syscalls.allow)
     guarded = ", ".join(level.syscalls.guarded)
     denied = "; ".join(
@@ -269,6 +284,7 @@ def _level_section(level: Level) -> str:
         f"## {level.name} (order {level.order})\n\n{level.summary}\n\n"
         f"**Modules:** {modules}\n\n"
         f"**Library types that may travel:** {types}\n\n"
+        f"**Library classes that own classes may extend:** {extended}\n\n"
         f"**System calls let through:** {calls}\n\n"
         f"**Let through with checked arguments:** {guarded}\n\n"
         f"**Fail with an error number instead of killing:** {denied}\n\n"

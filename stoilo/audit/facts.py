@@ -423,6 +423,8 @@ class OperatorAct(StrEnum):
     TOKEN_REVOKED = "token_revoked"  # noqa: S105 - an act, not a secret
     TASK_CANCELLED = "task_cancelled"
     REVIEWER_ENROLLED = "reviewer_enrolled"
+    ACCOUNT_SUSPENDED = "account_suspended"
+    ACCOUNT_RESUMED = "account_resumed"
 
 
 class OperatorRecord(_Public, frozen=True, tag="operator"):

@@ -46,6 +46,11 @@ COMMANDS = {
         "volunteer",
         "Help a project from this machine.",
     ),
+    "account": (
+        "stoilo.cli.account",
+        "account",
+        "Researchers' accounts of a server.",
+    ),
     "boinc": ("stoilo.cli.boinc", "boinc", "Volunteer accounts of a project."),
     "backup": (
         "stoilo.cli.backup",

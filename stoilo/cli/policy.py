@@ -11,6 +11,7 @@ import msgspec
 
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
+from stoilo.cli.scripts import read_as_task
 from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
@@ -116,7 +117,7 @@ def check(
     and editors.
     Example: stoilo policy check task.py --level numeric
     """
-    source = read_source(file)
+    source = read_as_task(read_source(file))
     request = GateRequest(
         source=source, entry=entry, level=level, policy=_read_policy(policy_file)
     )
@@ -172,7 +173,7 @@ def explain(
         named = explain_name(subject, load_levels())
         click.echo(_encode(named) if as_json else render_name(named))
         return 0
-    source, rules = read_source(subject), _read_policy(policy_file)
+    source, rules = read_as_task(read_source(subject)), _read_policy(policy_file)
 
     def judge(level: str) -> Verdict:
         """Judge in a child, at one level."""

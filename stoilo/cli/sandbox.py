@@ -12,6 +12,7 @@ import click
 from stoilo.cli.extras import require_extra
 from stoilo.cli.filters import show_filter
 from stoilo.cli.platforms import check_platform
+from stoilo.cli.scripts import read_as_task
 from stoilo.cli.selftest import selftest
 from stoilo.cli.suite import suite
 from stoilo.core import skeleton
@@ -198,7 +199,8 @@ def run(
     require_extra("executor")
     from stoilo.sandbox.run import run_source  # noqa: PLC0415 - Linux only
 
-    rules, arguments, source = load_level(level), read_kwargs(kwargs), read_bytes(file)
+    rules, arguments = load_level(level), read_kwargs(kwargs)
+    source = read_as_task(read_bytes(file))
     outcome = refuse_statically(source, entry or "", level) or run_source(
         source.decode(), entry, arguments, rules, wall_s=timeout
     )

@@ -14,10 +14,11 @@ import click
 from stoilo.cli.extras import require_extra
 from stoilo.cli.platforms import check_platform
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import Level
 from stoilo.core.types import Severity
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.jailed import GATE_JOB, Gate
-from stoilo.policies.levels import load_levels
+from stoilo.policies.levels import level_names, load_levels
 
 if TYPE_CHECKING:
     from stoilo.sandbox.suite.case import Case
@@ -49,12 +50,21 @@ def _ask_gate(gate: Gate, case: Case, level: str) -> tuple[str, ...]:
     )
 
 
+def _levels_up_to(widest: str) -> tuple[Level, ...]:
+    levels = load_levels()
+    names = [level.name for level in levels]
+    return levels[: names.index(widest) + 1] if widest else levels
+
+
 @contextmanager
-def open_runner(cases: list[Case], *, controls: bool) -> Iterator[CaseRunner]:
+def open_runner(
+    cases: list[Case], *, controls: bool, widest: str = ""
+) -> Iterator[CaseRunner]:
     """Make warm jails for `cases`, and a runner for them.
 
     Args:
         cases: what will be run; probes can import only what these seem to need.
+        widest: the last level at which they are run, empty for the last that there is.
         controls: whether the programs are also run without any layer.
 
     Raises:
@@ -66,7 +76,7 @@ def open_runner(cases: list[Case], *, controls: bool) -> Iterator[CaseRunner]:
     from stoilo.sandbox.suite.runner import CaseRunner  # noqa: PLC0415
     from stoilo.sandbox.supervisor import Jail  # noqa: PLC0415
 
-    levels = load_levels()
+    levels = _levels_up_to(widest)
     with (
         Jail(levels[0], GATE_JOB) as gate_jail,
         SuiteJails(levels, preload_of(cases)) as jails,
@@ -95,9 +105,13 @@ def read_cases(folder: Path) -> list[Case]:
     return cases
 
 
-def _run_all(cases: list[Case], jobs: int, *, controls: bool) -> list[CaseReport]:
+def _run_all(
+    cases: list[Case], jobs: int, widest: str, *, controls: bool
+) -> list[CaseReport]:
+    known = {"", *(level.name for level in _levels_up_to(widest))}
+    cases = [case for case in cases if case.header.level in known]
     with (
-        open_runner(cases, controls=controls) as runner,
+        open_runner(cases, controls=controls, widest=widest) as runner,
         ThreadPoolExecutor(jobs) as pool,
     ):
         return list(pool.map(runner.run, cases))
@@ -124,7 +138,12 @@ def _run_all(cases: list[Case], jobs: int, *, controls: bool) -> list[CaseReport
     is_flag=True,
     help="First run each program WITHOUT any sandbox, to see that it would reach its goal.",
 )
-def suite(folder: Path, form: str, jobs: int, controls: bool) -> int:
+@click.option(
+    "--level",
+    type=click.Choice(level_names()),
+    help="Run nothing at wider levels than this.",
+)
+def suite(folder: Path, form: str, jobs: int, controls: bool, level: str | None) -> int:
     """Run every case below FOLDER through the layers and report (docs/reference/cases.md).
 
     Exit 0 when every case ended as its header says, 4 when one got through or ended
@@ -138,6 +157,6 @@ def suite(folder: Path, form: str, jobs: int, controls: bool) -> int:
         summarize,
     )
 
-    reports = _run_all(read_cases(folder), jobs, controls=controls)
+    reports = _run_all(read_cases(folder), jobs, level or "", controls=controls)
     click.echo(render_json(reports) if form == "json" else render_text(reports))
     return 0 if summarize(reports).clean else 4

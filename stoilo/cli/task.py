@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.sandbox import read_kwargs, read_source
+from stoilo.cli.scripts import read_as_task
 from stoilo.client.capture.modules import Captured
 from stoilo.client.request import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
@@ -110,11 +111,11 @@ def submit(  # noqa: PLR0917 - click passes options by name
     connection: str | None,
     as_json: bool,
 ) -> int:
-    """Send FILE to the server as it is; prints the task's id.
+    """Send FILE to the server, without its script block; prints the task's id.
 
     With --wait also its outcome, as `stoilo task result` does.
     """
-    source = read_source(str(file))
+    source = read_as_task(read_source(str(file)).encode()).decode()
     captured = Captured(
         task_module=source,
         entry=entry or _find_entry(source),

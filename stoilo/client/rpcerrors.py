@@ -36,6 +36,8 @@ _FAMILIES: dict[str, type[StoiloError]] = {
         InternalError,
     )
 }
+_BUSY = frozenset({"STO-R008"})
+"""What a server says that has its hands full."""
 _LOST = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -129,7 +131,7 @@ def is_lost(error: grpc.aio.AioRpcError) -> bool:
 
 def is_retryable(error: StoiloError) -> bool:
     """Whether the same call may work a moment later."""
-    return isinstance(error, UnreachableError)
+    return isinstance(error, UnreachableError) or error.code in _BUSY
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

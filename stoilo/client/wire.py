@@ -163,7 +163,7 @@ class Wire:
 def _open_channel(address: Address) -> grpc.aio.Channel:
     options = (
         ("grpc.max_send_message_length", BOUNDS.rpc_message_bytes),
-        ("grpc.max_receive_message_length", 8 * BOUNDS.rpc_message_bytes),
+        ("grpc.max_receive_message_length", BOUNDS.rpc_answer_bytes),
         ("grpc.enable_retries", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

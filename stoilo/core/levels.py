@@ -46,11 +46,13 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         guarded: calls let through under the argument filter of the same name in
             `stoilo.sandbox.seccomp` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
         errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
+        reasons: call → why it is open or fails politely, for auditors.
     """
 
     allow: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
     errno: dict[str, tuple[str, ...]] = {}
+    reasons: dict[str, str] = {}
 
 
 class LevelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +78,9 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limits: defaults and maxima.
         members: public names that instances of a library class keep, by dotted class;
             its other public names are closed in the zygote.
+        overrides: library classes that a task may extend, dotted, each with the names that
+            an own class may define; ``*`` stands for all but private and guarded ones, a
+            ``+`` after a class for what its library derives from it, too.
         extends: the next narrower level; this one's tables are added to its.
         digest: domain-separated digest of the file's bytes and of what it extends; set
             by `parse_level`.
@@ -91,6 +96,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     syscalls: SyscallRules = SyscallRules()
     travelling_types: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
+    overrides: dict[str, tuple[str, ...]] = {}
     extends: str = ""
     digest: str = ""
 
@@ -120,7 +126,12 @@ def _merge_syscalls(base: SyscallRules, own: SyscallRules) -> SyscallRules:
         )
         for name in dict.fromkeys((*base.errno, *own.errno))
     }
-    return SyscallRules(base.allow + own.allow, base.guarded + own.guarded, errno)
+    return SyscallRules(
+        base.allow + own.allow,
+        base.guarded + own.guarded,
+        errno,
+        base.reasons | own.reasons,
+    )
 
 
 def _widen(base: Level, own: Level) -> Level:
@@ -136,6 +147,7 @@ def _widen(base: Level, own: Level) -> Level:
         syscalls=_merge_syscalls(base.syscalls, own.syscalls),
         travelling_types=base.travelling_types | own.travelling_types,
         members=base.members | own.members,
+        overrides=base.overrides | own.overrides,
     )
 
 

@@ -34,7 +34,8 @@ class Bounds(msgspec.Struct, frozen=True):
     result_header_bytes: int = 12 * KIB  # with the checkpoint in it
     seen_checkpoint_bytes: int = 4 * KIB  # the note that an executor sends back
     review_bytes: int = 4 * KIB
-    rpc_message_bytes: int = 4 * MIB
+    rpc_message_bytes: int = 2 * MIB  # to the server
+    rpc_answer_bytes: int = 32 * MIB  # from it
     token_chars: int = 256
     map_items: int = 10_000  # items in one chunked workunit
 

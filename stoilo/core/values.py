@@ -67,8 +67,17 @@ def _advice_for(value: object) -> str:
     return "return its state_dict(), and load_state_dict() that at home"
 
 
-def to_node(value: object, refs: References | None = None) -> Node:
+def to_node(
+    value: object,
+    refs: References | None = None,
+    dicts: frozenset[type] = frozenset({OrderedDict}),
+) -> Node:
     """Return the node of `value`.
+
+    Args:
+        value: what travels.
+        refs: what classes and functions in it become; None in a result.
+        dicts: classes whose instances become a dict in a result.
 
     Raises:
         UsageError: ``STO-D001`` for a type that does not travel, ``STO-D004`` too deep.
@@ -88,7 +97,7 @@ def to_node(value: object, refs: References | None = None) -> Node:
             return _CONTAINERS[kind](item, lambda inner: convert(inner, depth + 1))
         if (node := _library_node(item, plain=plain)) is not None:
             return node
-        if plain and kind is OrderedDict:
+        if plain and kind in dicts:
             return _convert_dict(item, lambda inner: convert(inner, depth + 1))
         return refs.to_ref(item, lambda inner: convert(inner, depth + 1))
 

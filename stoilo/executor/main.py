@@ -50,7 +50,14 @@ from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.runtimes import Runtimes, TreeRuntimes
 from stoilo.executor.session import Session
 from stoilo.executor.shm import MMAP_FILE, open_segment
-from stoilo.executor.slot import Slot, finish, hold_slot, put_off, read_slot
+from stoilo.executor.slot import (
+    Slot,
+    count_broken_run,
+    finish,
+    hold_slot,
+    put_off,
+    read_slot,
+)
 from stoilo.executor.trees import tree_cap
 from stoilo.executor.work import Work
 
@@ -61,6 +68,15 @@ OPT_IN_FILE: Final = "optin.toml"
 
 RETRY_S: Final = 300
 """After how long a task is tried again that this machine had trouble with, s."""
+
+MOST_BROKEN_RUNS: Final = 3
+"""So many runs of one task that ended by no word of ours: then its copy has failed here.
+
+A machine short of memory kills, but a task may also find a way to be killed, and BOINC
+would start it again a hundred times.
+"""
+_BROKEN_RUN: Final = frozenset({"STO-S005", "STO-S007"})
+_EXIT_CHILD_FAILED: Final = 195  # BOINC: EXIT_CHILD_FAILED
 
 _LAUNCHER: Final = "--launcher="
 _ACTIONS: Final = ("--explain", "--self-check", "--version")
@@ -211,8 +227,10 @@ def _work(slot: Slot, around: Surroundings) -> int:
         with hold_slot(slot), _session(slot, around) as session:
             return _work_for(session, slot, around)
     except InternalError as error:  # this machine's own trouble: later
-        put_off(slot, RETRY_S, f"{error.code} {error.message}")
         _say(around.err, error)
+        if error.code in _BROKEN_RUN and count_broken_run(slot) >= MOST_BROKEN_RUNS:
+            return _EXIT_CHILD_FAILED
+        put_off(slot, RETRY_S, f"{error.code} {error.message}")
     return 0
 
 

@@ -48,6 +48,7 @@ __all__ = [
 
 FINISH_FILE: Final = "boinc_finish_called"
 TEMPORARY_EXIT_FILE: Final = "boinc_temporary_exit"
+BROKEN_RUNS_FILE: Final = "broken_runs"
 MAX_LINK_BYTES: Final = 4096
 MOST_DELAY_S: Final = 24 * 3600
 RESULT_BEGINS: Final = (b'{"format":"stoilo-result/1"', b'{"format":"stoilo-result/2"')
@@ -145,6 +146,21 @@ def put_off(slot: Slot, delay_s: int, reason: str) -> None:
     text = f"{min(delay_s, MOST_DELAY_S)}\n{words}\n"
     path = slot.directory / TEMPORARY_EXIT_FILE
     write_durably(slot.directory / "exit.part", path, text.encode())
+
+
+def count_broken_run(slot: Slot) -> int:
+    """Note that a run broke, and return how many of this task's have.
+
+    The request to start again is taken away: the caller may not make another. A disk that
+    refuses counts as the first time.
+    """
+    try:
+        (slot.directory / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
+        with (slot.directory / BROKEN_RUNS_FILE).open("ab") as file:
+            file.write(b"x")
+            return file.tell()
+    except OSError:
+        return 1
 
 
 def render_soft_link(target: str) -> bytes:

@@ -48,6 +48,7 @@ def diff_levels(one: Level, other: Level) -> tuple[Change, ...]:
         *_sets("builtins", one.builtins, other.builtins),
         *_modules(one.modules, other.modules),
         *_sets("travelling_types", one.travelling_types, other.travelling_types),
+        *_overrides(one.overrides, other.overrides),
         *_sets("preload", one.preload, other.preload, Effect.OTHER),
         *_syscalls(one.syscalls, other.syscalls),
         *_amounts("limits.default", one.limits.default, other.limits.default),
@@ -123,6 +124,15 @@ def _modules(
         yield from _sets(f"modules.{name}", one.names, other.names)
         if name in before and name in after:
             yield from _values(f"modules.{name}.facade", one.facade, other.facade)
+
+
+def _overrides(
+    before: Mapping[str, tuple[str, ...]], after: Mapping[str, tuple[str, ...]]
+) -> Iterator[Change]:
+    yield from _sets("overrides", before.keys(), after.keys())
+    for name in _both(before, after):
+        one, other = before.get(name, ()), after.get(name, ())
+        yield from _sets(f"overrides.{name}", one, other)
 
 
 def _syscalls(before: SyscallRules, after: SyscallRules) -> Iterator[Change]:

@@ -18,6 +18,7 @@ __all__ = [
     "find_main_block",
     "find_missing",
     "find_repeated_definitions",
+    "is_main_test",
     "last_function",
 ]
 
@@ -79,7 +80,7 @@ def find_main_block(tree: ast.Module, lines: Lines) -> list[Finding]:
     return [
         make_finding("STO-P033", lines.place(node.test), message, hint)
         for node in tree.body
-        if isinstance(node, ast.If) and _is_main_test(node.test)
+        if isinstance(node, ast.If) and is_main_test(node.test)
     ]
 
 
@@ -126,7 +127,9 @@ def _check_signature(node: ast.stmt, lines: Lines, name: str) -> list[Finding]:
     if takes_one and required <= 1 and not keywords:
         return _check_steps(node, lines, name)
     message = f"{name!r} cannot be called with one argument, the dict of the task"
-    hint = f"write it as `def {name[:60]}(kwargs):`"
+    hint = (
+        f"write it as `def {name[:60]}(kwargs):`, or name another function as the entry"
+    )
     return [make_finding("STO-P032", lines.place(node), message, hint)]
 
 
@@ -156,8 +159,11 @@ def _yields(node: ast.FunctionDef) -> bool:
     return False
 
 
-def _is_main_test(test: ast.expr) -> bool:
+def is_main_test(test: ast.expr) -> bool:
+    """Whether `test` is ``__name__ == "__main__"``, either way round."""
     if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
+        return False
+    if not isinstance(test.ops[0], ast.Eq):
         return False
     sides = (test.left, test.comparators[0])
     names = [side.id for side in sides if isinstance(side, ast.Name)]

@@ -27,8 +27,6 @@ __all__ = [
 FINDINGS_SHOWN = 100
 """Most findings in one verdict; a hostile source could otherwise have one a byte."""
 
-_MESSAGE_CHARS = 400
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -86,13 +84,11 @@ def make_finding(
     hint: str,
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Return one finding; over-long messages (they may quote the source) are cut.
+    """Return one finding; `Finding` cuts over-long texts.
 
     An end before its start (the parser misplaces nodes inside f-strings) is mended.
     """
     end = max((place.end_line, place.end_column), (place.line, place.column))
-    if len(message) > _MESSAGE_CHARS:
-        message = message[: _MESSAGE_CHARS - 1] + "…"
     return Finding(
         code=code,
         severity=severity,

@@ -120,10 +120,23 @@ def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> F
     opening = next((other.name for other in wider if _admits(other, need)), "")
     if not need.name or need.module not in level.modules:
         message = f"module {need.module[:80]} is not open at level {level.name}"
-        return make_finding("STO-P040", place, message, _advice(opening, ""))
+        instead = _INSTEAD.get(need.module.partition(".")[0], "")
+        advice = _advice(opening, "") if opening or not instead else instead
+        return make_finding("STO-P040", place, message, advice)
     what = f"{need.module}.{need.name}"[:100]
     message = f"{what} is not handed out at level {level.name}"
     return make_finding("STO-P041", place, message, _advice(opening, need.module))
+
+
+_NO_COMMAND_LINE = (
+    "a task has no command line: name as the entry a function that takes the parameters "
+    "as its one dict, and keep the parser in another file"
+)
+_INSTEAD = {
+    **dict.fromkeys(("argparse", "click", "fire", "optparse"), _NO_COMMAND_LINE),
+    "pickle": "pickles run code: json, numpy.save and torch.save write to io.BytesIO()",
+}
+"""What to do without a module that scripts often import."""
 
 
 def _advice(opening: str, module: str) -> str:

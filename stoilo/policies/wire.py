@@ -13,6 +13,7 @@ import msgspec
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
+from stoilo.core.finding import bound_text
 from stoilo.core.limits import BOUNDS
 from stoilo.core.types import Finding, Severity, Verdict
 from stoilo.policies.findings import FINDINGS_SHOWN
@@ -34,6 +35,7 @@ __all__ = [
 ANSWER_BYTES = 256 * 1024
 """Largest answer: `FINDINGS_SHOWN` findings of bounded length."""
 
+_LAST = (1 << 31) - 1
 _REQUEST_BYTES = 16 * 1024 * 1024  # two modules in base64, far below this
 
 
@@ -121,7 +123,8 @@ def answer_request(data: bytes) -> bytes:
     try:
         answer = _WireAnswer(verdict=judge(parse_request(data)))
     except StoiloError as error:
-        problem = _WireError(error.code, error.message, error.hint)
+        texts = bound_text(error.message), bound_text(error.hint)
+        problem = _WireError(error.code, *texts)
         answer = _WireAnswer(error=problem)
     return msgspec.json.encode(answer)
 
@@ -178,9 +181,9 @@ def parse_answer(data: bytes, request: GateRequest) -> Verdict:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _disbelieve("it cannot be read") from error
     if answer.error is not None:
-        raise UsageError(
-            answer.error.code, answer.error.message, hint=answer.error.hint
-        )
+        said = answer.error
+        hint = bound_text(said.hint)
+        raise UsageError(said.code, bound_text(said.message), hint=hint)
     if answer.verdict is None:
         raise _disbelieve("it is empty")
     _check_verdict(answer.verdict, request)
@@ -209,7 +212,8 @@ def _check_verdict(verdict: Verdict, request: GateRequest) -> None:
 
 
 def _is_placed(found: Finding) -> bool:
-    return found.line >= 1 and found.column >= 1 and found.end_line >= found.line
+    place = (found.line, found.column, found.end_line, found.end_column)
+    return found.end_line >= found.line and all(1 <= at <= _LAST for at in place)
 
 
 def _is_reachable(

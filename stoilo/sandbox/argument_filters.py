@@ -17,13 +17,21 @@ from stoilo.sandbox.channel import FD
 if TYPE_CHECKING:
     from pyseccomp import SyscallFilter
 
-__all__ = ["ARGUMENT_FILTERS", "ArgumentFilter", "Context"]
+__all__ = [
+    "ARGUMENT_FILTERS",
+    "THREAD_FLAGS",
+    "ArgumentFilter",
+    "Context",
+    "allow_equal",
+]
 
 THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes to clone(2)
 _PROT_EXEC = 0x4
 _MADVICE = (4, 8, 14, 15, 25)  # DONTNEED FREE HUGEPAGE NOHUGEPAGE COLLAPSE
-_FUTEX_OPERATION = 0x7F  # without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME
+_FUTEX_OPERATION = 0xFFFFFFFF & ~0x100  # all but FUTEX_CLOCK_REALTIME
+_FUTEX_PRIVATE = 0x80
 _FUTEX_OPERATIONS = (0, 1, 3, 4, 5, 9, 10)  # [CMP_]REQUEUE WAKE_OP WAIT/WAKE[_BITSET]
+_FUTEX_WAITS = (0, 9)
 _LAST_CLOCK = 11  # CLOCK_TAI; above are clocks of descriptors and of other processes
 
 
@@ -46,7 +54,7 @@ class ArgumentFilter(msgspec.Struct, frozen=True):
     add: Callable[[Context, str], None]
 
 
-def _allow_equal(
+def allow_equal(
     context: Context, call: str, argument: int, values: tuple[int, ...]
 ) -> None:
     """Let `call` through when one argument has one of `values`."""
@@ -66,28 +74,28 @@ def _check_protection(context: Context, call: str) -> None:
 
 
 def _check_advice(context: Context, call: str) -> None:
-    _allow_equal(context, call, 2, _MADVICE)
+    allow_equal(context, call, 2, _MADVICE)
 
 
 def _check_read(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
+    allow_equal(context, call, 0, (FD.NULL, FD.REQUEST))
 
 
 def _check_write(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
+    allow_equal(context, call, 0, (FD.OUTPUT, FD.ERRORS, FD.RESULT))
 
 
 def _check_close(context: Context, call: str) -> None:
     """Let the child's own go; finalizers may still try the rest."""
     import pyseccomp as bpf  # noqa: PLC0415 - likewise
 
-    _allow_equal(context, call, 0, tuple(FD))
+    allow_equal(context, call, 0, tuple(FD))
     beyond = bpf.Arg(0, bpf.GT, max(FD))
     context.rules.add_rule(bpf.ERRNO(errno.EBADF), call, beyond)
 
 
 def _check_sendmsg(context: Context, call: str) -> None:
-    _allow_equal(context, call, 0, (FD.TRANSFER,))
+    allow_equal(context, call, 0, (FD.TRANSFER,))
 
 
 def _check_clone(context: Context, call: str) -> None:
@@ -98,10 +106,16 @@ def _check_clone(context: Context, call: str) -> None:
 
 
 def _check_futex(context: Context, call: str) -> None:
-    """Keep the priority-inheriting operations away, which nothing here uses."""
+    """Keep priority inheritance away, and what another run could be woken by.
+
+    A shared futex in a page of a library's file is the same for every run. pthread_join
+    waits for a thread with one, because the kernel wakes it so at the thread's end.
+    """
     import pyseccomp as bpf  # noqa: PLC0415 - likewise
 
-    for operation in _FUTEX_OPERATIONS:
+    shared = _FUTEX_WAITS if context.threads else ()
+    private = (one | _FUTEX_PRIVATE for one in _FUTEX_OPERATIONS)
+    for operation in (*private, *shared):
         condition = bpf.Arg(1, bpf.MASKED_EQ, _FUTEX_OPERATION, operation)
         context.rules.add_rule(bpf.ALLOW, call, condition)
 
@@ -145,7 +159,9 @@ ARGUMENT_FILTERS: dict[str, ArgumentFilter] = {
         _check_clone,
     ),
     "futex": ArgumentFilter(
-        "waiting, waking, requeueing; no priority inheritance", _check_futex
+        "waiting, waking, requeueing, of this process alone; no priority inheritance; "
+        "with threads also waiting on a shared word, as for a thread's end",
+        _check_futex,
     ),
     "clock_gettime": ArgumentFilter(_CLOCKS, _check_clock),
     "clock_getres": ArgumentFilter(_CLOCKS, _check_clock),

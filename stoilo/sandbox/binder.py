@@ -8,6 +8,7 @@ of torch are `stoilo.sandbox.models`'.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -17,11 +18,12 @@ from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.core.forms import FORMS
 from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
 from stoilo.core.values import from_node, to_node
+from stoilo.sandbox.instances import InstanceDict
 from stoilo.sandbox.loader import LanguageRuntime
 from stoilo.sandbox.models import Models
-from stoilo.sandbox.ownership import is_own_class
+from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.rules import is_variable_name
-from stoilo.sandbox.state import set_state
+from stoilo.sandbox.state import set_state, state_refusal
 
 __all__ = ["TaskReferences", "bind_arguments", "encode_result"]
 
@@ -94,7 +96,10 @@ class TaskReferences:
     ) -> object:
         cls = self._look_up_own_class(node.class_name)
         instance = _new_instance(cls, convert(node.base))
+        libraries = [base for base in class_mro(cls) if not is_own_class(base)]
         for name, value in node.state.items():
+            if any(keeps(base, name) for base in libraries):
+                raise state_refusal(f"{name[:64]!r} belongs to a library class")
             set_state(instance, name, convert(value))
         return instance
 
@@ -179,10 +184,13 @@ def bind_arguments(
     return arguments
 
 
+_DICTS = frozenset({OrderedDict, InstanceDict})
+
+
 def encode_result(value: object) -> bytes:
     """Return the encoding of what the task returned.
 
     Raises:
         StoiloError: ``STO-D…`` the value is of a kind that does not travel.
     """
-    return skeleton.encode(to_node(value))
+    return skeleton.encode(to_node(value, dicts=_DICTS))

@@ -31,6 +31,7 @@ _COMPARE: dict[int, tuple[str, Callable[[int, int], bool]]] = {
 _ACTIONS = {
     0x80000000: "kill the process",
     0x7FFF0000: "allow",
+    0x7FF00000: "fail with ENOSYS, unless a run's own filter has its answer",
     0x7FC00000: "stop and tell the zygote, which kills and names the call",
 }
 _ERRNO_ACTION, _DATA = 0x00050000, 0xFFFF

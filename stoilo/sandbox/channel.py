@@ -21,10 +21,12 @@ from stoilo.sandbox import sockets
 __all__ = [
     "FD",
     "FRAME_HEADER",
+    "OUT_OF_MEMORY",
     "PROGRESS_FLAG",
     "Ended",
     "Hello",
     "Output",
+    "Programs",
     "Ready",
     "StartRun",
     "Started",
@@ -38,7 +40,13 @@ FRAME_HEADER = 8
 """Bytes before the frame: its length, big-endian."""
 PROGRESS_FLAG = 1 << 63
 """In a frame's length: it tells of progress, and another frame follows."""
-EXIT_JOB_FAILED, EXIT_MEMORY, EXIT_SETUP = 70, 71, 72
+OUT_OF_MEMORY = (1 << 62).to_bytes(FRAME_HEADER, "big")
+"""Instead of a frame: our own code had no memory left to make one.
+
+An exit status would not do: it is any program's to choose. These bytes too may be a lie of
+a process that native code took over, which could as well take the memory.
+"""
+EXIT_JOB_FAILED, EXIT_SETUP = 70, 72
 _HELLO_BYTES, _MESSAGE_BYTES = 1 << 20, 1 << 16
 _LIFELINE_BYTES = 4096
 _DESCRIPTORS = 8
@@ -56,6 +64,22 @@ class FD(IntEnum):
     LISTENER = 6
 
 
+class Programs(msgspec.Struct, frozen=True):
+    """The BPF programs of one level.
+
+    Attributes:
+        single: for runs with one thread.
+        threaded: for runs with more.
+        zygote: for the zygote itself; every run inherits it.
+        waiter: for the process that waits for the init of the pid namespace.
+    """
+
+    single: bytes = b""
+    threaded: bytes = b""
+    zygote: bytes = b""
+    waiter: bytes = b""
+
+
 class Hello(msgspec.Struct, frozen=True):
     """Supervisor → zygote, once: what to prepare.
 
@@ -63,17 +87,17 @@ class Hello(msgspec.Struct, frozen=True):
         level: the level in force.
         job: dotted name of the job module.
         preload: modules to import besides the level's.
-        program: BPF program for runs with one thread.
-        threaded_program: BPF program for runs with more.
+        programs: the filters.
         supervisor: pid of the sender, whose death ends the zygote.
+        niceness: how far the processor is left to others, as nice(2) has it.
     """
 
     level: Level
     job: str
     preload: tuple[str, ...]
-    program: bytes
-    threaded_program: bytes
+    programs: Programs
     supervisor: int
+    niceness: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -112,14 +136,16 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
         wait_status: as wait4(2) gave it.
         cpu_s: user and system time, s.
         peak_bytes: largest resident set.
-        syscall: number of the denied call, -1 when none was.
+        denied: whether the filter stopped a call; every number may be one, -1 too.
+        syscall: number of the denied call.
         refused: the mechanism that could not be applied, empty if all were.
     """
 
     wait_status: int
     cpu_s: float
     peak_bytes: int
-    syscall: int = -1
+    denied: bool = False
+    syscall: int = 0
     refused: str = ""
 
 

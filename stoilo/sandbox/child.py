@@ -19,10 +19,10 @@ from stoilo.core.limits import RunLimits
 from stoilo.sandbox import identity, landlock, libc, rlimits, seccomp, sockets
 from stoilo.sandbox.channel import (
     EXIT_JOB_FAILED,
-    EXIT_MEMORY,
     EXIT_SETUP,
     FD,
     FRAME_HEADER,
+    OUT_OF_MEMORY,
     Output,
 )
 from stoilo.sandbox.mechanisms import Mechanism, MechanismError
@@ -236,8 +236,8 @@ def _work(plan: ChildPlan, job: Job, source: FileIO) -> int:
             for set_threads in plan.thread_setters:
                 set_threads(plan.limits.threads)
         _write_frame(job.run(_read_request(source, plan.request_bytes), Output()))
-    except MemoryError:
-        return EXIT_MEMORY
+    except MemoryError:  # of our own code: a task's is told in its frame
+        os.write(FD.RESULT, OUT_OF_MEMORY)
     except BaseException:  # noqa: BLE001 - the process edge: only a status leaves
         return EXIT_JOB_FAILED
     return 0

@@ -17,6 +17,7 @@ import msgspec
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.channel import (
     FRAME_HEADER,
+    OUT_OF_MEMORY,
     PROGRESS_FLAG,
     Ended,
     Started,
@@ -31,7 +32,7 @@ from stoilo.sandbox.progress import (
     take_progress,
 )
 from stoilo.sandbox.report import Evidence, JailReport, judge
-from stoilo.sandbox.running import RunningChild, Stopwatch
+from stoilo.sandbox.running import MemoryKills, RunningChild, Stopwatch
 
 __all__ = ["Exchange"]
 
@@ -84,7 +85,7 @@ class Exchange:
         self._frames = 0
         self._lock = threading.Lock()  # of what other threads ask for
         self._child: RunningChild | None = None
-        self._suspended = False
+        self._suspended, self._short_of_memory = False, True
         self._child_exists = self.zygote_silent = self.never_started = False
         self.cancelled = False
 
@@ -130,8 +131,16 @@ class Exchange:
             self._close(descriptor)
         self._far_lifeline.close()
 
-    def finish(self, layers: tuple[str, ...]) -> JailReport:
-        """Serve the run until it has ended, and judge it."""
+    def finish(
+        self, layers: tuple[str, ...], memory_kills: MemoryKills | None = None
+    ) -> JailReport:
+        """Serve the run until it has ended, and judge it.
+
+        Args:
+            layers: mechanisms that are active.
+            memory_kills: tells whether the kernel ran out of memory; None: nobody knows.
+        """
+        begun = time.monotonic()
         self._watch()
         while self._ended is None and not self.zygote_silent:
             left = self._time_left_s()
@@ -144,7 +153,13 @@ class Exchange:
                     self._serve(descriptor)
         elapsed = self._stopwatch.elapsed_s()
         self._drain()
+        if memory_kills is not None and self._is_killed():
+            self._short_of_memory = memory_kills.since(begun)
         return self._judge(elapsed, layers)
+
+    def _is_killed(self) -> bool:
+        ended = self._ended
+        return ended is not None and os.WIFSIGNALED(ended.wait_status)
 
     def _time_left_s(self) -> float:
         """Return after how long to look again at the latest; nothing left: 0 or less."""
@@ -168,6 +183,7 @@ class Exchange:
                 wall_s=elapsed,
                 layers=layers,
                 cancelled=self.cancelled,
+                short_of_memory=self._short_of_memory,
             )
         )
 
@@ -245,6 +261,8 @@ class Exchange:
         """Whether what was read, progress aside, is more than the result may take."""
         length = int.from_bytes(self._result[:FRAME_HEADER], "big")
         whole = len(self._result) >= FRAME_HEADER and not length & PROGRESS_FLAG
+        if self._result == OUT_OF_MEMORY:
+            return False
         most = self._limits.result_bytes
         return len(self._result) > FRAME_HEADER + most or (whole and length > most)
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import msgspec
 
 from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 
-__all__ = ["Failure", "describe_exception", "scrub_paths"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "Failure",
+    "describe_exception",
+    "is_out_of_memory",
+    "scrub_paths",
+]
+
+OUT_OF_MEMORY = "STO-S013"
 
 TEXT_CHARS = 2000
 TYPE_CHARS = 128
@@ -36,16 +45,22 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def scrub_paths(text: str) -> str:
-    """Return `text` with every absolute path replaced by its last part."""
+    """Return `text`, as it can travel, with every absolute path replaced by its last part.
+
+    Lone surrogates are spelled out: a frame with one could not be written, and the run would
+    seem to have ended by itself.
+    """
 
     def keep_name(match: re.Match[str]) -> str:
         return re.split(r"[/\\]", match[0].rstrip("/"))[-1] or "…"
 
-    return re.sub(_PATH, keep_name, text)
+    sound = text.encode("utf-8", "backslashreplace").decode()
+    return re.sub(_PATH, keep_name, sound)
 
 
 def _type_name(error: BaseException) -> str:
-    return str.__str__(type(error).__name__)[:TYPE_CHARS]
+    name = str.__str__(type(error).__name__)[:TYPE_CHARS]
+    return name.encode("utf-8", "backslashreplace").decode()[:TYPE_CHARS]
 
 
 def _text_of(error: BaseException) -> str:
@@ -71,13 +86,23 @@ def _guard_text(error: PolicyRefusal) -> str:
     return scrub_paths(": ".join(parts))[:TEXT_CHARS]
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether `error` is the interpreter's own or numpy's, by exact type.
+
+    A class of a task may have any name and any base.
+    """
+    arrays = sys.modules.get("numpy._core._exceptions")
+    known = (MemoryError, getattr(arrays, "_ArrayMemoryError", MemoryError))
+    return type(error) in known
+
+
 def describe_exception(error: BaseException) -> Failure:
     """Return how `error`, which reached the top of a task, is reported."""
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return Failure(
             RunStatus.KILLED,
             RunLayer.LIMITS,
-            "STO-S013",
+            OUT_OF_MEMORY,
             "MemoryError",
             "out of memory",
         )

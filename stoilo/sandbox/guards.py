@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import builtins
 import functools
+from abc import ABCMeta
 from collections.abc import Callable
-from types import ModuleType, resolve_bases
+from types import (
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    resolve_bases,
+)
 from typing import Any
 
+from stoilo.sandbox.buffers import converts, seal_stores
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.families import may_assign
 from stoilo.sandbox.fieldnames import find_bad_field, narrow_match_args
 from stoilo.sandbox.formatting import guarded_format
 from stoilo.sandbox.guarded_type import make_type_class
+from stoilo.sandbox.instances import DESCRIBING, STORING, InstanceDict, read_special
+from stoilo.sandbox.narrow_reads import NARROWED, read_narrowed
 from stoilo.sandbox.ownership import (
     PLAIN_TYPES,
-    allowed_bases,
     class_dict,
     class_mro,
+    handed_out_classes,
     is_guarded_name,
     is_own_class,
     is_own_function,
@@ -32,6 +44,7 @@ from stoilo.sandbox.ownership import (
 from stoilo.sandbox.refusals import GuardError, kind_name, refuse_read, refuse_write
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
+    GUARDED_DUNDERS,
     READABLE_DUNDERS,
     NameKind,
     attribute_kind,
@@ -52,6 +65,11 @@ __all__ = [
 _NAMEDTUPLE = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace"})
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__"})
 _TEXT_METHODS = frozenset({"format", "format_map"})
+_PLAIN_WITHOUT_NAME = frozenset(
+    {GenericAlias, MappingProxyType, MethodType}
+    | {type(None), type(Ellipsis), type(NotImplemented)}
+)
+_SPECIAL = DESCRIBING | STORING | {"__dict__"}
 _super_target: Callable[[super], object] = vars(super)["__self__"].__get__
 _WRITABLE = {
     "decimal.Context": None,
@@ -79,17 +97,17 @@ class Guards:
         self,
         facades: tuple[ModuleType, ...],
         stand_ins: dict[type, type],
-        hide_memo: Callable[[Any], object] = lambda method: method,
+        extensions: Extensions,
         hide_class: Callable[[type], type] = lambda cls: cls,
     ) -> None:
         self._facades = frozenset(map(id, facades))
         self._kept = facades  # ids stay valid
-        self._hide_memo = hide_memo
         self._hide_class = hide_class
         self._checked: set[tuple[type, tuple[str, ...]]] = set()
         self.own_types: set[type] = set()
-        self.stand_ins = dict(stand_ins)
-        self.bases = allowed_bases(facades)
+        self.stand_ins = stand_ins | {InstanceDict: dict}
+        self.bases = handed_out_classes(facades)
+        self._extensions = extensions
         self.type_class = make_type_class(self.type_of)
 
     # Classes
@@ -108,35 +126,37 @@ class Guards:
 
         Constructors of inner classes trust their callers: ``type(numpy.sum)()`` crashes.
         """
-        plain = cls.__module__ == "builtins" and cls is not ModuleType
         return (
-            plain
+            _is_plain(cls)
             or is_own_class(cls)
             or cls in self.bases
             or issubclass(cls, BaseException)
         )
 
     def build_class(
-        self, body: Callable[..., object], name: str, *bases: object, **keywords: object
+        self, body: FunctionType, name: str, *bases: object, **keywords: object
     ) -> object:
-        """``__build_class__`` whose bases are own, plain or handed out by a façade."""
-        for base in resolve_bases(bases):
+        """``__build_class__`` whose bases are own, plain or listed by the level."""
+        resolved = resolve_bases(bases)
+        for base in resolved:
             if not isinstance(base, type):
                 raise TypeError("a base of a class must be a class")
-            if not (is_own_class(base) or base in self.bases):
+            if not (is_own_class(base) or self._may_extend(base)):
                 raise GuardError("STO-G105", f"a task cannot extend {kind_name(base)}")
+        if "metaclass" in keywords:
+            if keywords["metaclass"] is not self.stand_ins.get(ABCMeta):
+                raise GuardError("STO-G104", "the only metaclass is abc.ABCMeta")
+            keywords["metaclass"] = ABCMeta
+        self._extensions.check_class(name, body.__code__, resolved)
+        if converts(body, resolved):
+            seal_stores()
         made = builtins.__build_class__(body, name, *bases, **keywords)
         if isinstance(made, type) and is_own_class(made):
             check_fields(made)
-            if "__deepcopy__" in class_dict(made):
-                self._guard_deepcopy(made)
         return made
 
-    def _guard_deepcopy(self, made: type) -> None:
-        method = class_dict(made)["__deepcopy__"]
-        if not is_own_function(method):
-            raise GuardError("STO-G105", "__deepcopy__ must be written as a method")
-        type.__setattr__(made, "__deepcopy__", self._hide_memo(method))
+    def _may_extend(self, base: type) -> bool:
+        return base in self.bases and self._extensions.admits(base)
 
     def remember_in(
         self, namespace: dict[str, Any]
@@ -150,7 +170,7 @@ class Guards:
         def known(name: str) -> Callable[[Any], Any]:
             def remember(made: Any) -> Any:  # noqa: ANN401
                 own = isinstance(made, type) and is_own_class(made)
-                if own and self._is_clean(made):
+                if own and self.is_clean(made):
                     namespace[name] = made
                 return made
 
@@ -158,14 +178,17 @@ class Guards:
 
         return known
 
-    def _is_clean(self, cls: type) -> bool:
+    def is_clean(self, cls: type) -> bool:
+        """Whether no library base of the own class `cls` keeps a name to itself."""
         return all(
             is_own_class(base) or not kept_names(base) for base in class_mro(cls)
         )
 
     def _collides(self, mro: tuple[type, ...], name: str) -> bool:
         return any(
-            not is_own_class(base) and (name in class_dict(base) or keeps(base, name))
+            not is_own_class(base)
+            and (name in class_dict(base) or keeps(base, name))
+            and not self._extensions.gives(base, name)
             for base in mro
         )
 
@@ -179,6 +202,20 @@ class Guards:
             self._collides_below(cls, name) for cls in below
         )
 
+    def see_in(self, namespace: dict[str, Any]) -> Callable[[str, Any], Any]:
+        """Return ``_stoilo_seen``: what remembers the first own type seen at a place.
+
+        It binds a private name of the module to the type, once that is one of
+        `own_types`; code at that place compares with the name first.
+        """
+
+        def see(name: str, value: Any) -> Any:  # noqa: ANN401
+            if namespace[name] is None and type(value) in self.own_types:
+                namespace[name] = type(value)
+            return value
+
+        return see
+
     def check_self(self, value: object, names: tuple[str, ...]) -> None:
         """Admit the first parameter of a method for direct access to `names`.
 
@@ -191,7 +228,7 @@ class Guards:
         if not is_own_class(cls) or isinstance(value, type):
             refuse = refuse_read if names else refuse_write
             raise refuse(value, names[0] if names else "")
-        if self._is_clean(cls):
+        if self.is_clean(cls):
             self.own_types.add(cls)
             return
         for name in names:
@@ -203,12 +240,16 @@ class Guards:
 
     def read(self, value: object, name: str) -> object:
         """Return ``value.name`` for a guarded `name` (what the transformer emits)."""
+        if name in _SPECIAL:
+            return read_special(self, value, name)
         if name in DEFINABLE_DUNDERS:
             return self._read_dunder(value, name)
         if name in _TEXT_METHODS:
             return self._read_format(value, name)
         if self._may_read(value, name):
             return getattr(value, name)
+        if name in NARROWED:
+            return read_narrowed(value, name)
         raise refuse_read(value, name)
 
     def _may_read(self, value: object, name: str) -> bool:
@@ -219,7 +260,7 @@ class Guards:
         if isinstance(value, type):  # a class has its metaclass's names too
             mro += class_mro(type(value))
         if is_own_class(cls) and not self._collides(mro, name):
-            if not isinstance(value, type) and self._is_clean(cls):
+            if not isinstance(value, type) and self.is_clean(cls):
                 self.own_types.add(cls)
             return True
         if name in _NAMEDTUPLE:
@@ -248,7 +289,8 @@ class Guards:
         if issubclass(cls, str) and not is_own_method(cls, name):
             return guarded_format(value, name)
         found = getattr(value, name)
-        if callable(found) and not self._may_read(value, name):
+        holder = _super_target(value) if type(value) is super else value
+        if callable(found) and not self._may_read(holder, name):
             raise refuse_read(value, name)
         return found
 
@@ -276,6 +318,20 @@ class Guards:
             return False
         return True
 
+    def vars(self, value: object) -> object:
+        """``vars`` of an own instance."""
+        return read_special(self, value, "__dict__")
+
+    def check_read(self, value: object, name: object) -> None:
+        """Refuse a name that the task cannot read off the own instance `value`."""
+        checked = self._checked_name(value, name)
+        kind = attribute_kind(checked)
+        special = kind is NameKind.REFUSED or checked in GUARDED_DUNDERS
+        if kind is not NameKind.PLAIN and (
+            special or not self._may_read(value, checked)
+        ):
+            raise refuse_read(value, checked)
+
     def _checked_name(self, value: object, name: object) -> str:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
@@ -297,9 +353,13 @@ class Guards:
             own = isinstance(value, type) and is_own_class(value)
             return own or is_own_function(value)
         if is_own_class(cls):
-            if not isinstance(value, type) and self._is_clean(cls):
+            if not isinstance(value, type) and self.is_clean(cls):
                 self.own_types.add(cls)
-            return not is_guarded_name(name) or not self._collides_below(value, name)
+            if is_guarded_name(name) and self._collides_below(value, name):
+                return False
+            return not isinstance(value, type) or self._extensions.may_define(
+                value, name
+            )
         if is_own_function(value):
             return True
         if isinstance(value, type | ModuleType) or is_guarded_name(name):
@@ -316,12 +376,22 @@ class Guards:
         checked = self._writable_name(value, name)
         delattr(self.write(value, checked), checked)
 
+    def check_write(self, value: object, name: object) -> None:
+        """Refuse a name that the task cannot assign on `value`."""
+        self.write(value, self._writable_name(value, name))
+
     def _writable_name(self, value: object, name: object) -> str:
         if type(name) is not str:
             raise TypeError("attribute name must be string")
-        if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise refuse_write(value, name)
         return name
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether `cls` is a type of plain Python: one that makes no code and no modules."""
+    named = getattr(builtins, cls.__name__, None) is cls
+    return named or cls in _PLAIN_WITHOUT_NAME
 
 
 def check_fields(made: type) -> None:

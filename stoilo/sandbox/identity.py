@@ -13,37 +13,43 @@ from stoilo.sandbox.libc import prctl, set_capabilities
 
 __all__ = [
     "become_undumpable",
+    "can_leave_root",
     "choose_uid",
     "drop_bounding_set",
     "drop_identity",
     "is_lonely_root",
     "is_root_outside",
     "keep_zygote_capabilities",
+    "leave_root",
+    "uid_of_run",
 ]
 
-FIRST_UID, UIDS, NOBODY = 61184, 4336, 65534
+FIRST_UID, UIDS, NOBODY = 61184, 4335, 65534
+ZYGOTE_UID = FIRST_UID + UIDS
+"""The last of the transient users' range: no child gets it, and it owns no file."""
 CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
 _PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 4, 23, 24
+_PR_SET_KEEPCAPS = 8
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITIES = 64  # an upper bound; the kernel says EINVAL past its last
 
 
-def _read_uid_map() -> tuple[tuple[int, int, int], ...]:
+def _read_map(name: str) -> tuple[tuple[int, int, int], ...]:
     """Return this user namespace's ranges: first id inside, outside, count.
 
     The file holds at most 340 lines of three numbers; nothing where there is no /proc.
     Source: user_namespaces(7).
     """
     try:
-        with open("/proc/self/uid_map", encoding="ascii") as lines:  # noqa: PTH123 - pathlib would cost every cold start 3 ms
+        with open(f"/proc/self/{name}", encoding="ascii") as lines:  # noqa: PTH123 - pathlib would cost every cold start 3 ms
             words = [line.split() for line in lines]
     except OSError:
         return ()
     return tuple((int(inside), int(out), int(count)) for inside, out, count in words)
 
 
-def _is_mapped(uid: int) -> bool:
-    return any(first <= uid < first + count for first, _, count in _read_uid_map())
+def _is_mapped(uid: int, name: str = "uid_map") -> bool:
+    return any(first <= uid < first + count for first, _, count in _read_map(name))
 
 
 def is_lonely_root() -> bool:
@@ -70,9 +76,30 @@ def is_root_outside() -> bool:
 
 def choose_uid(run: int) -> int | None:
     """Return the uid for a run, None when not root; `run` counts from a random start."""
-    if os.geteuid() != 0:
-        return None
+    return uid_of_run(run) if os.geteuid() == 0 else None
+
+
+def uid_of_run(run: int) -> int:
+    """Return the uid of a run where every run has one of its own."""
     return FIRST_UID + run % UIDS
+
+
+def can_leave_root() -> bool:
+    """Whether the zygote is root and has a user to become; to be asked while /proc is there."""
+    maps = ("uid_map", "gid_map")
+    return os.geteuid() == 0 and all(_is_mapped(ZYGOTE_UID, name) for name in maps)
+
+
+def leave_root() -> None:
+    """Become the zygotes' own user and keep the capabilities; raises OSError.
+
+    The parent-death signal is cleared by it.
+    """
+    prctl(_PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(ZYGOTE_UID, ZYGOTE_UID, ZYGOTE_UID)
+    os.setresuid(ZYGOTE_UID, ZYGOTE_UID, ZYGOTE_UID)
+    prctl(_PR_SET_KEEPCAPS, 0)
 
 
 def drop_identity(uid: int | None) -> None:
@@ -116,7 +143,7 @@ def drop_bounding_set() -> None:
         pass  # kernels before 4.3 have no ambient set
 
 
-def keep_zygote_capabilities() -> None:
+def keep_zygote_capabilities(*, own_uids: bool) -> None:
     """Keep only what the zygote needs: to change the child's uid and to kill it."""
-    keep = (CAP_KILL, CAP_SETGID, CAP_SETUID) if os.geteuid() == 0 else ()
+    keep = (CAP_KILL, CAP_SETGID, CAP_SETUID) if own_uids else ()
     set_capabilities(sum(1 << capability for capability in keep))

@@ -12,14 +12,19 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
+from stoilo.sandbox.buffers import seal_text
 from stoilo.sandbox.capture_print import TaskPrinter
+from stoilo.sandbox.extensions import Extensions
 from stoilo.sandbox.facades import FacadeTree, build_facades
 from stoilo.sandbox.facades.copies import hide_memo
+from stoilo.sandbox.groups import check_group
 from stoilo.sandbox.guards import Guards, import_loaded
+from stoilo.sandbox.hooks import make_hook
 from stoilo.sandbox.late_imports import LATE_IMPORTS
 from stoilo.sandbox.masked import call_masked
 from stoilo.sandbox.rules import TASK_MODULE
 from stoilo.sandbox.stand_in import hide_class
+from stoilo.sandbox.unicode_errors import seal_unicode_errors
 
 __all__ = ["LanguageRuntime", "prepare_runtime"]
 
@@ -39,7 +44,7 @@ class LanguageRuntime:
         self.guards = Guards(
             tuple(facades.modules.values()),
             facades.stand_ins,
-            hide_memo,
+            Extensions(level.overrides, facades.modules),
             hide_class,
         )
         self._builtins = self._make_builtins()
@@ -52,6 +57,7 @@ class LanguageRuntime:
             "hasattr": guards.hasattr,
             "delattr": guards.delattr,
             "type": guards.type_class,
+            "vars": guards.vars,
             "print": None,
         }
         names: dict[str, Any] = {}
@@ -66,6 +72,8 @@ class LanguageRuntime:
             "_stoilo_type_of": guards.type_of,
             "_stoilo_own_types": guards.own_types,
             "_stoilo_check_self": guards.check_self,
+            "_stoilo_hook": make_hook(hide_memo),
+            "_stoilo_group": check_group,
             "_stoilo_getattr": guards.read,
             "_stoilo_write": guards.write,
             "_stoilo_masked": call_masked,
@@ -83,6 +91,7 @@ class LanguageRuntime:
         module.__dict__["__builtins__"] = self._builtins | {
             "print": printer.print,
             "_stoilo_known": self.guards.remember_in(module.__dict__),
+            "_stoilo_seen": self.guards.see_in(module.__dict__),
         }
         sys.modules[TASK_MODULE] = module
         exec(code, module.__dict__)  # noqa: S102 - the one place, inside the jail
@@ -91,4 +100,6 @@ class LanguageRuntime:
 
 def prepare_runtime(level: Level) -> LanguageRuntime:
     """Import and build what `level` hands out; slow, once a zygote."""
+    seal_text()
+    seal_unicode_errors()
     return LanguageRuntime(level, build_facades(level))

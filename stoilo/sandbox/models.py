@@ -22,7 +22,7 @@ from stoilo.core.errors import PolicyRefusal
 from stoilo.core.nodes import Instance, Node
 from stoilo.sandbox.guards import Guards
 from stoilo.sandbox.ownership import class_mro, is_own_class
-from stoilo.sandbox.rules import DEFINABLE_DUNDERS, NameKind, attribute_kind
+from stoilo.sandbox.rules import GUARDED_DUNDERS, NameKind, attribute_kind
 from stoilo.sandbox.state import set_state, state_refusal
 
 __all__ = ["Models"]
@@ -149,7 +149,7 @@ class Models:
 
     def _check_name(self, instance: object, name: str) -> None:
         """Refuse names that the task itself could not assign on `instance`."""
-        if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
             raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
         try:
             self._guards.write(instance, name)

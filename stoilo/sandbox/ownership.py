@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import builtins
 import functools
-import struct
-from collections.abc import Callable
-from types import CodeType, FunctionType, GenericAlias, ModuleType, resolve_bases
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, ModuleType, resolve_bases
 from typing import Any, NamedTuple, TypedDict
 
 from stoilo.sandbox.rules import GUARDED_ATTRIBUTES, TASK_FILENAME, TASK_MODULE
 
 __all__ = [
     "PLAIN_TYPES",
-    "allowed_bases",
     "class_dict",
     "class_mro",
+    "functions_of",
+    "guarded_names",
+    "handed_out_classes",
     "is_guarded_name",
     "is_own_class",
     "is_own_function",
@@ -28,6 +29,7 @@ __all__ = [
     "is_task_code",
     "keeps",
     "kept_names",
+    "used_names",
 ]
 
 class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
@@ -37,10 +39,6 @@ PLAIN_TYPES = frozenset(
     {object, int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set}
     | {frozenset}
 )
-NO_BASES = frozenset({struct.Struct, GenericAlias})
-"""Library types that no task may extend. A Struct initialised again lets its iterator go
-on past the end of its buffer; an alias has every attribute of what it stands for."""
-
 _MEMBER_STATE = frozenset(
     {"_name_", "_value_"}
 )  # documented: an enum's __new__ sets them
@@ -73,20 +71,35 @@ def is_guarded_name(name: str) -> bool:
 
 
 @functools.cache
+def _spelled_names(cls: type) -> frozenset[str]:
+    """Return the names in the dictionary of `cls`, and those that its methods spell."""
+    used = {
+        name
+        for member in class_dict(cls).values()
+        for function in functions_of(member)
+        for name in _names_in(function.__code__)
+    }
+    return frozenset(used | set(class_dict(cls)))
+
+
+def used_names(cls: type) -> frozenset[str]:
+    """Return what `cls` defines or spells, but for the state that members are given."""
+    return _spelled_names(cls) - _MEMBER_STATE.difference(class_dict(cls))
+
+
+def guarded_names(cls: type) -> frozenset[str]:
+    """Return the guarded names that the library class `cls` knows."""
+    return frozenset(filter(is_guarded_name, _spelled_names(cls)))
+
+
+@functools.cache
 def kept_names(cls: type) -> frozenset[str]:
     """Return the guarded names that the library class `cls` keeps to itself.
 
     Those of its dictionary, and those that its methods use on an instance: what a
     library's ``__init__`` stores is as much its own as what its class holds.
     """
-    used = {
-        name
-        for member in class_dict(cls).values()
-        for function in _functions_of(member)
-        for name in _names_in(function.__code__)
-    }
-    kept = used - _MEMBER_STATE | set(class_dict(cls))
-    return frozenset(filter(is_guarded_name, kept))
+    return frozenset(filter(is_guarded_name, used_names(cls)))
 
 
 def keeps(cls: type, name: str) -> bool:
@@ -94,9 +107,17 @@ def keeps(cls: type, name: str) -> bool:
     return is_guarded_name(name) and name in kept_names(cls)
 
 
-def _functions_of(member: object) -> list[FunctionType]:
-    parts = (member, *(getattr(member, part, None) for part in _WRAPPED))
-    return [part for part in parts if type(part) is FunctionType]
+def functions_of(member: object) -> list[FunctionType]:
+    """Return the Python functions behind what a class dictionary holds."""
+    parts = [member, *(getattr(member, part, None) for part in _WRAPPED)]
+    return [inner for part in parts for inner in _unwrapped(part)]
+
+
+def _unwrapped(part: object) -> Iterator[FunctionType]:
+    """Yield a function and those that decorators put inside it."""
+    while type(part) is FunctionType:
+        yield part
+        part = part.__dict__.get("__wrapped__")
 
 
 def _names_in(code: CodeType) -> set[str]:
@@ -113,8 +134,8 @@ def is_own_method(cls: type, name: str) -> bool:
     return False
 
 
-def allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
-    """Return the classes, not its own, that a task may extend."""
+def handed_out_classes(facades: tuple[ModuleType, ...]) -> frozenset[type]:
+    """Return the classes, not its own, that a task can name."""
     handed_out = {
         value
         for facade in facades
@@ -128,4 +149,4 @@ def allowed_bases(facades: tuple[ModuleType, ...]) -> frozenset[type]:
         if isinstance(value, type) and issubclass(value, BaseException)
     }
     typed = set(resolve_bases((NamedTuple, TypedDict)))
-    return frozenset(handed_out | plain | exceptions | typed) - NO_BASES
+    return frozenset(handed_out | plain | exceptions | typed)

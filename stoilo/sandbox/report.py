@@ -9,10 +9,10 @@ from enum import StrEnum
 
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import JailUsage, RunLayer
-from stoilo.sandbox.channel import EXIT_MEMORY, FRAME_HEADER, Ended
+from stoilo.sandbox.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 from stoilo.sandbox.seccomp import name_syscall
 
-__all__ = ["Evidence", "JailReport", "JailStatus", "judge"]
+__all__ = ["LIMIT_CODES", "Evidence", "JailReport", "JailStatus", "judge"]
 
 LIMIT_CODES = {
     "wall_s": "STO-S011",
@@ -21,6 +21,7 @@ LIMIT_CODES = {
     "output_bytes": "STO-S014",
     "result_bytes": "STO-S015",
 }
+_HOST_FAULTS = frozenset({"STO-S005", "STO-S007", "STO-S008"})
 _CPU_SEEN = (
     0.7  # of the limit: on a busy machine wait4 reports less than the kernel counts
 )
@@ -63,6 +64,15 @@ class JailReport:
     usage: JailUsage = field(default_factory=JailUsage)
     layers: tuple[str, ...] = ()
 
+    @property
+    def blames_host(self) -> bool:
+        """Whether it says nothing about the program: this machine failed, or cancelled.
+
+        Everything else is the program's own doing and must not make anybody repeat it.
+        """
+        refused = self.status is JailStatus.REFUSED
+        return refused or self.code in _HOST_FAULTS
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -77,6 +87,7 @@ class Evidence:
         wall_s: elapsed time, s.
         layers: mechanisms that were active.
         cancelled: whether somebody who waits for it asked for the kill.
+        short_of_memory: whether the kernel may have killed it for want of memory.
     """
 
     ended: Ended | None
@@ -87,6 +98,7 @@ class Evidence:
     wall_s: float
     layers: tuple[str, ...]
     cancelled: bool = False
+    short_of_memory: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +140,29 @@ def _cancelled_ending() -> _Ending:
     )
 
 
+def _may_be_over(evidence: Evidence) -> bool:
+    """Whether only the limit on processor time can have killed the run.
+
+    The kernel counts ticks for it, and a program that sleeps between them is charged for
+    all of its elapsed time while `wait4` shows little. Such a program is not to look as if
+    this machine had failed.
+    """
+    most = evidence.wall_s * evidence.limits.threads
+    return most >= evidence.limits.cpu_s and not evidence.short_of_memory
+
+
+def _name_signal(number: int) -> str:
+    """Return a signal's name; those of real time have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> _Ending:
-    name = signal.Signals(number).name
     if number == signal.SIGSYS:
         return _kernel_ending("of another architecture")
-    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN
+    over = cpu_s >= evidence.limits.cpu_s * _CPU_SEEN or _may_be_over(evidence)
     if number == signal.SIGXCPU or (number == signal.SIGKILL and over):
         return _limit_ending("cpu_s")
     if number == signal.SIGKILL:  # nobody inside can send it: kill(2) is denied
@@ -146,7 +176,7 @@ def _ended_by_signal(number: int, evidence: Evidence, cpu_s: float) -> _Ending:
         JailStatus.CRASHED,
         "STO-S020",
         RunLayer.LANGUAGE,
-        detail=f"the process died by {name}",
+        detail=f"the process died by {_name_signal(number)}",
     )
 
 
@@ -157,7 +187,7 @@ def _is_whole(result: bytes) -> bool:
 
 
 def _ended_by_exit(status: int, result: bytes) -> _Ending:
-    if status == EXIT_MEMORY:
+    if status == 0 and result == OUT_OF_MEMORY:
         return _limit_ending("memory_bytes")
     if status == 0 and _is_whole(result):
         return _Ending(JailStatus.FINISHED)
@@ -184,7 +214,7 @@ def _judge_ending(evidence: Evidence, ended: Ended) -> _Ending:
             RunLayer.KERNEL,
             detail=f"a mandatory mechanism could not be applied: {ended.refused}",
         )
-    if ended.syscall >= 0:
+    if ended.denied:
         return _kernel_ending(name_syscall(ended.syscall))
     if evidence.hit:
         return _limit_ending(evidence.hit)

@@ -16,6 +16,8 @@ from stoilo.core.digests import Digest, Domain, domain_digest
 
 __all__ = [
     "DEFINABLE_DUNDERS",
+    "GUARDED_DUNDERS",
+    "HOOK_DUNDERS",
     "LANGUAGE_DIGEST",
     "LANGUAGE_VERSION",
     "MAX_EMITTED_NODES",
@@ -23,6 +25,7 @@ __all__ = [
     "MAX_LITERAL_BITS",
     "MAX_LITERAL_LENGTH",
     "MAX_TREE_DEPTH",
+    "MODULE_CONSTANTS",
     "PRIVATE_PREFIX",
     "READABLE_DUNDERS",
     "TASK_FILENAME",
@@ -34,7 +37,7 @@ __all__ = [
     "mangled",
 ]
 
-LANGUAGE_VERSION = "2"
+LANGUAGE_VERSION = "3"
 """Raised whenever a program could mean or be allowed something else than before."""
 
 TASK_MODULE = "stoilo_task"
@@ -63,7 +66,14 @@ def _binary(*stems: str) -> set[str]:
     return {f"__{prefix}{stem}__" for stem in stems for prefix in ("", "r", "i")}
 
 
-DEFINABLE_DUNDERS = frozenset(
+HOOK_DUNDERS = frozenset(
+    {"__getattr__", "__setattr__", "__delattr__"}
+    | {"__array__", "__deepcopy__", "__init_subclass__", "__set_name__"}
+)
+"""Written with ``def`` only, and wrapped there (`stoilo.sandbox.hooks`): whoever calls them
+chooses a name or hands in something of its own."""
+
+DEFINABLE_DUNDERS = HOOK_DUNDERS | frozenset(
     _binary(
         *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow"),
         *("lshift", "rshift", "and", "or", "xor"),
@@ -75,15 +85,24 @@ DEFINABLE_DUNDERS = frozenset(
     | {"__repr__", "__str__", "__format__", "__bytes__"}
     | {"__len__", "__length_hint__", "__iter__", "__next__", "__reversed__"}
     | {"__contains__", "__getitem__", "__setitem__", "__delitem__", "__missing__"}
-    | {"__call__", "__enter__", "__exit__", "__copy__", "__deepcopy__"}
+    | {"__call__", "__enter__", "__exit__", "__copy__"}
+    | {"__get__", "__set__", "__delete__", "__class_getitem__"}
     | {"__init__", "__new__", "__post_init__"}
 )
 """What a class of the task may define, and reach through ``super()``.
 
-Never: ``__reduce__ __getattr__ __getattribute__ __setattr__ __class__ __del__
-__init_subclass__ __set_name__ __class_getitem__ __match_args__ __array_interface__
-__prepare__ __instancecheck__``: libraries trust what these return.
+Never: ``__reduce__ __getattribute__ __class__ __del__ __match_args__
+__array_interface__ __prepare__ __instancecheck__``: libraries trust what these return.
 """
+
+GUARDED_DUNDERS = DEFINABLE_DUNDERS | {"__dict__", "__getattribute__"}
+"""Special names that an attribute read may spell; no attribute is ever assigned so."""
+
+MODULE_CONSTANTS = frozenset(
+    {"__all__", "__author__", "__copyright__", "__date__", "__license__"}
+    | {"__version__"}
+)
+"""What a module says of itself, by custom: variables of its body, which nobody reads."""
 
 READABLE_DUNDERS = frozenset(
     {"__name__", "__qualname__", "__doc__", "__cause__", "__context__", "__version__"}
@@ -120,7 +139,7 @@ def attribute_kind(name: str) -> NameKind:
     """Return how ``obj.name`` is treated; `name` is as the compiler sees it."""
     if name in READABLE_DUNDERS:
         return NameKind.PLAIN
-    if name in DEFINABLE_DUNDERS:
+    if name in GUARDED_DUNDERS:
         return NameKind.GUARDED
     if (
         name in REFUSED_ATTRIBUTES
@@ -152,7 +171,9 @@ def mangled(name: str, class_name: str | None) -> str:
 
 def _language_digest() -> Digest:
     tables = (
-        DEFINABLE_DUNDERS,
+        GUARDED_DUNDERS,
+        HOOK_DUNDERS,
+        MODULE_CONSTANTS,
         READABLE_DUNDERS,
         GUARDED_ATTRIBUTES,
         REFUSED_ATTRIBUTES,

@@ -22,7 +22,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.nodes import Node
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
-from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.report import LIMIT_CODES, JailReport, JailStatus
 from stoilo.sandbox.seccomp import Denied
 from stoilo.sandbox.selection import narrow_level
 from stoilo.sandbox.supervisor import Jail
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 NO_ENTRY = "STO-S031"
+OUT_OF_MEMORY = LIMIT_CODES["memory_bytes"]
 _TEXT_CHARS = 4000
 _OPTIONAL = frozenset({"tell_ms", "most_state", "step", "state"})
-_HOST_FAULTS = ("STO-S005", "STO-S007", "STO-S008")
 _TOLD_BY_CHILD = frozenset(
     {
         (RunStatus.USER_ERROR, RunLayer.LANGUAGE),
@@ -54,7 +54,12 @@ _TOLD_BY_CHILD = frozenset(
         (RunStatus.REFUSED, RunLayer.LANGUAGE),
     }
 )
-"""Endings that a child may report of itself; limits and kills are the supervisor's to tell."""
+"""Endings that a child may report of itself; limits and kills are the supervisor's to tell.
+
+But one: nobody outside sees an allocation fail. A lie about it gains nothing, because
+every program can use up its memory.
+"""
+_TOLD_MEMORY = (RunStatus.KILLED, RunLayer.LIMITS, OUT_OF_MEMORY)
 _CHILD_CODE = re.compile(r"(STO-([DG][0-9]{3}|S031))?")
 _CRASHES = {JailStatus.CRASHED: RunStatus.USER_ERROR}
 
@@ -110,7 +115,7 @@ def choose_limits(level: Level, wall_s: float | None) -> RunLimits:
 
 def _from_report(report: JailReport) -> RunOutcome:
     """Return the outcome of a run that did not finish."""
-    if report.code in _HOST_FAULTS:
+    if report.blames_host and report.status is JailStatus.CRASHED:
         raise InternalError(report.code, report.detail)
     status = _CRASHES.get(report.status) or RunStatus(report.status.value)
     return _complete(
@@ -148,7 +153,7 @@ def _memory_ending() -> RunOutcome:
     return RunOutcome(
         status=RunStatus.KILLED,
         error="the limit memory_bytes was reached",
-        code="STO-S013",
+        code=OUT_OF_MEMORY,
         layer=RunLayer.LIMITS,
         limit="memory_bytes",
     )
@@ -177,8 +182,6 @@ def _read_fields(fields: Node) -> RunOutcome:
     """Turn one item of a task frame (untrusted) into an outcome."""
     if not isinstance(fields, dict):
         return _malformed("not a dict")
-    if _text(fields, "error_type") in {"MemoryError", "_ArrayMemoryError"}:
-        return _memory_ending()
     try:
         status = RunStatus(_text(fields, "status"))
         if status is RunStatus.OK:
@@ -187,6 +190,8 @@ def _read_fields(fields: Node) -> RunOutcome:
     except (ValueError, TrustError) as error:
         return _malformed(str(error)[:_TEXT_CHARS])
     code = _text(fields, "code")
+    if (status, layer, code) == _TOLD_MEMORY:
+        return _memory_ending()
     if (status, layer) not in _TOLD_BY_CHILD or not _CHILD_CODE.fullmatch(code):
         return _malformed("it tells of an ending that only the supervisor sees")
     return RunOutcome(status=status, error=_describe(fields), code=code, layer=layer)
@@ -313,7 +318,7 @@ def _read_probe_frame(frame: Node) -> RunOutcome:
         return RunOutcome(status=RunStatus.OK)
     if status != "failed":
         return _malformed("not a probe's answer")
-    if code == "STO-S013":
+    if code == OUT_OF_MEMORY:
         return _memory_ending()
     refused = code == "STO-S026"
     return RunOutcome(

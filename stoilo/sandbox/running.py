@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["RunningChild", "Stopwatch"]
+__all__ = ["MemoryKills", "RunningChild", "Stopwatch"]
 
-_INFO_BYTES = 4096
+_INFO_BYTES = 1 << 16
 
 
 class RunningChild:
@@ -105,6 +105,44 @@ def _read_proc(path: str) -> bytes:
             os.close(descriptor)
     except OSError:
         return b""
+
+
+def _count_memory_kills() -> int | None:
+    """Return how many processes this kernel has killed for want of memory, None unknown.
+
+    In control groups too (proc_vmstat(5), since Linux 4.13).
+    """
+    match = re.search(
+        rb"^oom_kill ([0-9]{1,19})$", _read_proc("/proc/vmstat"), re.MULTILINE
+    )
+    return int(match[1]) if match else None
+
+
+class MemoryKills:
+    """Whether the kernel killed for want of memory while something ran. Thread-safe.
+
+    Args:
+        count: how many it has killed since it started, None where it does not tell.
+        clock: monotonic, s.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[], int | None] = _count_memory_kills,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known, self._seen = count(), clock()
+
+    def since(self, begun: float) -> bool:
+        """Say whether it may have, at `begun` or later; what is not told may have been."""
+        with self._lock:
+            now = self._count()
+            if now is None or now != self._known:
+                self._known, self._seen = now, self._clock()
+            return self._seen >= begun
 
 
 class Stopwatch:

@@ -25,6 +25,7 @@ class Scope(msgspec.Struct):
         checked: guarded attribute names used on `owner`; what the prelude must check.
         needs_check: whether `owner` is written to or `checked` is not empty.
         reference: private name of a class that its methods compare types with.
+        seen: variable → private name of the first own type that it was seen with.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Scope(msgspec.Struct):
     checked: set[str] = msgspec.field(default_factory=set)
     needs_check: bool = False
     reference: str = ""
+    seen: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def arguments_of(node: _Function) -> list[ast.arg]:

@@ -14,17 +14,24 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoilo.sandbox.libc import raw_syscall
 
 if TYPE_CHECKING:
+    from pyseccomp import SyscallFilter
+
     from stoilo.core.levels import SyscallRules
+    from stoilo.sandbox.zygote_filters import OwnCall
 
 __all__ = [
     "Denied",
     "build_filter",
+    "build_waiter_filter",
+    "build_zygote_filter",
+    "close_process",
     "is_available",
     "load_filter",
     "name_syscall",
@@ -35,7 +42,8 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _GET_ACTION_AVAIL, _NEW_LISTENER = 1, 2, 8
 _NOTIF_RECV = 0xC0502100  # _IOWR('!', 0, struct seccomp_notif)
 _NOTIF = struct.Struct("=QIIiIQ6Q")
-_ACTIONS = (0x80000000, 0x7FC00000, 0x00050000)  # KILL_PROCESS, USER_NOTIF, ERRNO
+_ACTIONS = (0x80000000, 0x7FC00000, 0x00050000, 0x7FF00000)
+"""KILL_PROCESS, USER_NOTIF, ERRNO, TRACE: what our filters answer."""
 
 _PROBE_ERRNO = "EPERM"
 
@@ -56,6 +64,12 @@ def _answers_by_default(name: str, denied: Denied) -> bool:
     return denied is Denied.ERRNO and name == _PROBE_ERRNO
 
 
+def _load_binding() -> Any:  # noqa: ANN401 - an untyped binding
+    from stoilo.sandbox.libseccomp import load_binding  # noqa: PLC0415 - the supervisor's
+
+    return load_binding()
+
+
 def build_filter(
     rules: SyscallRules, *, threads: bool, denied: Denied = Denied.KILL
 ) -> bytes:
@@ -70,15 +84,12 @@ def build_filter(
         OSError: libseccomp does not know a name or refuses a rule.
         KeyError: `rules` asks for a guard that does not exist.
     """
-    import tempfile  # noqa: PLC0415 - likewise
-
-    from stoilo.sandbox.argument_filters import (  # noqa: PLC0415 - the supervisor's
+    from stoilo.sandbox.argument_filters import (  # noqa: PLC0415 - likewise
         ARGUMENT_FILTERS,
         Context,
     )
-    from stoilo.sandbox.libseccomp import load_binding  # noqa: PLC0415 - likewise
 
-    bpf = load_binding()
+    bpf = _load_binding()
     polite = bpf.ERRNO(getattr(errno, _PROBE_ERRNO))
     table = bpf.SyscallFilter(bpf.NOTIFY if denied is Denied.KILL else polite)
     table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
@@ -89,10 +100,52 @@ def build_filter(
     for name, calls in rules.errno.items():
         for call in () if _answers_by_default(name, denied) else calls:
             table.add_rule(bpf.ERRNO(getattr(errno, name)), call)
+    return _export(table)
+
+
+def _export(table: SyscallFilter) -> bytes:
+    import tempfile  # noqa: PLC0415 - likewise
+
     with tempfile.TemporaryFile() as file:
         table.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def build_zygote_filter(rules: SyscallRules, *, threads: bool) -> bytes:
+    """Return the BPF program of a zygote whose runs have `rules`.
+
+    What it denies gets the answer for a tracer: without one the call fails with ENOSYS, and
+    it gives way to a run's own filter, whose answer stops and names the call.
+
+    Args:
+        rules: of the level (trusted).
+        threads: whether runs of the level may have several.
+
+    Raises:
+        OSError: libseccomp does not know a name or refuses a rule.
+    """
+    from stoilo.sandbox.zygote_filters import find_own  # noqa: PLC0415 - likewise
+
+    return _build_own(_load_binding().TRACE(0), find_own(rules), threads=threads)
+
+
+def build_waiter_filter() -> bytes:
+    """Return the BPF program of the process that only waits for the zygote."""
+    from stoilo.sandbox.zygote_filters import WAITER_CALLS  # noqa: PLC0415 - likewise
+
+    return _build_own(_load_binding().KILL_PROCESS, WAITER_CALLS, threads=False)
+
+
+def _build_own(default: int, calls: Mapping[str, OwnCall], *, threads: bool) -> bytes:
+    from stoilo.sandbox.argument_filters import Context  # noqa: PLC0415 - likewise
+    from stoilo.sandbox.zygote_filters import add_own  # noqa: PLC0415 - likewise
+
+    bpf = _load_binding()
+    table = bpf.SyscallFilter(default)
+    table.set_attr(bpf.Attr.ACT_BADARCH, bpf.KILL_PROCESS)
+    add_own(Context(table, threads), calls)
+    return _export(table)
 
 
 def _seccomp(operation: int, flags: int, pointer: ctypes.c_void_p) -> int:
@@ -129,9 +182,22 @@ def load_filter(program: bytes) -> int:
     Raises:
         OSError: the kernel refused; EBUSY when an outer listener exists.
     """
+    return _load(program, _NEW_LISTENER)
+
+
+def close_process(program: bytes) -> None:
+    """Close the calling process and what it forks into `program`, without a listener.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    _load(program, 0)
+
+
+def _load(program: bytes, flags: int) -> int:
     fprog = _Program(len(program) // 8, program)
     pointer = ctypes.cast(ctypes.pointer(fprog), ctypes.c_void_p)
-    return _seccomp(_SET_MODE_FILTER, _NEW_LISTENER, pointer)
+    return _seccomp(_SET_MODE_FILTER, flags, pointer)
 
 
 def read_notification(listener: int) -> int | None:
@@ -146,9 +212,7 @@ def read_notification(listener: int) -> int | None:
 
 def name_syscall(number: int) -> str:
     """Return the name of a call on this machine, or its number when unknown."""
-    from stoilo.sandbox.libseccomp import load_binding  # noqa: PLC0415 - likewise
-
-    bpf = load_binding()
+    bpf = _load_binding()
     try:
         name: bytes = bpf.resolve_syscall(bpf.system_arch(), number)
     except (OSError, ValueError):

@@ -33,6 +33,9 @@ _ANY_NAME = frozenset(
 _ALWAYS = frozenset({"copy", "enum", "numpy"})
 """Modules whose façade changes libraries for good (a test compares), and numpy."""
 
+_KNOWN = frozenset({"numpy", "tqdm"})
+"""Libraries whose own imports are listed here; the second is nothing but a façade."""
+
 _TEXT = frozenset(
     {b"array", b"bytearray", b"bytes", b"decode", b"encode", b"loads", b"str"}
 )
@@ -85,17 +88,21 @@ def narrow_level(
     """
     words = _words_of(source, arguments)
     roots = {name.partition(".")[0] for name in (*level.modules, *level.preload)}
-    if words is None or roots - sys.stdlib_module_names - {"numpy"}:
+    if words is None or roots - sys.stdlib_module_names - _KNOWN:
         return level
+    modules = {
+        name: rule for name, rule in level.modules.items() if _is_spelled(name, words)
+    }
     return msgspec.structs.replace(
         level,
         limits=msgspec.structs.replace(
             level.limits, max={**level.limits.max, "threads": threads}
         ),
         preload=tuple(name for name in level.preload if _is_spelled(name, words)),
-        modules={
-            name: rule
-            for name, rule in level.modules.items()
-            if _is_spelled(name, words)
+        modules=modules,
+        overrides={
+            dotted: names
+            for dotted, names in level.overrides.items()
+            if dotted.rpartition(".")[0] in modules
         },
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoilo.core.errors import TrustError
 from stoilo.sandbox.ownership import class_dict, class_mro, is_own_class
-from stoilo.sandbox.rules import DEFINABLE_DUNDERS, NameKind, attribute_kind
+from stoilo.sandbox.rules import GUARDED_DUNDERS, NameKind, attribute_kind
 
 __all__ = ["set_state", "state_refusal"]
 
@@ -23,7 +23,7 @@ def set_state(instance: Any, name: str, value: object) -> None:  # noqa: ANN401
     Raises:
         TrustError: ``STO-G111``, the name is reserved or the class has no room for it.
     """
-    if attribute_kind(name) is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+    if attribute_kind(name) is NameKind.REFUSED or name in GUARDED_DUNDERS:
         raise state_refusal(f"the attribute name {name[:64]!r} is reserved")
     for cls in class_mro(type(instance)):
         member = class_dict(cls).get(name)

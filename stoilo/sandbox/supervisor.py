@@ -7,6 +7,7 @@ time, then has the child killed; what the child wrote is returned as untrusted b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import socket
@@ -20,15 +21,16 @@ from typing import Self
 import msgspec
 
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
-from stoilo.core.levels import Level
+from stoilo.core.levels import Level, LevelLimits, SyscallRules
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox import seccomp
 from stoilo.sandbox.arithmetic import pin_instructions
-from stoilo.sandbox.channel import Hello, Ready, receive, send
+from stoilo.sandbox.channel import Hello, Programs, Ready, receive, send
 from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.folders import library_folders
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.running import MemoryKills
 from stoilo.sandbox.seccomp import Denied
 
 __all__ = ["Jail", "JailReport", "JailStatus", "zygote_command", "zygote_environment"]
@@ -75,19 +77,20 @@ def zygote_environment() -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=32)
-def _build_programs(
-    level_digest: str, level: _Hashable, denied: Denied
-) -> tuple[bytes, bytes]:
+def _build_programs(level_digest: str, level: _Hashable, denied: Denied) -> Programs:
     del level_digest
     rules = level.level.syscalls
-    return (
-        seccomp.build_filter(rules, threads=False, denied=denied),
-        seccomp.build_filter(rules, threads=True, denied=denied),
+    several = level.level.max_limits().threads > 1
+    return Programs(
+        single=seccomp.build_filter(rules, threads=False, denied=denied),
+        threaded=seccomp.build_filter(rules, threads=True, denied=denied),
+        zygote=seccomp.build_zygote_filter(rules, threads=several),
+        waiter=seccomp.build_waiter_filter(),
     )
 
 
 class _Hashable:
-    """A level as a cache key: levels of one name, digest and filter are the same."""
+    """A level as a cache key: those of one name, digest, filter and limits are the same."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -96,9 +99,10 @@ class _Hashable:
         return hash((self.level.name, self.level.digest))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Hashable) and self.level.syscalls == other.level.syscalls
-        )
+        return isinstance(other, _Hashable) and self._parts() == other._parts()
+
+    def _parts(self) -> tuple[SyscallRules, LevelLimits]:
+        return self.level.syscalls, self.level.limits
 
 
 class ZygoteProcess:
@@ -146,7 +150,8 @@ class ZygoteProcess:
     def close(self) -> None:
         """Kill the zygote, and with it every child; reap it."""
         self.control.close()
-        self.process.kill()
+        with contextlib.suppress(PermissionError):  # it ends with its control socket
+            self.process.kill()
         self.process.wait()
 
 
@@ -159,6 +164,7 @@ class Jail:
         preload: modules imported besides the level's list.
         command: how to start the zygote; tests alone pass another.
         denied: what a call outside the level gets; ``ERRNO`` for the probe job only.
+        niceness: how far its runs leave the processor to others, as nice(2) has it.
 
     Raises:
         PolicyRefusal: ``STO-S002`` names the mandatory mechanism that this host lacks,
@@ -176,14 +182,17 @@ class Jail:
         preload: tuple[str, ...] = (),
         command: Callable[[], Sequence[str]] = zygote_command,
         denied: Denied = Denied.KILL,
+        niceness: int = 0,
     ) -> None:
         _check_denied(denied, job)
+        self._niceness = niceness
         self._level = level
         self._denied = denied
         self._job = job
         self._preload = preload
         self._command = command
         self._lock = threading.Lock()
+        self._memory_kills = MemoryKills()
         self._zygote: ZygoteProcess | None = None
         with self._lock:
             self._start()
@@ -213,14 +222,13 @@ class Jail:
 
     def _start(self) -> ZygoteProcess:
         _check_platform()
-        program, threaded = _load_programs(self._level, self._denied)
         hello = Hello(
             level=self._level,
             job=self._job,
             preload=self._preload,
-            program=program,
-            threaded_program=threaded,
+            programs=_load_programs(self._level, self._denied),
             supervisor=os.getpid(),
+            niceness=self._niceness,
         )
         zygote = ZygoteProcess(self._command(), hello)
         try:
@@ -284,7 +292,7 @@ class Jail:
             if exchange.cancelled:
                 return exchange, exchange.give_up()
             zygote = self._begin(exchange)
-            report = exchange.finish(zygote.ready.layers)
+            report = exchange.finish(zygote.ready.layers, self._memory_kills)
         if exchange.zygote_silent:
             self._discard(zygote)
         return exchange, report
@@ -324,7 +332,7 @@ def _check_denied(denied: Denied, job: str) -> None:
         raise InternalError("STO-S006", f"errno mode is for probes only, not for {job}")
 
 
-def _load_programs(level: Level, denied: Denied) -> tuple[bytes, bytes]:
+def _load_programs(level: Level, denied: Denied) -> Programs:
     try:
         return _build_programs(level.digest, _Hashable(level), denied)
     except (ImportError, RuntimeError, OSError) as error:

@@ -10,6 +10,8 @@ What is left, and where:
     a.x = v               → _stoilo_write(a, "x").x = v, or direct where the type is known
     f(where=m), f(**k)    → _stoilo_masked(f, …) where arrays are: no uninitialised memory
     import m, from m …    → m = _stoilo_import("m", …): façades, never sys.modules
+    def __getattr__ …     → @_stoilo_hook("__getattr__"), outermost: asked for no reserved name
+    except* T             → except* _stoilo_group(T): no group with a ``split`` of its own
 
 A method that uses ``self._x`` or assigns ``self.x`` starts with one test of ``type(self)``;
 inside it both forms are direct.
@@ -39,6 +41,9 @@ hands out or one of these returns.
   could bind it; an instance of an own class without a library's guarded names is one that
   the guard lets through under any name but a special method's, which always goes there.
 - *Annotations of functions.* Erased: nobody reads them.
+- *Hooks and descriptors of own classes.* What direct access calls is the task's own code, as a
+  property is. A library that asks by name gets no answer under a name that no source spells,
+  and none under one that a library base uses (`hooks`).
 
 ``tests/sandbox/elision`` grows programs over all façades and sees every object that they
 reach; its controls take one guard away each and see the leak.

@@ -6,7 +6,7 @@ import ast
 
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.annotations import class_annotation
-from stoilo.sandbox.rules import is_variable_name, mangled
+from stoilo.sandbox.rules import HOOK_DUNDERS, is_variable_name, mangled
 from stoilo.sandbox.scopes import Scope, arguments_of, method_owner
 from stoilo.sandbox.visitor_names import LOAD, own_test, private_call
 from stoilo.sandbox.visitor_syntax import SyntaxVisitor
@@ -45,6 +45,9 @@ class TaskTransformer(SyntaxVisitor):
         self._check_type_parameters(node)
         owner = method_owner(node) if self._scope.kind == "class" else None
         node.decorator_list = self._visit_all(node.decorator_list)
+        if node.name in HOOK_DUNDERS:
+            hook = private_call("_stoilo_hook", ast.Constant(node.name))
+            node.decorator_list.insert(0, ast.copy_location(hook, node))
         self._visit_signature(node)
         node.returns = None
         self._scopes.append(self._function_scope(node, owner))
@@ -89,12 +92,14 @@ class TaskTransformer(SyntaxVisitor):
         node.body.insert(position, ast.copy_location(prelude, node.body[0]))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Allow classes of any allowed base; no metaclass, no keyword splat."""
+        """Allow classes of any allowed base; no own metaclass, no keyword splat."""
         self.check_name(node, node.name)
         self._check_type_parameters(node)
         for keyword in node.keywords:
-            if keyword.arg is None or keyword.arg == "metaclass":
-                self._refuse(keyword, F.METACLASS, "a task's class takes no metaclass")
+            named = keyword.arg == "metaclass" and not _is_abc_meta(keyword.value)
+            if keyword.arg is None or named:
+                message = "the only metaclass of a task's class is abc.ABCMeta"
+                self._refuse(keyword, F.METACLASS, message)
         node.decorator_list = self._visit_all(node.decorator_list)
         node.bases = self._visit_all(node.bases)
         node.keywords = self._visit_all(node.keywords)
@@ -195,3 +200,11 @@ class TaskTransformer(SyntaxVisitor):
             return
         message = f"{module!r} has no {alias.name!r} at level {self._level.name!r}"
         self._refuse(alias, F.MODULE_NAME, message)
+
+
+def _is_abc_meta(value: ast.expr) -> bool:
+    """Whether `value` is spelled as the one metaclass; `Guards.build_class` asks if it is."""
+    match value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name == "ABCMeta"
+    return False

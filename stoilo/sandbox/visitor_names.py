@@ -14,6 +14,9 @@ from stoilo.core.levels import Level
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.rules import (
     DEFINABLE_DUNDERS,
+    GUARDED_DUNDERS,
+    HOOK_DUNDERS,
+    MODULE_CONSTANTS,
     PRIVATE_PREFIX,
     READABLE_DUNDERS,
     NameKind,
@@ -28,6 +31,8 @@ __all__ = ["NameVisitor", "own_test", "private_call"]
 LOAD = ast.Load()
 _N = TypeVar("_N", bound=ast.AST)
 _NAMES_OF_PYTHON = frozenset(dir(builtins))
+_ROUTED = HOOK_DUNDERS | GUARDED_DUNDERS - DEFINABLE_DUNDERS
+"""What no own instance gives as it is: see `stoilo.sandbox.instances`."""
 
 
 def private_call(name: str, *args: ast.expr) -> ast.Call:
@@ -85,7 +90,7 @@ class NameVisitor(RestrictingNodeTransformer):
             return
         in_class = self._scope.kind == "class"
         if (allow_magic_methods or in_class) and name in DEFINABLE_DUNDERS:
-            if in_class:
+            if in_class and (allow_magic_methods or name not in HOOK_DUNDERS):
                 return
         elif is_variable_name(mangled(name, self._scope.class_name)):
             return
@@ -98,6 +103,9 @@ class NameVisitor(RestrictingNodeTransformer):
             if node.id in {"__name__", "super"}:
                 return node
             self._check_builtin(node)
+        reads = isinstance(node.ctx, ast.Load)
+        if node.id in MODULE_CONSTANTS and (reads or self._scope.kind == "module"):
+            return node
         self.check_name(node, node.id)
         return node
 
@@ -147,7 +155,7 @@ class NameVisitor(RestrictingNodeTransformer):
             self._refuse_attribute(node)
         if kind is NameKind.PLAIN:
             return self.node_contents_visit(node)
-        if self._is_checked_owner(node.value, name):
+        if name not in _ROUTED and self._is_checked_owner(node.value, name):
             return node
         return self._guarded_read(node, name)
 
@@ -156,15 +164,14 @@ class NameVisitor(RestrictingNodeTransformer):
         guarded = private_call("_stoilo_getattr", value, ast.Constant(name))
         if not (isinstance(value, ast.Name) and name.startswith("_")):
             return ast.copy_location(guarded, node)
-        if name in DEFINABLE_DUNDERS:
+        if name in GUARDED_DUNDERS:
             return ast.copy_location(guarded, node)
-        test = own_test(value, self._class_reference())
-        choice = ast.IfExp(test=test, body=node, orelse=guarded)
+        choice = self._choose(value, node, guarded)
         return ast.copy_location(choice, node)
 
     def _write_attribute(self, node: ast.Attribute, name: str) -> ast.AST:
         kind = attribute_kind(name)
-        if kind is NameKind.REFUSED or name in DEFINABLE_DUNDERS:
+        if kind is NameKind.REFUSED or name in GUARDED_DUNDERS:
             self._refuse_attribute(node)
         if name not in READABLE_DUNDERS:
             checked = name if kind is NameKind.GUARDED else ""
@@ -173,11 +180,26 @@ class NameVisitor(RestrictingNodeTransformer):
         value = self.visit(node.value)
         node.value = private_call("_stoilo_write", value, ast.Constant(name))
         if isinstance(value, ast.Name) and name not in READABLE_DUNDERS:
-            test = own_test(value, self._class_reference())
             direct = ast.Name(value.id, ast.Load())
-            node.value = ast.IfExp(test=test, body=direct, orelse=node.value)
+            node.value = self._choose(value, direct, node.value)
         ast.copy_location(node.value, node)
         return node
+
+    def _choose(
+        self, value: ast.Name, direct: ast.expr, guarded: ast.Call
+    ) -> ast.IfExp:
+        """Return `direct` where `value` has the type seen here first, or another own one.
+
+        The guard's first argument tells which type that is.
+        """
+        reference = self._scope.seen.get(value.id)
+        if reference is None:
+            reference = self._new_reference("type")
+            self._scope.seen[value.id] = reference
+        seen = ast.Name(value.id, ast.Load())
+        guarded.args[0] = private_call("_stoilo_seen", ast.Constant(reference), seen)
+        test = seen_test(value, reference)
+        return ast.IfExp(test=test, body=direct, orelse=guarded)
 
     def _refuse_attribute(self, node: ast.Attribute) -> None:
         message = f"the attribute {node.attr!r} is out of reach for a task"
@@ -202,13 +224,14 @@ class NameVisitor(RestrictingNodeTransformer):
         """Return the private name of the innermost class around, empty outside any."""
         for scope in reversed(self._scopes):
             if scope.kind == "class":
-                if not scope.reference:
-                    self._references.append(
-                        f"{PRIVATE_PREFIX}class_{len(self._references)}"
-                    )
-                    scope.reference = self._references[-1]
+                scope.reference = scope.reference or self._new_reference("class")
                 return scope.reference
         return ""
+
+    def _new_reference(self, kind: str) -> str:
+        """Return another private name of the module, None until something binds it."""
+        self._references.append(f"{PRIVATE_PREFIX}{kind}_{len(self._references)}")
+        return self._references[-1]
 
     def _visit_all(self, nodes: Sequence[_N]) -> list[Any]:
         visited: list[Any] = []
@@ -231,6 +254,20 @@ def own_test(value: ast.Name, reference: str) -> ast.expr:
     if not reference:
         return any_own
     return ast.BoolOp(ast.Or(), [_test_type(value, ast.Is(), reference), any_own])
+
+
+def seen_test(value: ast.Name, reference: str) -> ast.expr:
+    """``type(value) is reference``, or in the own types once `reference` is bound.
+
+    `reference` is bound to the first own type that `Guards.see_in` was shown there, so
+    the common case is one comparison.
+    """
+    bound = ast.Compare(
+        ast.Name(reference, ast.Load()), [ast.IsNot()], [ast.Constant(None)]
+    )
+    other = _test_type(value, ast.In(), "_stoilo_own_types")
+    first = _test_type(value, ast.Is(), reference)
+    return ast.BoolOp(ast.Or(), [first, ast.BoolOp(ast.And(), [bound, other])])
 
 
 def _test_type(value: ast.Name, operator: ast.cmpop, name: str) -> ast.Compare:

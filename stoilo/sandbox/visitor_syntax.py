@@ -7,7 +7,7 @@ from typing import Any
 
 from stoilo.sandbox import findings as F  # noqa: N812 - a table of rules
 from stoilo.sandbox.rules import MAX_FINALLY_DEPTH, NameKind, attribute_kind, mangled
-from stoilo.sandbox.visitor_names import NameVisitor
+from stoilo.sandbox.visitor_names import NameVisitor, private_call
 
 __all__ = ["SyntaxVisitor"]
 
@@ -59,13 +59,21 @@ class SyntaxVisitor(NameVisitor):
         """Allow: targets are checked like any assignment."""
         return self.node_contents_visit(node)
 
-    def visit_Try(self, node: ast.Try) -> ast.AST:
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.AST:
         """Allow; bound how deep ``finally`` blocks nest (each doubles the code)."""
         self._finally_depth += bool(node.finalbody)
         if self._finally_depth > MAX_FINALLY_DEPTH:
             self._refuse(node, F.FINALLY, "try/finally is nested too deeply")
         visited = self.node_contents_visit(node)
         self._finally_depth -= bool(node.finalbody)
+        return visited
+
+    def visit_TryStar(self, node: Any) -> ast.AST:  # noqa: ANN401 - ast.TryStar, of 3.11
+        """Allow: each clause looks at the group before the interpreter splits it."""
+        visited = self.visit_Try(node)
+        for handler in node.handlers:
+            kind = handler.type or ast.Constant(None)
+            handler.type = ast.copy_location(private_call("_stoilo_group", kind), kind)
         return visited
 
     # match

@@ -69,7 +69,8 @@ class _Run(msgspec.Struct, eq=False):
     lifeline: sockets.socket
     transfer: sockets.socket
     listener: int = -1
-    syscall: int = -1
+    denied: bool = False
+    syscall: int = 0
     refused: str = ""
     descriptors: set[int] = msgspec.field(default_factory=set)
 
@@ -86,12 +87,14 @@ def _take_control() -> sockets.socket:
     return sockets.adopt(control)
 
 
-def _leave_pid_namespace_parent() -> None:
+def _leave_pid_namespace_parent(program: bytes, *, leaves_root: bool) -> None:
     """Fork: the child goes on as init of the new pid namespace, the parent waits for it."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
         os.closerange(0, 1 << 20)
+        _harden(leaves_root=leaves_root, own_uids=False)
+        seccomp.close_process(program)
         _, status = os.waitpid(pid, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     libc.kill_with_parent()
@@ -131,7 +134,7 @@ class Zygote:
         self._started = int.from_bytes(os.urandom(2), "big")
         self._statm = statm
         self._thread_setters = thread_setters
-        self.counts_alone = False
+        self.counts_alone = self.own_uids = False
         self._ruleset = landlock.create_empty_ruleset(landlock.detect_abi())
 
     def serve(self) -> NoReturn:
@@ -199,6 +202,7 @@ class Zygote:
         request, output, result, lifeline = descriptors
         ours, theirs = sockets.pair()
         self._started += 1
+        programs = self._hello.programs
         plan = ChildPlan(
             limits=RunLimits(
                 cpu_s=order.cpu_s,
@@ -206,12 +210,10 @@ class Zygote:
                 threads=order.threads,
             ),
             base_bytes=rlimits.read_address_space(self._statm),
-            uid=identity.choose_uid(self._started),
+            uid=identity.uid_of_run(self._started) if self.own_uids else None,
             zygote=os.getpid(),
             ruleset=self._ruleset,
-            program=self._hello.program
-            if order.threads == 1
-            else self._hello.threaded_program,
+            program=programs.single if order.threads == 1 else programs.threaded,
             request_bytes=order.request_bytes,
             descriptors=(request, output, result, theirs.fileno()),
             thread_setters=self._thread_setters,
@@ -255,7 +257,7 @@ class Zygote:
     def _note_syscall(self, run: _Run) -> None:
         number = seccomp.read_notification(run.listener)
         if number is not None:
-            run.syscall = number
+            run.denied, run.syscall = True, number
             self._kill(run)
         self._forget(run, run.listener)
 
@@ -268,6 +270,7 @@ class Zygote:
             wait_status=status,
             cpu_s=usage.ru_utime + usage.ru_stime,
             peak_bytes=usage.ru_maxrss * 1024,
+            denied=run.denied,
             syscall=run.syscall,
             refused=run.refused,
         )
@@ -308,10 +311,17 @@ def _prepare(hello: Hello) -> PreparingJob:
     return job
 
 
-def _harden() -> None:
-    """Give up what the zygote itself does not need; children inherit the rest."""
+def _harden(*, leaves_root: bool, own_uids: bool) -> None:
+    """Give up what the process itself does not need; what it forks inherits the rest.
+
+    Args:
+        leaves_root: whether it becomes the zygotes' own user.
+        own_uids: whether it gives its children users of their own.
+    """
     identity.drop_bounding_set()
-    identity.keep_zygote_capabilities()
+    if leaves_root:
+        identity.leave_root()
+    identity.keep_zygote_capabilities(own_uids=own_uids)
     identity.become_undumpable()
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 
@@ -348,10 +358,12 @@ def main(host: Host | None = None) -> NoReturn:
         send(control, Ready(missing=tuple(m.value for m in missing)))
         os._exit(0)
     supervisor = _watch_supervisor(hello.supervisor)
+    os.nice(hello.niceness)
     extras = cgroups.find_bounds()
     spaces = namespaces.enter_namespaces()
+    own_uids, leaves_root = os.geteuid() == 0, identity.can_leave_root()
     if "pid" in spaces:
-        _leave_pid_namespace_parent()
+        _leave_pid_namespace_parent(hello.programs.waiter, leaves_root=leaves_root)
     try:
         job = _prepare(hello)
         statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
@@ -359,10 +371,13 @@ def main(host: Host | None = None) -> NoReturn:
         setters = blas.find_thread_setters() if threaded else ()
         if "mount" in spaces and namespaces.empty_root():
             spaces = (*spaces, "root")
-        _harden()
+        _harden(leaves_root=leaves_root, own_uids=own_uids)
+        if "pid" in spaces:
+            libc.kill_with_parent()  # another user's processes do not keep it
         if processor.restrict_speculation():
             extras = (*extras, processor.LAYER)
         zygote = Zygote(control, supervisor, hello, job, statm, setters)
+        zygote.own_uids = own_uids
         zygote.counts_alone = "user" in spaces and namespaces.counts_processes()
     except ImportError as error:
         send(control, Ready(error=str(error), failed_import=error.name or "?"))
@@ -370,7 +385,9 @@ def main(host: Host | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - process edge: the supervisor is told
         send(control, Ready(error=f"{type(error).__name__}: {error}"))
         os._exit(0)
-    send(control, Ready(layers=(*_describe_layers(spaces), *extras)))
+    layers = (*_describe_layers(spaces), *extras)
+    seccomp.close_process(hello.programs.zygote)
+    send(control, Ready(layers=layers))
     zygote.serve()
 
 

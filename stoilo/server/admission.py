@@ -89,6 +89,7 @@ class AdmissionPipeline:
         clock: seconds since 1970.
         withdrawn: work that names something withdrawn.
         unwitnessed: work whose proof the log policy no longer accepts.
+        taken_back: is told the names of workunits that nobody wants any more.
 
     Attributes:
         workers: the threads; each does its steps in turn, whatever becomes of one.
@@ -109,6 +110,7 @@ class AdmissionPipeline:
         clock: Callable[[], int],
         withdrawn: WithdrawnWork,
         unwitnessed: UnwitnessedWork,
+        taken_back: Callable[[str], None] = lambda workunit: None,  # noqa: ARG005 - nobody judges
     ) -> None:
         self._store = store
         self._log = log
@@ -121,6 +123,7 @@ class AdmissionPipeline:
         self._parking = parking
         self._withdrawn = withdrawn
         self._unwitnessed = unwitnessed
+        self._taken_back = taken_back
         self._clock = clock
         self._stopping = threading.Event()
         self._swept_at = 0.0
@@ -204,7 +207,7 @@ class AdmissionPipeline:
             self.retry(
                 task, attempt
             )  # first: the engine's outcome is of no attempt now
-        self._engine.cancel(*(attempt.workunit for attempt, _ in lost))
+        self._take_back([attempt for attempt, _ in lost])
         return len(lost)
 
     def _expire_parked(self) -> int:
@@ -219,10 +222,17 @@ class AdmissionPipeline:
         with self._store.read() as connection:
             orphans = rows.orphaned_attempts(connection)
         if orphans:
-            self._engine.cancel(*(attempt.workunit for attempt in orphans))
+            self._take_back(orphans)
             with self._store.write() as connection:
                 self._close(connection, orphans)
         return len(orphans)
+
+    def _take_back(self, attempts: Sequence[AttemptRow]) -> None:
+        """End attempts' workunits, and what their validators still do for them."""
+        workunits = [attempt.workunit for attempt in attempts]
+        self._engine.cancel(*workunits)
+        for workunit in workunits:
+            self._taken_back(workunit)
 
     def _close(self, connection: Connection, attempts: Sequence[AttemptRow]) -> None:
         """Close attempts; those whose admission may be in the log are explained there."""

@@ -20,14 +20,18 @@ from stoilo.server import schema
 from stoilo.server.admission import AdmissionPipeline
 from stoilo.server.assimilation import OutcomeKeeper
 from stoilo.server.blobs import BlobStore
+from stoilo.server.callers import Callers
 from stoilo.server.decoding import (
     REVIEW_SERVICE_NAME,
     SERVICE_NAME,
     add_review_service,
     add_task_service,
 )
+from stoilo.server.docket import Docket
 from stoilo.server.engines.interface import Replication
+from stoilo.server.fairturns import FairTurns
 from stoilo.server.gatekeeper import Gatekeeper
+from stoilo.server.intake import Intake, IntakeBounds
 from stoilo.server.leaves import LeafBook
 from stoilo.server.operators import note_start, note_stop
 from stoilo.server.parking import WAIT_S, Parking
@@ -37,7 +41,7 @@ from stoilo.server.reviews import ReviewBook
 from stoilo.server.reviewservice import ReviewService
 from stoilo.server.service import TaskService
 from stoilo.server.statements import ProjectFacts, StatementWriter
-from stoilo.server.submission import Submissions
+from stoilo.server.submission import READING, Submissions
 from stoilo.server.tasks import TaskDesk
 from stoilo.server.unwitnessed import UnwitnessedWork
 from stoilo.server.validation import ResultValidation
@@ -62,6 +66,19 @@ if TYPE_CHECKING:
 __all__ = ["Neighbours", "TaskServer", "bind_grpc"]
 
 LOGGER = logging.getLogger(__name__)
+CONNECTION_OPTIONS = (
+    ("grpc.max_allowed_incoming_connections", 1024),
+    ("grpc.max_concurrent_streams", 256),
+    # Bytes of a stream that come before anybody asks for them; the probe would raise
+    # that to MiB for whoever has a fast network.
+    ("grpc.http2.lookahead_bytes", 32 * 1024),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    ("grpc.keepalive_time_ms", 60_000),  # finds peers that are gone
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+"""What one connection may have of the server before anybody knows who it is."""
 SALTS_S = 60.0
 """Accounts' salts are read again after this time."""
 
@@ -128,7 +145,8 @@ class TaskServer:
         self._salts: dict[int, str] = {}
         self._salts_read = time.monotonic()
         self.blobs = BlobStore(blob_directory, store, clock())
-        validation = ResultValidation(store, Validators(around.jail_of), around.seen)
+        self.docket = Docket(Validators(around.jail_of), around.engine.ask_again)
+        validation = ResultValidation(store, self.docket, around.seen)
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
@@ -162,6 +180,7 @@ class TaskServer:
             clock=clock,
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
+            taken_back=self.docket.drop,
         )
         self.review_desk = ReviewDesk(
             store,
@@ -181,6 +200,7 @@ class TaskServer:
             wake=self.pipeline.wake,
             clock=clock,
         )
+        turns = FairTurns(READING)
         self.submissions = Submissions(
             store,
             gatekeeper,
@@ -190,6 +210,7 @@ class TaskServer:
             flavors=around.flavors,
             clock=clock,
             stored=self.pipeline.wake,
+            turns=turns,
         )
         self.desk = TaskDesk(
             store,
@@ -199,7 +220,13 @@ class TaskServer:
             wake=self.pipeline.wake,
         )
         self.service = TaskService(
-            store, self.submissions, self.desk, self.blobs, around.policy, clock
+            store,
+            self.submissions,
+            self.desk,
+            self.blobs,
+            around.policy,
+            clock,
+            turns,
         )
 
     def _salt_of(self, account_id: int) -> str:
@@ -228,6 +255,7 @@ class TaskServer:
         """Stop moving; everything acknowledged is on the disk already."""
         self.pipeline.stop()
         self._engine.close()
+        self.docket.close()
         self._say_goodbye()
 
     def _say_goodbye(self) -> None:
@@ -246,20 +274,22 @@ def bind_grpc(
     tls: TlsFiles | None,
     reviews: ReviewService | None = None,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    bounds: IntakeBounds | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
     `tls` None is for tests on loopback only; `stoilo up` always has TLS.
     Raises ``RuntimeError`` when the port is taken (gRPC's own).
     """
-    limit = BOUNDS.rpc_message_bytes
+    callers = Callers(service.store, service.clock)
+    intake = Intake(callers, service.early, bounds or IntakeBounds())
     server = grpc.aio.server(
-        interceptors=interceptors,
+        interceptors=(*interceptors, intake),
         options=[
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", 8 * limit),
-            ("grpc.max_concurrent_streams", 1024),
+            ("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes),
+            ("grpc.max_send_message_length", BOUNDS.rpc_answer_bytes),
             ("grpc.so_reuseport", 0),
+            *CONNECTION_OPTIONS,
         ],
     )
     add_task_service(service, server)

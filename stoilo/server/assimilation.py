@@ -19,6 +19,7 @@ from stoilo.server.outcomes import finish_task
 from stoilo.server.records import ItemResult, Outcome
 from stoilo.server.states import AttemptState
 from stoilo.server.validation import ResultValidation, split_workunit
+from stoilo.server.validators import SwappedProgram
 
 if TYPE_CHECKING:
     from stoilo.server.blobs import BlobStore
@@ -99,7 +100,11 @@ class OutcomeKeeper:
         self._clock = clock
 
     def assimilate(self, outcome: WorkunitOutcome) -> None:
-        """Take the outcome durably; repeats and strangers change nothing."""
+        """Take the outcome durably; repeats and strangers change nothing.
+
+        Raises:
+            NotDecidedYet: ``STO-R065``: its validators must run first.
+        """
         task_id, number = split_workunit(outcome.workunit)
         with self._store.read() as connection:
             task = rows.find_task(connection, task_id)
@@ -112,7 +117,11 @@ class OutcomeKeeper:
         if outcome.kind is OutcomeKind.ADMISSION_ENDED:
             self._retry(task, attempt)
             return
-        decided = self._decide(task, attempt, outcome)
+        try:
+            decided = self._decide(task, attempt, outcome)
+        except (UserCodeError, SwappedProgram) as error:
+            state, text, code = TaskState.SYSTEM_ERROR, error.message, error.code
+            decided = Outcome(state, task.attempt, error_text=text, code=code)
         self._finish(task, attempt, decided, outcome.valid)
 
     def _finish(
@@ -131,6 +140,7 @@ class OutcomeKeeper:
                 rows.move_attempts(connection, [attempt], AttemptState.DONE)
             if decided.state is TaskState.SUCCEEDED:
                 note_measured(connection, task.spec, valid, now)
+        self._validation.forget(attempt.workunit)
         self._wake()
 
     def _decide(
@@ -154,20 +164,9 @@ class OutcomeKeeper:
         """Return the outcome of a map task by items, None when no item has one."""
         answers = [self._validation.answer(one, task, attempt) for one in outcome.valid]
         quorum = outcome.quorum or task.spec.redundancy.min_quorum
-        program = self._validation.program(task, attempt)
-        try:
-            items = item_outcomes(
-                answers,
-                quorum,
-                lambda a, b: self._validation.agree(program, a, b),
-            )
-        except UserCodeError as error:
-            return Outcome(
-                TaskState.SYSTEM_ERROR,
-                task.attempt,
-                error_text=error.message,
-                code=error.code,
-            )
+        opinion = self._validation.opinion(task, attempt)
+        items = item_outcomes(answers, quorum, opinion.agree)
+        opinion.rise()
         if all(item.state is TaskState.SYSTEM_ERROR for item in items):
             return None
         return Outcome(

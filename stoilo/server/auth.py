@@ -24,6 +24,8 @@ from stoilo.server.records import Owner
 from stoilo.server.statements import submitter_commitment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "check_reviewer",
     "find_owner",
     "issue_token",
+    "revoke_digests",
     "revoke_token",
     "token_digest",
 ]
@@ -51,6 +54,10 @@ class Role(StrEnum):
 
 TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
+
+
+OF_SUSPENDED = frozenset({"PollTask", "CancelTask", "DownloadBlob"})
+"""Calls that a suspended account may still make: about what was taken before."""
 
 
 def token_digest(token: str) -> str:
@@ -97,20 +104,25 @@ def issue_token(
     return token
 
 
-def revoke_token(connection: Connection, token: str, now: int) -> None:
-    """Make `token` useless from now on; unknown and revoked tokens are ignored."""
+def revoke_token(connection: Connection, token: str, now: int) -> bool:
+    """Make `token` useless from now on; False for unknown and revoked ones."""
+    return revoke_digests(connection, [token_digest(token)], now) > 0
+
+
+def revoke_digests(connection: Connection, digests: Sequence[str], now: int) -> int:
+    """Revoke tokens by their stored form, each with its act; returns how many were not."""
     accounts, tokens = schema.account, schema.token
-    row = connection.execute(
+    found = connection.execute(
         select(tokens.c.id, tokens.c.role, accounts.c.salt)
         .join(accounts, accounts.c.id == tokens.c.account_id)
-        .where(tokens.c.digest == token_digest(token), tokens.c.revoked_at.is_(None))
-    ).first()
-    if row is None:
-        return
-    query = update(tokens).where(tokens.c.id == row.id)
-    connection.execute(query.values(revoked_at=now))
-    act, subject = OperatorAct.TOKEN_REVOKED, submitter_commitment(row.salt)
-    note_act(connection, act, now, subject=subject, role=row.role)
+        .where(tokens.c.digest.in_(digests), tokens.c.revoked_at.is_(None))
+    ).all()
+    for row in found:
+        query = update(tokens).where(tokens.c.id == row.id)
+        connection.execute(query.values(revoked_at=now))
+        act, subject = OperatorAct.TOKEN_REVOKED, submitter_commitment(row.salt)
+        note_act(connection, act, now, subject=subject, role=row.role)
+    return len(found)
 
 
 def find_owner(connection: Connection, token: str, now: int) -> Owner:
@@ -122,19 +134,30 @@ def find_owner(connection: Connection, token: str, now: int) -> Owner:
     )
     if not token or len(token) > BOUNDS.token_chars or not token.isascii():
         raise denied
-    accounts, tokens = schema.account, schema.token
+    accounts, tokens, suspended = schema.account, schema.token, schema.suspension
     row = connection.execute(
-        select(accounts.c.name, accounts.c.salt, tokens)
+        select(accounts.c.name, accounts.c.salt, suspended.c.since, tokens)
         .join(accounts, accounts.c.id == tokens.c.account_id)
+        .outerjoin(suspended, suspended.c.account_id == accounts.c.id)
         .where(tokens.c.digest == token_digest(token))
     ).first()
     if row is None or row.revoked_at is not None or row.expires_at <= now:
         raise denied
-    return Owner(row.account_id, row.name, row.role, row.scope, row.salt)
+    return Owner(
+        row.account_id,
+        row.name,
+        row.role,
+        row.scope,
+        row.salt,
+        suspended=row.since is not None,
+    )
 
 
 def check_permission(owner: Owner, rpc: str) -> None:
-    """Raise ``STO-R002`` unless the token's role and scope allow `rpc`."""
+    """Raise ``STO-R002`` unless the token's role and scope allow `rpc`.
+
+    Of a suspended account ``STO-R009``, unless it only looks after what it has.
+    """
     in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
     if owner.role not in TASK_ROLES or not in_scope:
         raise DeniedError(
@@ -142,10 +165,23 @@ def check_permission(owner: Owner, rpc: str) -> None:
             f"a token of role {owner.role} may not call {rpc}",
             hint="ask the operator for a researcher's token",
         )
+    if rpc not in OF_SUSPENDED:
+        _check_active(owner)
+
+
+def _check_active(owner: Owner) -> None:
+    """Raise ``STO-R009`` for a suspended account."""
+    if owner.suspended:
+        raise DeniedError(
+            "STO-R009", "the account is suspended", hint="ask the project's operator"
+        )
 
 
 def check_reviewer(owner: Owner, rpc: str) -> None:
-    """Raise ``STO-R002`` unless the token is a reviewer's and its scope allows `rpc`."""
+    """Raise ``STO-R002`` unless the token is a reviewer's and its scope allows `rpc`.
+
+    Of a suspended account ``STO-R009``.
+    """
     in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
     if owner.role != Role.REVIEWER or not in_scope:
         raise DeniedError(
@@ -153,3 +189,4 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
             f"a token of role {owner.role} may not call {rpc}",
             hint="ask the operator to enroll you: `stoilo policy review enroll`",
         )
+    _check_active(owner)

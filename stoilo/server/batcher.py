@@ -46,8 +46,12 @@ class Batcher(Generic[ItemT, AnswerT]):
 
     async def _drain(self) -> None:
         while self._waiting:
-            batch = self._batch = self._waiting[: self._largest]
-            del self._waiting[: self._largest]
+            # Whose caller has gone, by his deadline or by himself, is not worked for.
+            waiting = [one for one in self._waiting if not one[1].done()]
+            batch = self._batch = waiting[: self._largest]
+            self._waiting = waiting[self._largest :]
+            if not batch:
+                return
             items = [item for item, _ in batch]
             try:
                 answers = await asyncio.to_thread(self._work, items)

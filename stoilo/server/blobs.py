@@ -8,7 +8,6 @@ are renamed into place after fsync, so a name never stands for half of its bytes
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -19,13 +18,12 @@ from sqlalchemy import insert, select
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import decode
-from stoilo.policies.arguments import find_argument_types
 from stoilo.server import schema
-from stoilo.server.quotas import check_blob_quota
+from stoilo.server.quotas import BlobRoom
+from stoilo.server.valuefacts import read_blob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -47,19 +45,20 @@ def disk_error(error: OSError) -> InternalError:
 class BlobUpload:
     """One upload in progress; feed it untrusted chunks, then `finish`.
 
-    Use as a context manager: leaving it removes the temporary file.
+    Use as a context manager: leaving it removes the temporary file, and gives back the
+    room that was set aside.
     """
 
     def __init__(
-        self, store: BlobStore, account_id: int, digest: str, size: int
+        self,
+        store: BlobStore,
+        account_id: int,
+        digest: Digest,
+        size: int,
+        release: Callable[[], None],
     ) -> None:
-        self.digest = check_digest(digest)
-        if not 0 <= size <= BOUNDS.blob_bytes:
-            raise UsageError(
-                "STO-R014",
-                f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
-                hint="split the value into several",
-            )
+        self.digest = digest
+        self._release = release
         self._store = store
         self._account_id = account_id
         self._left = size
@@ -71,6 +70,7 @@ class BlobUpload:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._release()
         try:
             self._file.close()
         except OSError:  # a full disk refuses the rest of the buffer once more
@@ -109,7 +109,10 @@ class BlobUpload:
 class BlobStore:
     """Blobs under `directory`, grants in the database."""
 
-    def __init__(self, directory: Path, store: Store, now: int) -> None:
+    def __init__(
+        self, directory: Path, store: Store, now: int, room: BlobRoom | None = None
+    ) -> None:
+        self._room = room or BlobRoom()
         self._directory = directory
         self._store = store
         self._started = now
@@ -140,17 +143,28 @@ class BlobStore:
             PolicyRefusal: ``STO-R006``.
             UsageError: ``STO-R014``; TrustError: ``STO-D010``.
         """
+        name, held = check_digest(digest), 0
+        _check_size(size)
         if quota is not None:
             with self._store.read() as connection:
-                check_blob_quota(connection, account_id, size, quota)
-        return BlobUpload(self, account_id, digest, size)
+                self._room.reserve(connection, account_id, size, quota)
+            held = size
+
+        def release() -> None:
+            self._room.release(account_id, held)
+
+        try:
+            return BlobUpload(self, account_id, name, size, release)
+        except BaseException:
+            release()
+            raise
 
     def adopt(self, file: BinaryIO, digest: Digest, size: int, account_id: int) -> None:
         """Move a complete temporary file into place, then grant it; durable."""
         target = self.path(digest)
         try:
             file.flush()
-            types = read_types(Path(file.name), size)
+            types = read_blob(Path(file.name), size)
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -183,18 +197,13 @@ class BlobStore:
             raise disk_error(error) from error
 
 
-def read_types(path: Path, size: int) -> tuple[str, ...]:
-    """Return the library types in an uploaded value (hostile bytes).
-
-    Raises:
-        TrustError: ``STO-D…``, a blob is always one encoded value.
-    """
-    if not size:
-        raise TrustError("STO-D002", "an empty blob is no encoded value")
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    # Not closed by hand: arrays in the node are views into it.
-    return find_argument_types(decode(memoryview(mapped)))
+def _check_size(size: int) -> None:
+    if not 0 <= size <= BOUNDS.blob_bytes:
+        raise UsageError(
+            "STO-R014",
+            f"a blob may have up to {BOUNDS.blob_bytes} bytes, not {size}",
+            hint="split the value into several",
+        )
 
 
 def _sync_directory(directory: Path) -> None:

@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.skeleton import decode
 from stoilo.core.types import Redundancy, check_redundancy
-from stoilo.policies.arguments import find_argument_types
 from stoilo.server.ports import SourceUnderReview
+from stoilo.server.valuefacts import ValueFacts, read_facts
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.rpc import tasks_pb2 as pb
 
-__all__ = ["Draft", "is_key", "limits_in_force", "parse_draft", "request_digest"]
+__all__ = [
+    "Draft",
+    "check_form",
+    "is_key",
+    "is_light",
+    "limits_in_force",
+    "parse_draft",
+    "request_digest",
+]
 
 MAX_TOPICS = 8
+LIGHT_BYTES = 64 * 1024
+"""Of a request that is read among others; hashing more takes milliseconds."""
 _TOPIC = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 LONGEST_DELAY_S = 5 * 86_400
@@ -85,17 +94,36 @@ def request_digest(request: pb.CreateTaskRequest) -> Digest:
     return content_digest(plain.SerializeToString(deterministic=True))
 
 
-def parse_draft(request: pb.CreateTaskRequest) -> Draft:
-    """Check an untrusted request.
+def check_form(request: pb.CreateTaskRequest) -> None:
+    """Check what costs nothing of an untrusted request: sizes and names.
+
+    Raises:
+        UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
+    """
+    _check_sizes(request)
+    _check_names(request)
+    _redundancy(request)
+
+
+def is_light(request: pb.CreateTaskRequest) -> bool:
+    """Whether an untrusted request may be read among others, without holding them up."""
+    parts = (request.task_module, request.validator_module, request.arguments)
+    return sum(map(len, parts)) <= LIGHT_BYTES
+
+
+def parse_draft(
+    request: pb.CreateTaskRequest,
+    read: Callable[[bytes], ValueFacts] = read_facts,
+) -> Draft:
+    """Check an untrusted request; `read` finds what its arguments hold.
 
     Raises:
         UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
         TrustError: ``STO-D…`` when the arguments are not a well-formed value.
     """
-    _check_sizes(request)
-    _check_names(request)
+    check_form(request)
     redundancy = _redundancy(request)
-    argument_types = _check_arguments(request)
+    argument_types = _check_arguments(request, read)
     return Draft(
         key=request.idempotency_key,
         digest=request_digest(request),
@@ -164,13 +192,13 @@ def _check_names(request: pb.CreateTaskRequest) -> None:
         raise _refuse("validator_module", "is empty but a validator is named")
 
 
-def _check_arguments(request: pb.CreateTaskRequest) -> tuple[str, ...]:
-    value = decode(request.arguments)
-    if request.map_items and not (
-        isinstance(value, list) and len(value) == request.map_items
-    ):
+def _check_arguments(
+    request: pb.CreateTaskRequest, read: Callable[[bytes], ValueFacts]
+) -> tuple[str, ...]:
+    facts = read(request.arguments)
+    if request.map_items and facts.items != request.map_items:
         raise _refuse("arguments", f"must be a list of {request.map_items} calls")
-    return find_argument_types(value)
+    return facts.types
 
 
 def _redundancy(request: pb.CreateTaskRequest) -> Redundancy:

@@ -1,7 +1,8 @@
-"""HTTP connections whose request's head has to come in a bounded time.
+"""HTTP connections: bounded in number, and a request's head has to come in a bounded time.
 
 uvicorn bounds a head in bytes and an idle connection in time, but waits for ever for one
-whose head comes a byte at a time. Bodies have bounds of their own where they are read.
+whose head comes a byte at a time, and takes any number, each with up to 128 KiB of what
+nobody has asked for yet. Bodies have bounds of their own where they are read.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_S", "TimedProtocol"]
+__all__ = ["HEAD_S", "MOST_CONNECTIONS", "MOST_OF_ADDRESS", "TimedProtocol"]
 
 log = logging.getLogger(__name__)
 
 HEAD_S: Final = 20.0
 """From the connection, or the head's first byte on a used one, to its last, s."""
 
+MOST_CONNECTIONS: Final = 2048
+MOST_OF_ADDRESS: Final = 256
+"""Not for the trusted proxy's, from which everybody comes."""
+
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1; a connection that owes a head for `head_s` is closed."""
+    """uvicorn's HTTP/1.1; a connection that owes a head for `head_s` is closed.
+
+    So is a new one of which there are `most` already, or `most_of_address` of its address.
+    """
 
     head_s = HEAD_S
+    most = MOST_CONNECTIONS
+    most_of_address = MOST_OF_ADDRESS
 
     def __init__(self, *arguments: Any, **words: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **words)
@@ -32,7 +42,26 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Begin to wait for the first head."""
         super().connection_made(transport)
+        if self._is_one_too_many():
+            log.info("a connection too many from %s [STO-E012]", self._address(self))
+            transport.close()
+            return
         self._wait_for_head()
+
+    def _is_one_too_many(self) -> bool:
+        """Whether there are more connections than may be, this one among them."""
+        if len(self.connections) > self.most:
+            return True
+        mine = self._address(self)
+        if not mine or mine in str(self.config.forwarded_allow_ips).split(","):
+            return False
+        same = sum(self._address(one) == mine for one in self.connections)
+        return same > self.most_of_address
+
+    @staticmethod
+    def _address(connection: Any) -> str:  # noqa: ANN401 - uvicorn's protocols
+        client = getattr(connection, "client", None)
+        return str(client[0]) if client else ""
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; a whole head ends the wait."""

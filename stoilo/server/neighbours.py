@@ -13,7 +13,7 @@ from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
-from stoilo.sandbox.report import JailStatus
+from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.supervisor import Jail
 from stoilo.server.statements import ProjectFacts
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.core.limits import RunLimits
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
+    from stoilo.server.validators import Watch
 
 __all__ = [
     "JailedJudge",
@@ -115,20 +116,39 @@ class JailedJudge:
         self._jail.close()
 
 
+def read_report(report: JailReport) -> JailAnswer:
+    """Return what a validator's run came to.
+
+    Whatever a program can do to itself is its researcher's fault: as our trouble it would
+    be asked again, for ever.
+
+    Raises:
+        JailTrouble: ``STO-R042``, it says nothing about the validator.
+    """
+    if report.blames_host:
+        raise JailTrouble("STO-R042", f"the validators' jail: {report.code}")
+    if report.status is JailStatus.FINISHED:
+        return JailAnswer(finished=True, frame=report.frame)
+    return JailAnswer(finished=False, reason=report.detail or report.code)
+
+
+NICENESS = 5
+"""Of validators: calls of researchers and volunteers come before them on a full machine."""
+
+
 class ValidatorJail:
     """`JailRunner` over one warm zygote of one level."""
 
     def __init__(self, level: str) -> None:
-        self._jail = Jail(load_level(level), VALIDATE_JOB)
+        self._jail = Jail(load_level(level), VALIDATE_JOB, niceness=NICENESS)
 
-    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
         """Run one validator call in a fresh fork."""
-        report = self._jail.run(request, limits)
-        if report.status is JailStatus.FINISHED:
-            return JailAnswer(finished=True, frame=report.frame)
-        if report.status is JailStatus.KILLED:
-            return JailAnswer(finished=False, reason=report.detail or report.code)
-        raise JailTrouble("STO-R042", f"the validators' jail: {report.code}")
+        return read_report(
+            self._jail.run(
+                request, limits, watch=lambda exchange: watch(exchange.cancel)
+            )
+        )
 
     def close(self) -> None:
         """End the zygote."""
@@ -136,22 +156,29 @@ class ValidatorJail:
 
 
 class ValidatorJails:
-    """One jail a level, started when first needed; thread-safe."""
+    """One jail a level, started when first needed; thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        start: makes the jail of a level; what takes long holds up that level only.
+    """
+
+    def __init__(self, start: Callable[[str], ValidatorJail] = ValidatorJail) -> None:
+        self._start = start
         self._jails: dict[str, ValidatorJail] = {}
         self._lock = threading.Lock()
+        self._starting: dict[str, threading.Lock] = {}
 
     def of(self, level: str) -> ValidatorJail:
         """Return the jail of `level`."""
         with self._lock:
+            turn = self._starting.setdefault(level, threading.Lock())
+        with turn:
             if level not in self._jails:
-                self._jails[level] = ValidatorJail(level)
+                self._jails[level] = self._start(level)
             return self._jails[level]
 
     def close(self) -> None:
-        """End every zygote."""
-        with self._lock:
-            for jail in self._jails.values():
-                jail.close()
-            self._jails.clear()
+        """End every zygote; to be called when nobody asks any more."""
+        for jail in self._jails.values():
+            jail.close()
+        self._jails.clear()

@@ -28,6 +28,7 @@ class Owner(msgspec.Struct, frozen=True):
         role: one of `stoilo.server.auth.Role`.
         scope: ``*`` or a comma-separated list of RPC names.
         salt: secret of the account's public commitments (64 hex digits).
+        suspended: whether the account may only look after what it has.
     """
 
     account_id: int
@@ -35,6 +36,7 @@ class Owner(msgspec.Struct, frozen=True):
     role: str
     scope: str
     salt: str
+    suspended: bool = False
 
 
 class TaskSpec(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ __all__ = [
     "refusal_batch",
     "review",
     "standing",
+    "suspension",
     "task",
     "token",
     "verdict",
@@ -75,6 +76,14 @@ token = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
+)
+
+suspension = Table(  # accounts that may not submit, until it is taken back
+    "suspension",
+    METADATA,
+    Column("account_id", Integer, ForeignKey("account.id"), primary_key=True),
+    Column("since", BigInteger, nullable=False),
+    Column("reason", String(300), nullable=False),
 )
 
 content = Table(

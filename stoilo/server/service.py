@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -17,14 +18,15 @@ from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
+from stoilo.server.fairturns import FairTurns, in_thread
 from stoilo.server.outages import AWAY
+from stoilo.server.submission import READING, Submissions
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
     from stoilo.server.blobs import BlobStore, BlobUpload
     from stoilo.server.records import Owner
     from stoilo.server.store import Store
-    from stoilo.server.submission import Submissions
     from stoilo.server.tasks import TaskDesk
 
 __all__ = ["TaskService", "render_detail", "status_of"]
@@ -46,7 +48,11 @@ STATUS_BY_CODE = {
     "STO-R004": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R005": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R007": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
     "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
+    "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
     "STO-R030": grpc.StatusCode.UNAVAILABLE,
     "STO-R031": grpc.StatusCode.UNAVAILABLE,
     "STO-E003": grpc.StatusCode.UNAVAILABLE,
@@ -134,7 +140,13 @@ async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> 
 
 
 class TaskService(tasks_pb2_grpc.TaskServiceServicer):
-    """The researcher's six calls; every one checks the owner."""
+    """The researcher's six calls; every one checks the owner.
+
+    Attributes:
+        early: by name of a call, what raises for an owner whom it would refuse anyway.
+
+    Uploads are read in `turns`, which whoever reads large values shares.
+    """
 
     def __init__(
         self,
@@ -144,17 +156,22 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
         blobs: BlobStore,
         policy: Policy,
         clock: Callable[[], int],
+        turns: FairTurns | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
+        self._turns = turns or FairTurns(READING)
         self._submissions = submissions
         self._desk = desk
         self._blobs = blobs
         self._policy = policy
-        self._clock = clock
+        self.clock = clock
+        self.early: Mapping[str, Callable[[Owner], None]] = {
+            "CreateTask": submissions.check_early
+        }
 
     def _owner(self, token: str, rpc: str) -> Owner:
-        with self._store.read() as connection:
-            owner = auth.find_owner(connection, token, self._clock())
+        with self.store.read() as connection:
+            owner = auth.find_owner(connection, token, self.clock())
         auth.check_permission(owner, rpc)
         return owner
 
@@ -239,10 +256,11 @@ class TaskService(tasks_pb2_grpc.TaskServiceServicer):
             raise UsageError("STO-R015", "the upload is empty")
         upload = await self._begin(owner, first)
         with upload:
-            await asyncio.to_thread(upload.feed, first.data)
+            await in_thread(partial(upload.feed, first.data))
             async for message in requests:
-                await asyncio.to_thread(upload.feed, message.data)
-            return await asyncio.to_thread(upload.finish)
+                await in_thread(partial(upload.feed, message.data))
+            async with self._turns.one(owner.account_id):
+                return await in_thread(upload.finish)
 
     async def DownloadBlob(  # noqa: N802
         self, request: pb.DownloadBlobRequest, context: Context

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import DeniedError, StoiloError, UsageError
+from stoilo.core.errors import DeniedError, StoiloError, TrustError, UsageError
+from stoilo.core.fairqueue import Shares
 from stoilo.core.types import Finding, Severity, TaskState, Verdict
 from stoilo.policies.policy import check_access
 from stoilo.server import auth, rows
 from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs
 from stoilo.server.bulk import draw_tokens
-from stoilo.server.draft import Draft, is_key, limits_in_force, parse_draft
+from stoilo.server.draft import (
+    Draft,
+    check_form,
+    is_key,
+    is_light,
+    limits_in_force,
+    parse_draft,
+)
+from stoilo.server.fairturns import FairTurns, in_thread
 from stoilo.server.gatekeeper import Gatekeeper, GateRefusal
-from stoilo.server.quotas import RateMeter, check_open_tasks
+from stoilo.server.quotas import RateMeter, RefusalRoom, check_open_tasks
 from stoilo.server.records import Owner, TaskRow, TaskSpec
+from stoilo.server.valuefacts import LIGHT, TOO_LARGE, find_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,9 +46,11 @@ if TYPE_CHECKING:
     from stoilo.server.refusals import RefusalBook
     from stoilo.server.store import Store
 
-__all__ = ["Admissible", "Submissions"]
+__all__ = ["READING", "Admissible", "Submissions"]
 
 _TASK_ID_BYTES = 16
+READING = Shares(slots=2, busy_above=0.5, half_life_s=30.0)
+"""Of threads that read large values; the unit is s."""
 MOST_CODES = 64
 """Of the gate's findings, in a workunit's public record."""
 
@@ -61,8 +74,18 @@ class Admissible:
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
+    """A request; `draft` once it has been read by itself."""
+
     token: str
     request: pb.CreateTaskRequest
+    draft: Draft | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Heavy:
+    """Stands for an owner's request that has to be read by itself."""
+
+    owner: Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +107,7 @@ class Submissions:
         flavors: flavor id by (wish, level).
         clock: seconds since 1970.
         stored: called after tasks became durable (wakes the pipeline).
+        turns: at reading what takes long, shared with whoever else reads.
     """
 
     def __init__(
@@ -97,6 +121,7 @@ class Submissions:
         flavors: FlavorLookup,
         clock: Callable[[], int],
         stored: Callable[[], None],
+        turns: FairTurns | None = None,
     ) -> None:
         self._store = store
         self._gatekeeper = gatekeeper
@@ -108,7 +133,9 @@ class Submissions:
         self._stored = stored
         self._meter = RateMeter("STO-R005", "submissions")
         self._refused = RateMeter("STO-R007", "refused submissions")
-        self._looking: Batcher[_Incoming, Admissible] = Batcher(self._look)
+        self._refusing = RefusalRoom(self._refused)
+        self._reading = turns or FairTurns(READING)
+        self._looking: Batcher[_Incoming, Admissible | _Heavy] = Batcher(self._look)
         self._storing: Batcher[_NewTask, TaskRow] = Batcher(self._insert)
 
     async def create(self, token: str, request: pb.CreateTaskRequest) -> TaskRow:
@@ -117,16 +144,19 @@ class Submissions:
         Raises:
             DeniedError, PolicyRefusal, UsageError, TrustError, InternalError: by code.
         """
-        found = await self._looking.submit(_Incoming(token, request))
+        found = await self._find(token, request)
         if found.existing is not None:
             return found.existing
-        verdict = await self._gatekeeper.judge(
-            found.draft.review(found.blob_types), found.owner.account_id
-        )
+        account_id = found.owner.account_id
+        most = self._policy.quota(found.owner.role).refusals_per_hour
+        async with self._refusing.one(account_id, most) as count_refusal:
+            verdict = await self._gatekeeper.judge(
+                found.draft.review(found.blob_types), account_id
+            )
+            if not verdict.admitted:
+                count_refusal()
         if not verdict.admitted:
             refusal = GateRefusal(verdict)
-            quota = self._policy.quota(found.owner.role)
-            self._refused.check(found.owner.account_id, quota.refusals_per_hour)
             codes = _known_codes(refusal.findings, Severity.ERROR)
             await self._refusals.note(
                 found.owner.account_id,
@@ -138,9 +168,45 @@ class Submissions:
         spec = self._spec(found.draft, verdict)
         return await self._storing.submit(_NewTask(found.owner, found.draft, spec))
 
-    def _look(self, batch: Sequence[_Incoming]) -> list[Admissible | Exception]:
+    async def _find(self, token: str, request: pb.CreateTaskRequest) -> Admissible:
+        """Return what is known of an untrusted request, heavy ones read by themselves."""
+        found = await self._looking.submit(_Incoming(token, request))
+        while isinstance(found, _Heavy):  # once: then it has its draft
+            draft = await self._read(found.owner, request)
+            found = await self._looking.submit(_Incoming(token, request, draft))
+        return found
+
+    async def _read(self, owner: Owner, request: pb.CreateTaskRequest) -> Draft:
+        """Read a heavy request when its account has its turn; a refusal is counted."""
+        account_id = owner.account_id
+        most = self._policy.quota(owner.role).refusals_per_hour
+        async with (
+            self._refusing.one(account_id, most) as count_refusal,
+            self._reading.one(account_id),
+        ):
+            try:
+                return await in_thread(partial(parse_draft, request))
+            except TrustError:
+                count_refusal()
+                raise
+
+    def check_early(self, owner: Owner) -> None:
+        """Raise what `create` would, as far as it shows before there is a request.
+
+        Raises:
+            DeniedError: ``STO-R002``.
+            PolicyRefusal: ``STO-R005``, ``STO-R007``.
+        """
+        auth.check_permission(owner, "CreateTask")
+        quota = self._policy.quota(owner.role)
+        self._meter.check(owner.account_id, quota.tasks_per_hour, cost=0)
+        self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
+
+    def _look(
+        self, batch: Sequence[_Incoming]
+    ) -> list[Admissible | _Heavy | Exception]:
         """Answer a batch in one read transaction: permission and quota first."""
-        answers: list[Admissible | Exception] = []
+        answers: list[Admissible | _Heavy | Exception] = []
         with self._store.read() as connection:
             known = _Known(connection, batch, self._clock())
             for incoming in batch:
@@ -150,13 +216,20 @@ class Submissions:
                     answers.append(error)
         return answers
 
-    def _look_at(self, known: _Known, incoming: _Incoming) -> Admissible:
+    def _look_at(self, known: _Known, incoming: _Incoming) -> Admissible | _Heavy:
         owner = known.owner(incoming.token)
         auth.check_permission(owner, "CreateTask")
         quota = self._policy.quota(owner.role)
-        self._meter.check(owner.account_id, quota.tasks_per_hour)
-        self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
-        draft = parse_draft(incoming.request)
+        draft = incoming.draft
+        if draft is None:
+            self._meter.check(owner.account_id, quota.tasks_per_hour)
+            self._refused.check(owner.account_id, quota.refusals_per_hour, cost=0)
+            check_form(incoming.request)
+            draft = _read_light(incoming.request)
+        if draft is None:
+            if known.task(owner, incoming.request.idempotency_key) is None:
+                check_open_tasks(known.open_tasks(owner), quota)
+            return _Heavy(owner)
         existing = known.task(owner, draft.key)
         if existing is not None:
             _check_same(existing, draft)
@@ -318,6 +391,18 @@ def _known_codes(
         for one in findings
         if severity in {None, one.severity} and one.code in load_codebook()
     ]
+
+
+def _read_light(request: pb.CreateTaskRequest) -> Draft | None:
+    """Return the draft of an untrusted request, None for one that takes long to read."""
+    if not is_light(request):
+        return None
+    try:
+        return parse_draft(request, lambda data: find_facts(data, LIGHT))
+    except TrustError as error:
+        if error.code != TOO_LARGE:
+            raise
+        return None
 
 
 def _check_same(task: TaskRow, draft: Draft) -> None:

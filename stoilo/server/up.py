@@ -12,6 +12,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.server import auth
+from stoilo.server.allocator import give_large_blocks_back
 from stoilo.server.assembly import (
     Neighbours,
     TaskServer,
@@ -74,6 +76,7 @@ from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.lookout import Lookout, WatchedParts
 from stoilo.server.webserver import (
     GRACE_S,
+    allow_open_files,
     bracket,
     cannot_bind,
     http_url,
@@ -100,6 +103,8 @@ LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
 STATISTICS_S = 3600.0  # they say themselves whether a day is over
+BLOCKING_THREADS = 32
+"""For calls that wait for a disk or a jail, whatever number of processors there is."""
 WITNESSED_INTERVAL_S = 0.2
 """Least time between two checkpoints of a log with witnesses, s."""
 
@@ -131,8 +136,11 @@ async def run_server(
         TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
     """
     check_addresses(config)
+    give_large_blocks_back()
+    allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
@@ -172,7 +180,14 @@ async def _run(
         project.root.directory, release.trust, _clock, project.check_certified
     )
     parts = WatchedParts(
-        server.store, work.engine, log, signer, project.socket, release, watch
+        server.store,
+        work.engine,
+        log,
+        signer,
+        project.socket,
+        release,
+        watch,
+        server.docket,
     )
     lookout = Lookout.over(home, parts, _clock)
     listener = listen(config.http)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import InternalError, TrustError, UserCodeError
-from stoilo.core.types import RunStatus
+from stoilo.core.types import RunStatus, TaskState
 from stoilo.executor.result import Disposition
 from stoilo.server import rows
+from stoilo.server.answermemory import AnswerMemory
 from stoilo.server.answers import (
     Answer,
     ItemAnswer,
@@ -20,17 +20,21 @@ from stoilo.server.answers import (
     read_result,
 )
 from stoilo.server.classes import same_items
+from stoilo.server.docket import Docket, Matter, Sitting
 from stoilo.server.engines.interface import (
     Comparison,
+    NotDecidedYet,
     PairVerdict,
     ResultCheck,
     ResultVerdict,
 )
 from stoilo.server.validators import (
+    Call,
     JudgeTrouble,
+    SwappedProgram,
     ValidatorProgram,
-    Validators,
     check_program,
+    decide_default,
 )
 
 if TYPE_CHECKING:
@@ -41,11 +45,9 @@ if TYPE_CHECKING:
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.store import Store
 
-__all__ = ["ResultValidation", "split_workunit"]
+__all__ = ["Opinion", "ResultValidation", "split_workunit"]
 
-REMEMBERED = 256
-
-
+log = logging.getLogger(__name__)
 _REJECTED = ItemAnswer(
     RunStatus.REFUSED,
     error_text="the init validator rejects the value",
@@ -74,28 +76,56 @@ def split_workunit(name: str) -> tuple[str, int]:
     return task_id, int(number) if ours else 0
 
 
+class Opinion:
+    """What the validators of one attempt say, as far as it is known; for one thread.
+
+    Args:
+        program: the validators; the default's answers need no jail.
+        sitting: asks for the others.
+    """
+
+    def __init__(self, program: ValidatorProgram, sitting: Sitting) -> None:
+        self._program = program
+        self._sitting = sitting
+
+    def accepts(self, value: bytes) -> bool:
+        """Return the init validator's answer on an encoded value; see `Sitting.ask`."""
+        return self._ask(Call(self._program, "init", (value,)))
+
+    def agree(self, left: bytes, right: bytes) -> bool:
+        """Return whether two encoded values are the same answer; see `Sitting.ask`."""
+        return self._ask(Call(self._program, "compare", (left, right)))
+
+    def _ask(self, call: Call) -> bool:
+        return self._sitting.ask(call) if call.entry else decide_default(call)
+
+    def rise(self) -> None:
+        """Raise `NotDecidedYet` unless every answer was known."""
+        self._sitting.rise()
+
+
 class ResultValidation:
     """`Validation` for the engine: header, strict decoding, then the validators.
 
-    Answers are repeatable: they depend on rows and the result's bytes only.
+    Answers are repeatable: they depend on rows and the result's bytes only. None waits
+    for a validator: what has not run yet is PENDING.
 
     Args:
         store: tasks and sources.
-        validators: run the task's own.
+        docket: has the tasks' own validators run.
         seen: takes the header of every copy that ran, to keep its checkpoint.
     """
 
     def __init__(
         self,
         store: Store,
-        validators: Validators,
+        docket: Docket,
         seen: Callable[[ResultHeader], None] = lambda header: None,  # noqa: ARG005 - nothing is kept
     ) -> None:
         self._store = store
-        self._validators = validators
+        self._docket = docket
         self._seen = seen
-        self._answers: OrderedDict[str, Answer] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answers = AnswerMemory()
 
     def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
         """Judge one result by itself."""
@@ -116,8 +146,10 @@ class ResultValidation:
                 code = known_code(header.code) or "STO-R082"
                 return ResultCheck(ResultVerdict.INVALID, code, header.message)
             answer = self._remember(result, self._judge(task, attempt, data))
-        except UserCodeError as error:
+        except (UserCodeError, SwappedProgram) as error:
             return ResultCheck(ResultVerdict.FATAL, error.code, error.message)
+        except NotDecidedYet as error:
+            return ResultCheck(ResultVerdict.PENDING, error.code, error.message)
         except JudgeTrouble as error:
             return ResultCheck(ResultVerdict.INCONCLUSIVE, error.code, error.message)
         except TrustError as error:
@@ -131,13 +163,12 @@ class ResultValidation:
         answer = parse_answer(data, task.spec.map_items)
         if not task.spec.init_entry:
             return answer
-        program = self.program(task, attempt)
+        opinion = self.opinion(task, attempt)
         items = tuple(
-            item
-            if item.value is None or self._validators.accepts(program, item.value)
-            else _REJECTED
+            item if item.value is None or opinion.accepts(item.value) else _REJECTED
             for item in answer.items
         )
+        opinion.rise()
         return Answer(items, answer.output)
 
     def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
@@ -148,19 +179,18 @@ class ResultValidation:
         """
         task, attempt = self._context(left.workunit)
         try:
-            program = self.program(task, attempt)
+            opinion = self.opinion(task, attempt)
             ours = self.answer(left, task, attempt)
             theirs = self.answer(right, task, attempt)
             same = sum(
-                same_items(
-                    one,
-                    other,
-                    lambda a, b: self._validators.agree(program, a, b),
-                )
+                same_items(one, other, opinion.agree)
                 for one, other in zip(ours.items, theirs.items, strict=True)
             )
-        except UserCodeError as error:
+            opinion.rise()
+        except (UserCodeError, SwappedProgram) as error:
             return Comparison(PairVerdict.FATAL, error.code, error.message)
+        except NotDecidedYet as error:
+            return Comparison(PairVerdict.PENDING, error.code, error.message)
         except (JudgeTrouble, TrustError, OSError) as error:
             code = getattr(error, "code", "STO-R031")
             return Comparison(PairVerdict.INCONCLUSIVE, code, "the server's trouble")
@@ -174,35 +204,46 @@ class ResultValidation:
         self, result: ReceivedResult, task: TaskRow, attempt: AttemptRow
     ) -> Answer:
         """Return the decoded answer of a result that passed `check`."""
-        with self._lock:
-            known = self._answers.get(result.digest + result.name)
+        known = self._answers.find(result.digest + result.name)
         if known is not None:
             return known
         return self._remember(result, self._judge(task, attempt, read_result(result)))
 
     def _remember(self, result: ReceivedResult, answer: Answer) -> Answer:
-        with self._lock:
-            self._answers[result.digest + result.name] = answer
-            while len(self._answers) > REMEMBERED:
-                self._answers.popitem(last=False)
+        self._answers.keep(result.digest + result.name, result.size, answer)
         return answer
 
-    def program(self, task: TaskRow, attempt: AttemptRow) -> ValidatorProgram:
-        """Return the task's validators with their source, as they were admitted.
+    def opinion(self, task: TaskRow, attempt: AttemptRow) -> Opinion:
+        """Return what asks the task's validators, as they were admitted.
 
         Raises:
-            JudgeTrouble: ``STO-A014``, ``STO-A024``, see `check_program`.
+            SwappedProgram: ``STO-R067``, see `check_program`.
+            JudgeTrouble: ``STO-R062``: the task was cancelled; nobody runs them any more.
         """
+        if task.state is TaskState.CANCELLED:
+            raise JudgeTrouble("STO-R062", "the task was cancelled")
         spec = task.spec
         with self._store.read() as connection:
             found = rows.load_contents(connection, {spec.validator_module})
         source = found.get(spec.validator_module, b"")
-        check_program(attempt.statement or b"", source)
-        return ValidatorProgram(source, spec.init_entry, spec.compare_entry, spec.level)
+        try:
+            check_program(attempt.statement or b"", source)
+        except SwappedProgram as error:
+            log.error("%s is not judged: %s", attempt.workunit, error)  # noqa: TRY400 - says it all
+            raise
+        program = ValidatorProgram(
+            source, spec.init_entry, spec.compare_entry, spec.level
+        )
+        matter = Matter(task.account_id, attempt.workunit, max(1, spec.map_items))
+        return Opinion(program, Sitting(self._docket, matter))
 
-    def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:
-        """Compare two encoded values of one item by the comparator of `program`."""
-        return self._validators.agree(program, left, right)
+    def wait(self, workunit: str, seconds: float) -> bool:
+        """Say whether what is PENDING is answered in so many s; see `interface.Waits`."""
+        return self._docket.wait(workunit, seconds)
+
+    def forget(self, workunit: str) -> None:
+        """Forget what the validators said of a workunit whose outcome stands."""
+        self._docket.forget(workunit)
 
     def _context(self, workunit: str) -> tuple[TaskRow, AttemptRow]:
         task_id, number = split_workunit(workunit)

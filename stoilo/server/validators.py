@@ -7,8 +7,9 @@ code that says which, and is not retried (thesis §7.2).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stoilo.core.equality import nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
@@ -18,18 +19,21 @@ from stoilo.core.skeleton import decode, encode
 from stoilo.core.statement import parse_statement
 from stoilo.executor.verifier import check_validator_module
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 __all__ = [
+    "Call",
     "JailRunner",
     "JailTrouble",
     "JudgeTrouble",
+    "SwappedProgram",
     "ValidatorProgram",
     "Validators",
+    "Watch",
     "check_program",
+    "decide_default",
 ]
+
+Watch = Callable[[Callable[[], None]], None]
+"""Gets what ends a call early, from any thread."""
 
 VALIDATOR_LIMITS = RunLimits(
     cpu_s=10, wall_s=20, output_bytes=4096, result_bytes=65_536
@@ -44,12 +48,16 @@ class JailTrouble(JudgeTrouble):
     """The jail itself failed (``STO-R042``)."""
 
 
+class SwappedProgram(TrustError):
+    """The validators are not those of the admission, and never will be (``STO-R067``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class JailAnswer:
     """What came out of one jailed run.
 
     Attributes:
-        finished: whether the job wrote its frame; else it was killed by a limit.
+        finished: whether the job wrote its frame; else it was stopped or ended itself.
         frame: encoded skeleton, hostile.
         reason: why it did not finish.
     """
@@ -62,8 +70,11 @@ class JailAnswer:
 class JailRunner(Protocol):
     """A warm jail of one level for the validate job; raises `JailTrouble`."""
 
-    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
-        """Run one request in a fresh fork; blocks, thread-safe."""
+    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
+        """Run one request in a fresh fork; blocks, thread-safe.
+
+        `watch` gets what ends the run early, from any thread, before it begins.
+        """
         ...
 
 
@@ -77,6 +88,31 @@ class ValidatorProgram:
     level: str
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a validator.
+
+    Attributes:
+        program: whose.
+        op: ``init`` or ``compare``.
+        values: encoded, hostile.
+    """
+
+    program: ValidatorProgram
+    op: str
+    values: tuple[bytes, ...]
+
+    @property
+    def entry(self) -> str:
+        """The function that is called; empty for the default."""
+        program = self.program
+        return program.init_entry if self.op == "init" else program.compare_entry
+
+
+def _unwatched(_stop: Callable[[], None]) -> None:
+    """Let nobody end a call."""
+
+
 def check_program(admitted: bytes, source: bytes) -> None:
     """Refuse to judge by validators that are not those of the admission.
 
@@ -85,13 +121,16 @@ def check_program(admitted: bytes, source: bytes) -> None:
         source: the validator module as the server holds it now.
 
     Raises:
-        JudgeTrouble: ``STO-A014``, ``STO-A024`` and the other codes of a statement that
-            does not parse: the server's files were swapped, no result is judged.
+        SwappedProgram: ``STO-R067``: the server's files were swapped, no result is judged.
     """
     try:
         check_validator_module(parse_statement(admitted), source)
     except TrustError as error:
-        raise JudgeTrouble(error.code, error.message) from error
+        raise SwappedProgram(
+            "STO-R067",
+            f"the validators that the server holds are not those that it admitted"
+            f" ({error.code})",
+        ) from error
 
 
 class Validators:
@@ -100,55 +139,56 @@ class Validators:
     def __init__(self, jail_of: Callable[[str], JailRunner]) -> None:
         self._jail_of = jail_of
 
-    def accepts(self, program: ValidatorProgram, value: bytes) -> bool:
-        """Return the init validator's answer on an encoded value.
-
-        Raises:
-            UserCodeError: ``STO-R053`` raised, ``STO-R054`` not a bool, ``STO-R059``
-                hit a limit.
-            JailTrouble: ``STO-R042``.
-        """
-        if not program.init_entry:
-            return True
-        return self._call(program, "init", program.init_entry, [value])
-
     def agree(self, program: ValidatorProgram, left: bytes, right: bytes) -> bool:
-        """Return whether two encoded values are the same answer.
+        """Return whether two encoded values are the same answer; see `decide`."""
+        return self.decide(Call(program, "compare", (left, right)))
+
+    def decide(self, call: Call, watch: Watch = _unwatched) -> bool:
+        """Return a validator's answer; without an entry the default's.
+
+        Args:
+            call: of which validator, on what.
+            watch: gets what ends the call early.
 
         Raises:
-            UserCodeError: ``STO-R055`` raised, ``STO-R056`` not a bool, ``STO-R059``.
+            UserCodeError: ``STO-R053``, ``STO-R055`` raised; ``STO-R054``, ``STO-R056`` not
+                a bool; ``STO-R059`` hit a limit.
             JailTrouble: ``STO-R042``.
         """
-        if not program.compare_entry:
-            return left == right or nodes_equal(decode(left), decode(right))
-        return self._call(program, "compare", program.compare_entry, [left, right])
-
-    def _call(
-        self, program: ValidatorProgram, op: str, entry: str, values: list[bytes]
-    ) -> bool:
+        if not call.entry:
+            return decide_default(call)
         request = encode(
             {
-                "source": program.source.decode(),
-                "op": op,
-                "entry": entry,
-                "values": list[Node](values),
+                "source": call.program.source.decode(),
+                "op": call.op,
+                "entry": call.entry,
+                "values": list[Node](call.values),
             }
         )
-        answer = self._jail_of(program.level).run(request, VALIDATOR_LIMITS)
+        jail = self._jail_of(call.program.level)
+        answer = jail.run(request, VALIDATOR_LIMITS, watch)
         if not answer.finished:
             raise UserCodeError(
                 "STO-R059",
-                f"the {op} validator {entry} was stopped: {answer.reason}",
+                f"the {call.op} validator {call.entry} was stopped: {answer.reason}",
                 hint="make the validator cheaper; it runs on the server",
             )
-        return _parse_verdict(answer.frame, op, entry)
+        return _parse_verdict(answer.frame, call.op, call.entry)
+
+
+def decide_default(call: Call) -> bool:
+    """Return the default's answer: every value is accepted, equal ones are the same."""
+    if call.op == "init":
+        return True
+    left, right = call.values
+    return left == right or nodes_equal(decode(left), decode(right))
 
 
 def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
     try:
         node = decode(frame)
     except TrustError as error:
-        raise JailTrouble("STO-R042", "the validate job wrote nonsense") from error
+        raise _forged(op, entry) from error
     record = node if isinstance(node, dict) else {}
     verdict, text = record.get("verdict"), str(record.get("error_text", ""))[:1000]
     if verdict in {"true", "false"}:
@@ -168,4 +208,11 @@ def _parse_verdict(frame: bytes, op: str, entry: str) -> bool:
             f"the {op} validator {entry} raised: {text}",
             hint="test the validator on a local result first",
         )
-    raise JailTrouble("STO-R042", "the validate job wrote nonsense")
+    raise _forged(op, entry)
+
+
+def _forged(op: str, entry: str) -> UserCodeError:
+    """Return the ending of a validator whose process answered for the validate job."""
+    return UserCodeError(
+        "STO-R059", f"the {op} validator {entry} wrote an answer of its own"
+    )

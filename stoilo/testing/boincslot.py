@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from stoilo.executor.built import Built, render_built
 from stoilo.executor.shm import (
@@ -197,6 +197,10 @@ class VerifierProcess:
         return set(descendants(self.process.pid))
 
 
+FILTERS_OF_A_RUN: Final = 2
+"""Its own, and its zygote's."""
+
+
 def state_of(pid: int) -> str:
     """Return the letter of a process's state (T: stopped), X when it has gone."""
     try:
@@ -207,8 +211,8 @@ def state_of(pid: int) -> str:
 
 
 def is_jailed(pid: int) -> bool:
-    """Whether a process runs under more seccomp filters than this one."""
-    return _count_filters(pid) > _count_filters(os.getpid())
+    """Whether a process runs under a run's seccomp filter and its zygote's."""
+    return _count_filters(pid) >= _count_filters(os.getpid()) + FILTERS_OF_A_RUN
 
 
 def is_running(pid: int) -> bool:

@@ -31,7 +31,7 @@ from stoilo.server.engines.interface import (
 from stoilo.server.headtime import TimedProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from stoilo.executor.execute import Work
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
@@ -84,11 +84,20 @@ class BodyValidation:
     ``bad…`` is invalid, ``optin…`` not for this host, ``fatal…`` fatal, ``broken…``
     inconclusive; anything else is valid, and equal bytes are the same answer. One that
     ends in ``~`` is of a resumed run, and the same as without it.
+
+    Attributes:
+        slow: bodies whose check is pending.
+        slow_pairs: bodies whose comparison is.
     """
+
+    slow: Collection[bytes] = ()
+    slow_pairs: Collection[bytes] = ()
 
     def check(self, result: ReceivedResult) -> ResultCheck:
         """Judge one result by itself."""
         body = self.body(result)
+        if body in self.slow:
+            return ResultCheck(ResultVerdict.PENDING, "STO-R065")
         for word, verdict in (
             (b"bad", ResultVerdict.INVALID),
             (b"optin", ResultVerdict.NOT_FOR_THIS_HOST),
@@ -103,6 +112,8 @@ class BodyValidation:
     def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
         """Compare two results."""
         one, other = self.body(left), self.body(right)
+        if {one, other} & set(self.slow_pairs):
+            return Comparison(PairVerdict.PENDING, "STO-R065")
         same = one.removesuffix(RESUMED) == other.removesuffix(RESUMED)
         return Comparison(PairVerdict.SAME if same else PairVerdict.DIFFERENT)
 

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stoilo.testing.boinc import BoincClient
+from stoilo.testing.boincslot import is_jailed
 
 __all__ = ["jailed"]
 
-FILTERED = "2"
-"""``Seccomp`` of a process behind a system call filter."""
-
 
 def jailed(client: BoincClient) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Yield the client's processes behind a system call filter, with their status."""
+    """Yield the client's runs, by their own filter behind the zygote's, with their status."""
     for pid in client.family():
         try:
             text = Path(f"/proc/{pid}/status").read_text(errors="replace")
@@ -22,5 +20,5 @@ def jailed(client: BoincClient) -> Iterator[tuple[int, Mapping[str, str]]]:
             continue
         lines = (line.partition(":\t") for line in text.splitlines())
         status = {name: value for name, _, value in lines}
-        if status.get("Seccomp") == FILTERED:
+        if is_jailed(pid):
             yield pid, status

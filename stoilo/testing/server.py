@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
@@ -22,12 +23,15 @@ from stoilo.core.types import Finding, RunStatus, Severity, Verdict
 from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.server.engines.interface import (
     Assimilator,
+    Comparison,
     CopyOutcome,
     CopyState,
     CopyView,
+    NotDecidedYet,
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
+    ResultCheck,
     ResultVerdict,
     Validation,
     WorkunitOutcome,
@@ -35,7 +39,7 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.ports import SourceUnderReview
-from stoilo.server.validators import JailAnswer
+from stoilo.server.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",
@@ -180,9 +184,9 @@ class PythonValidators:
 
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
-    def run(self, request: bytes, limits: RunLimits) -> JailAnswer:
+    def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
         """Answer one request as `stoilo.sandbox.jobs.validate` does."""
-        del limits
+        del limits, watch
         node = decode(request)
         assert isinstance(node, dict)  # noqa: S101 - a stand-in for tests
         values = node["values"]
@@ -228,6 +232,9 @@ def make_result(
     return render_result(made, body, output)
 
 
+PATIENCE_S = 60.0
+
+
 class MemoryEngine:
     """Workunits in memory; `deliver` plays the volunteers and BOINC's quorum."""
 
@@ -237,6 +244,7 @@ class MemoryEngine:
         self.calls = 0
         self.fail: Exception | None = None
         self.refuses: Callable[[WorkunitSpec], StoiloError | None] = lambda _spec: None
+        self._told: SimpleQueue[str] = SimpleQueue()
         self._directory = directory
         self._validation: Validation | None = None
         self._assimilator: Assimilator | None = None
@@ -256,6 +264,10 @@ class MemoryEngine:
         for name in names:
             if name in self.specs and name not in self.ended:
                 self.end(name, OutcomeKind.CANCELLED)
+
+    def ask_again(self, name: str) -> None:
+        """Let whoever waits for an answer ask again."""
+        self._told.put(name)
 
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is."""
@@ -294,9 +306,12 @@ class MemoryEngine:
         """Tell the assimilator how a workunit ended."""
         assert self._assimilator is not None  # noqa: S101 - a stand-in for tests
         self.ended[name] = kind
-        self._assimilator.assimilate(
-            WorkunitOutcome(name, kind, canonical, valid, code, message, quorum)
-        )
+        outcome = WorkunitOutcome(name, kind, canonical, valid, code, message, quorum)
+        while True:
+            try:
+                return self._assimilator.assimilate(outcome)
+            except NotDecidedYet:
+                self._told.get(timeout=PATIENCE_S)
 
     def receive(self, name: str, number: int, data: bytes) -> ReceivedResult:
         """Write a result file as if a host had uploaded it."""
@@ -308,14 +323,28 @@ class MemoryEngine:
             copy, name, path, len(data), digest, number + 1, number + 1, 0
         )
 
+    def check(self, result: ReceivedResult) -> ResultCheck:
+        """Ask about a result until there is an answer."""
+        assert self._validation is not None  # noqa: S101 - a stand-in for tests
+        while (said := self._validation.check(result)).verdict is ResultVerdict.PENDING:
+            self._told.get(timeout=PATIENCE_S)
+        return said
+
+    def compare(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
+        """Ask about a pair until there is an answer."""
+        assert self._validation is not None  # noqa: S101 - a stand-in for tests
+        ask = self._validation.compare
+        while (said := ask(left, right)).verdict is PairVerdict.PENDING:
+            self._told.get(timeout=PATIENCE_S)
+        return said
+
     def deliver(self, name: str, files: Sequence[bytes]) -> OutcomeKind:
         """Judge files in order until a quorum agrees; report the end."""
-        assert self._validation is not None  # noqa: S101 - a stand-in for tests
         quorum, code, message = self.specs[name].redundancy.min_quorum, "", ""
         valid: list[ReceivedResult] = []
         for number, data in enumerate(files):
             result = self.receive(name, number, data)
-            check = self._validation.check(result)
+            check = self.check(result)
             if check.verdict is ResultVerdict.FATAL:
                 return self._fail(
                     name, OutcomeKind.VALIDATOR_FAILED, check.code, check.message
@@ -326,7 +355,7 @@ class MemoryEngine:
             valid.append(result)
             group = [result]
             for other in valid[:-1]:
-                pair = self._validation.compare(other, result)
+                pair = self.compare(other, result)
                 if pair.verdict is PairVerdict.FATAL:
                     return self._fail(
                         name, OutcomeKind.VALIDATOR_FAILED, pair.code, pair.message

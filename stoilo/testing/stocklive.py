@@ -92,6 +92,10 @@ class NamedEngine:
         """Cancel one."""
         self.engine.cancel(f"{self.prefix}{name}")
 
+    def ask_again(self, name: str) -> None:
+        """Tell it of one."""
+        self.engine.ask_again(f"{self.prefix}{name}")
+
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where one is."""
         return self.engine.status(f"{self.prefix}{name}")

@@ -69,6 +69,8 @@ _ACTS = {
     "token_revoked": "Somebody's access was withdrawn.",
     "task_cancelled": "The operator cancelled a task.",
     "reviewer_enrolled": "A reviewer was enrolled.",
+    "account_suspended": "An account was suspended: it may submit nothing.",
+    "account_resumed": "A suspended account may submit again.",
     "reviewer_withdrawn": "A reviewer was withdrawn.",
     "retention_started": "A deletion by the retention rules began.",
     "revocation_added": "A revocation was added.",

@@ -14,6 +14,7 @@ CASES = Path(__file__).parent / "cases"
 AREAS = {
     "language": 80,
     "stdlib": 30,
+    "native": 30,
     "numpy": 15,
     "torch": 20,
     "limits": 30,

@@ -11,6 +11,7 @@ from bench import __main__ as bench
 from bench import learn_jail
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
+from bench.hostile import Sizes as HostileSizes
 from bench.rows import Row
 from bench.stock import Sizes as StockSizes
 from bench.submit import Sizes
@@ -38,12 +39,13 @@ SMALL = {
     "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
     "learn_methods": {"seeds": (0,), "replicas": (4,)},
     "learn_jail": {"methods": ("fedavg",), "accuracy": 0.5, "widths": (4,), "steps": 1},
+    "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
 
 
 LONG = {
-    *("calls", "frozen", "submit", "threads", "whole_torch"),
+    *("calls", "frozen", "hostile", "submit", "threads", "whole_torch"),
     *("learn_jail", "learn_methods"),
 }
 

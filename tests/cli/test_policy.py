@@ -28,6 +28,20 @@ def test_admitted_source_exits_0(write, capsys) -> None:
     assert "admitted at level pure" in capsys.readouterr().out
 
 
+SCRIPT = PURE + 'if __name__ == "__main__":\n    print(task({}))\n'
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_script_block_is_dropped_with_a_note(write, capsys, command) -> None:
+    assert main(["policy", command, write(SCRIPT)]) == 0
+    assert "line 4: the block" in capsys.readouterr().err
+
+
+def test_parser_of_a_command_line_gets_a_hint_of_its_own(write, capsys) -> None:
+    main(["policy", "check", write("import argparse\n" + PURE)])
+    assert "a task has no command line" in capsys.readouterr().out
+
+
 def test_refused_source_exits_3_and_shows_the_place(write, capsys) -> None:
     path = write(HOSTILE)
     assert main(["policy", "check", path]) == 3

@@ -14,14 +14,12 @@ REFUSED = {
     "bidi": TASK + "# \u202e\n".encode(),
     "NUL": TASK + b"#\0\n",
     "not UTF-8": TASK + b"#\xff\n",
-    "CRLF": TASK.replace(b"\n", b"\r\n"),
     "mixed script": TASK + "p\u0430yload = 1\n".encode(),
     "line too long": TASK + b"#" + b"x" * 10_001 + b"\n",
     "too large": TASK + b"#" * BOUNDS.source_bytes,
     "too deep": TASK + b"x = " + b"(" * 500 + b")" * 500 + b"\n",
     "import of os": b"import os\n" + TASK,
     "private attribute": b"def task(kwargs):\n    return kwargs.__class__.__bases__\n",
-    "script block": TASK + b"if __name__ == '__main__':\n    task({})\n",
     "two parameters": b"def task(a, b):\n    return 1\n",
     "syntax": b"def task(kwargs:\n",
 }
@@ -75,3 +73,18 @@ def test_missing_function_is_a_usage_error(options, tmp_path: Path, capsys) -> N
     file.write_bytes(TASK if options else b"x = 1\n")
     assert main(["sandbox", "run", str(file), *options]) == 2
     assert "STO-S031" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TASK.replace(b"\n", b"\r\n"),
+        TASK + b"if __name__ == '__main__':\n    task({})\n",
+    ],
+    ids=["CRLF", "script block"],
+)
+def test_file_of_a_script_runs_as_a_task(data, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "script.py"
+    file.write_bytes(data)
+    code, outcome = run(["sandbox", "run", str(file), "--json"], capsys)
+    assert (code, outcome["value"]) == (0, 1)

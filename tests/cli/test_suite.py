@@ -35,6 +35,17 @@ def test_controls_run_only_when_asked_for(tmp_path, capsys):
     assert "1 cases, 5 runs: 1 as expected" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("level", "cases"), [("pure", 1), ("numeric", 2)])
+def test_cases_of_wider_levels_are_left_out(tmp_path, capsys, level, cases):
+    text = CASE.format(code="STO-G020")
+    (tmp_path / "narrow.py").write_text(text)
+    (tmp_path / "wide.py").write_text(
+        text.replace("# idea", '# level = "numeric"\n# idea')
+    )
+    assert main(["sandbox", "suite", str(tmp_path), "--level", level]) == 0
+    assert f"{cases} cases" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("text", [None, "x = 1\n", CASE.format(code='"')])
 def test_no_case_or_a_broken_one_is_a_usage_error(tmp_path, capsys, text):
     if text is not None:

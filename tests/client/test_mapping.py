@@ -163,7 +163,7 @@ class StingyService(FakeTaskService):
         return await super().CreateTask(request, context)
 
 
-@pytest.mark.parametrize("code", ["STO-R004", "STO-R005"])
+@pytest.mark.parametrize("code", ["STO-R004", "STO-R005", "STO-R008"])
 def test_quota_refusal_during_a_map_is_waited_out(
     with_fake: Any, in_jail: JailAnswerer, code: str
 ) -> None:

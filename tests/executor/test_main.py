@@ -14,8 +14,10 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.execute import installed_release
 from stoilo.executor.main import Surroundings, main, run_verifier
 from stoilo.executor.result import Disposition
+from stoilo.executor.runtimes import InstalledRuntimes
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
+from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
 from stoilo.testing.gate import GateBench
@@ -284,3 +286,36 @@ def test_environment_chooses_neither_home_nor_level(data, gate, built, variables
     assert run_verifier(["--explain"], around) == 3
     assert "STO-A050" in out.getvalue()
     assert data.home.is_dir()
+
+
+class BreakingJail:
+    """A jail in which something outside kills every run."""
+
+    def __init__(self, code):
+        self.code = code
+
+    def run(self, *_arguments, **_named):
+        return JailReport(JailStatus.CRASHED, code=self.code, detail="killed")
+
+    def close(self):
+        pass
+
+
+def runs_that_break(code):
+    return lambda *_: InstalledRuntimes(lambda _: BreakingJail(code))
+
+
+@pytest.mark.parametrize("code", ["STO-S005", "STO-S007"])
+def test_run_that_breaks_again_and_again_has_failed_here(data, gate, built, code):
+    slot = data.slot(files_of(gate))
+    again = runs_that_break(code)
+    codes = [run(slot, built, runtimes=again).code for _ in range(3)]
+    assert codes == [0, 0, 195]
+    assert not (slot / "boinc_temporary_exit").exists()
+
+
+def test_control_other_trouble_asks_again_every_time(data, gate, built):
+    slot = data.slot(files_of(gate))
+    again = runs_that_break("STO-S008")
+    assert [run(slot, built, runtimes=again).code for _ in range(4)] == [0] * 4
+    assert (slot / "boinc_temporary_exit").exists()

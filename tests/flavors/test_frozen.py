@@ -137,7 +137,7 @@ def trace_frozen(part, command, sources, trace):
     sealed = {}
     for line in trace.read_text(errors="replace").splitlines():
         pid, _, call = line.partition(" ")
-        if "seccomp(SECCOMP_SET_MODE_FILTER" in call:
+        if "SECCOMP_FILTER_FLAG_NEW_LISTENER" in call:
             sealed[pid] = []
         elif pid in sealed:
             sealed[pid].append(call)

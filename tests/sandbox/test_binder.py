@@ -140,3 +140,20 @@ def test_instance_of_a_library_class_is_refused(language):
     source = "from fractions import Fraction\ndef run(d): return 1"
     frame, _ = language.call(source, {"x": Instance("Fraction", {"_numerator": 1})})
     assert frame["code"] == "STO-G111"
+
+
+EXTENDS = """
+from pprint import PrettyPrinter
+class Printer(PrettyPrinter):
+    pass
+def run(d):
+    return d.width
+"""
+
+
+def test_state_sets_no_name_that_a_library_base_keeps(language):
+    def bind_state(**state):
+        return language.call(EXTENDS, Instance("Printer", state))[0]
+
+    assert bind_state(width=7)["status"] == "ok"
+    assert bind_state(width=7, _dispatch={})["code"] == "STO-G111"

@@ -85,7 +85,7 @@ def test_hasattr_answers_for_operators_only(guards):
     assert guards.hasattr([], "__len__")
     assert not guards.hasattr(3, "__len__")
     with pytest.raises(GuardError):
-        guards.hasattr([], "__dict__")
+        guards.hasattr([], "__globals__")
 
 
 def test_own_objects_are_writable_and_others_are_not(task, guards):

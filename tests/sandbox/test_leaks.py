@@ -96,7 +96,7 @@ import os
 from stoilo.sandbox import rlimits
 read, kept = rlimits.read_address_space, []
 def leak(statm):
-    kept.append((os.dup(0), bytearray(8192)))
+    kept.append((os.pidfd_open(os.getpid()), bytearray(8192)))
     return read(statm)
 rlimits.read_address_space = leak
 from stoilo.sandbox"""

@@ -109,7 +109,7 @@ def calls_in_the_jail(trace):
     sealed = {}
     for line in trace.read_text(errors="replace").splitlines():
         pid, _, call = line.partition(" ")
-        if "seccomp(SECCOMP_SET_MODE_FILTER" in call:
+        if "SECCOMP_FILTER_FLAG_NEW_LISTENER" in call:
             sealed[pid] = []
         elif pid in sealed and not call.lstrip().startswith("<... "):
             # (the end of a call whose beginning has its own line, another pid's between)

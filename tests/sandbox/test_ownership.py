@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
 from stoilo.sandbox.ownership import (
-    allowed_bases,
+    handed_out_classes,
     is_own_class,
     is_own_function,
     is_own_method,
@@ -54,6 +54,6 @@ def test_library_class_keeps_what_its_dictionary_or_methods_spell():
 
 def test_classes_to_extend_are_plain_exceptions_or_handed_out(runtimes):
     modules = runtimes["pure"].facades.modules
-    bases = allowed_bases(tuple(modules.values()))
+    bases = handed_out_classes(tuple(modules.values()))
     assert {dict, ValueError, modules["random"].Random, property} <= bases
     assert not {type, type(random)} & bases

@@ -13,7 +13,7 @@ from stoilo.core import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
-from stoilo.sandbox.channel import EXIT_MEMORY, Ended
+from stoilo.sandbox.channel import OUT_OF_MEMORY, Ended
 from stoilo.sandbox.report import Evidence, JailReport, JailStatus, judge
 from stoilo.sandbox.run import TaskRequest, choose_limits, read_items, read_outcome
 
@@ -74,10 +74,48 @@ def test_any_fields_end_in_an_outcome(fields):
 
 
 @pytest.mark.parametrize("name", ["MemoryError", "_ArrayMemoryError"])
-def test_memory_error_at_the_top_is_the_memory_limit(name):
+def test_name_of_an_error_says_nothing_about_a_limit(name):
     frame = {"status": "user_error", "error_type": name, "error_text": ""}
     outcome = read_outcome(finished(frame))
+    assert (outcome.status, outcome.limit) == (RunStatus.USER_ERROR, "")
+
+
+def test_memory_limit_that_the_job_tells_of_is_the_memory_limit():
+    frame = {"status": "killed", "layer": "limits", "code": "STO-S013"}
+    outcome = read_outcome(finished(frame))
     assert (outcome.status, outcome.limit) == (RunStatus.KILLED, "memory_bytes")
+
+
+@pytest.mark.parametrize("status", range(256))
+def test_no_exit_status_of_a_program_names_a_limit_or_the_host(status):
+    report = judge(evidence(ended=Ended(status << 8, 0.1, 1), result=b""))
+    assert (report.code, report.limit, report.blames_host) == ("STO-S022", "", False)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "short", "code"),
+    [
+        (1.5, False, "STO-S012"),  # charged by ticks that wait4 does not show
+        (1.5, True, "STO-S007"),  # the control: the kernel was short of memory
+        (0.5, False, "STO-S007"),  # too early for the limit
+    ],
+)
+def test_kill_that_only_the_processor_limit_can_have_sent_is_the_limit(
+    wall_s, short, code
+):
+    seen = evidence(ended=Ended(9, 0.1, 1), wall_s=wall_s, short_of_memory=short)
+    assert judge(seen).code == code
+
+
+@pytest.mark.parametrize("number", [-1, 0, 57, 1 << 30])
+def test_denied_call_is_never_a_fault_of_the_host(number):
+    report = judge(evidence(ended=Ended(9, 0, 1, denied=True, syscall=number)))
+    assert (report.code, report.blames_host) == ("STO-S010", False)
+
+
+@given(st.integers(0, 0xFFFF), st.binary(max_size=20))
+def test_every_wait_status_has_an_ending(status, result):
+    assert judge(evidence(ended=Ended(status, 0.1, 1), result=result)).status
 
 
 def test_items_have_their_own_outcomes():
@@ -114,9 +152,19 @@ def test_fault_of_the_host_is_no_outcome_of_the_task(code):
         ({"ended": Ended(31, 0.2, 1)}, "STO-S010", RunLayer.KERNEL),
         ({"ended": Ended(11, 0.2, 1)}, "STO-S020", RunLayer.LANGUAGE),
         ({"ended": Ended(9, 0, 1), "hit": "wall_s"}, "STO-S011", RunLayer.LIMITS),
-        ({"ended": Ended(9, 0, 1, 57), "hit": "wall_s"}, "STO-S010", RunLayer.KERNEL),
-        ({"ended": Ended(0, 0, 1, -1, "landlock")}, "STO-S002", RunLayer.KERNEL),
-        ({"ended": Ended(EXIT_MEMORY << 8, 0, 1)}, "STO-S013", RunLayer.LIMITS),
+        (
+            {"ended": Ended(9, 0, 1, denied=True, syscall=57), "hit": "wall_s"},
+            "STO-S010",
+            RunLayer.KERNEL,
+        ),
+        (
+            {"ended": Ended(9, 0, 1, denied=True, syscall=-1)},
+            "STO-S010",
+            RunLayer.KERNEL,
+        ),
+        ({"ended": Ended(0, 0, 1, refused="landlock")}, "STO-S002", RunLayer.KERNEL),
+        ({"ended": Ended(34, 0.2, 1)}, "STO-S020", RunLayer.LANGUAGE),
+        ({"result": OUT_OF_MEMORY}, "STO-S013", RunLayer.LIMITS),
         ({"result": b"\0" * 7 + b"\1xy"}, "STO-S021", RunLayer.RESULT),
         ({"result": b"\0" * 7 + b"\2x"}, "STO-S021", RunLayer.RESULT),
         ({"result": b""}, "STO-S022", RunLayer.LANGUAGE),

@@ -12,7 +12,7 @@ import pytest
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.report import JailStatus
 from stoilo.sandbox.run import PROBE_JOB, encode_probe
-from stoilo.sandbox.running import RunningChild, Stopwatch, _read_proc
+from stoilo.sandbox.running import MemoryKills, RunningChild, Stopwatch, _read_proc
 from stoilo.sandbox.supervisor import Jail
 
 LIMITS = RunLimits(cpu_s=30, wall_s=60)
@@ -186,3 +186,34 @@ def test_child_that_ends_while_it_is_looked_at_has_no_parent():
         with pytest.raises(ProcessLookupError):  # the control: the kernel says so here
             stat.read(1)
         assert _read_proc(f"/proc/self/fd/{stat.fileno()}") == b""
+
+
+class Kernel:
+    """Counts kills for want of memory; `None` where it does not tell."""
+
+    def __init__(self, kills=0):
+        self.kills, self.now = kills, 0.0
+        self.watch = MemoryKills(lambda: self.kills, lambda: self.now)
+
+
+def test_kill_for_want_of_memory_is_seen_by_all_who_ran_then():
+    kernel = Kernel()
+    kernel.now, kernel.kills = 5.0, 1
+    assert [kernel.watch.since(begun) for begun in (1.0, 5.0, 1.0)] == [True] * 3
+    assert kernel.watch.since(6.0) is False
+
+
+def test_control_quiet_kernel_killed_nobody():
+    kernel = Kernel(7)
+    kernel.now = 9.0
+    assert kernel.watch.since(1.0) is False
+
+
+def test_kernel_that_does_not_tell_may_have():
+    kernel = Kernel(None)
+    kernel.now = 9.0
+    assert kernel.watch.since(1.0) is True
+
+
+def test_this_kernel_tells():
+    assert MemoryKills().since(time.monotonic()) is False

@@ -251,6 +251,15 @@ def test_two_hundred_runs_leak_no_descriptor_process_or_memory(pure, wait_until)
         assert sum(map(resident, pids)) - memory < 2 << 20
 
 
+@pytest.mark.parametrize("niceness", [0, 5])
+def test_runs_leave_the_processor_to_others_as_far_as_asked(pure, niceness):
+    with Jail(pure, PROBE_JOB, niceness=niceness) as jail:
+        nice = [
+            os.getpriority(os.PRIO_PROCESS, pid) for pid in children_of(jail.zygote_pid)
+        ]
+    assert set(nice) == {os.getpriority(os.PRIO_PROCESS, 0) + niceness}
+
+
 def test_zygote_starts_from_fixed_words_only(monkeypatch):
     monkeypatch.setenv("STOILO_SECRET", "s3cret")
     assert not {"STOILO_SECRET", "PATH", "HOME"} & set(zygote_environment())

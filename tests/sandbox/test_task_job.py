@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoilo.core import skeleton
 from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
-from stoilo.sandbox.failures import scrub_paths
+from stoilo.sandbox.failures import describe_exception, scrub_paths
 from stoilo.sandbox.jobs.task import run_call
 from stoilo.sandbox.rules import TASK_MODULE
 
@@ -60,7 +60,7 @@ def test_guard_refusal_at_the_top_is_the_language_layers(language):
 
 
 def test_static_refusal_is_the_gates(language):
-    for source in ("def f(d): return d.__dict__", "def f(:"):
+    for source in ("def f(d): return d.__globals__", "def f(:"):
         frame, _ = language.call(source)
         assert (frame["status"], frame["layer"]) == ("refused", "gate")
 
@@ -172,3 +172,34 @@ def test_malformed_request_is_a_refusal(language, changes):
 def test_any_request_ends_in_a_frame(language, data):
     frame = run_call(language.runtime, data, TextBuffer())
     assert frame["status"] == "refused"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class MemoryError(Exception): pass\ndef f(d): raise MemoryError",
+        "class Out(MemoryError): pass\ndef f(d): raise Out('of memory')",
+        "class _ArrayMemoryError(ValueError): pass\ndef f(d): raise _ArrayMemoryError",
+    ],
+)
+def test_error_that_is_named_like_the_limit_is_the_tasks_own(language, source):
+    frame, _ = language.call(source)
+    assert (frame["status"], frame["code"]) == ("user_error", "STO-G200")
+
+
+@pytest.mark.parametrize(
+    "raised",
+    ["ValueError('\\ud800')", "SystemExit('a\\udfffb')", "OSError(1, '\\udc80')"],
+)
+def test_error_whose_text_cannot_travel_is_told_with_escapes(language, raised):
+    frame, _ = language.call(f"def f(d): raise {raised}")
+    assert (frame["status"], frame["code"]) == ("user_error", "STO-G200")
+    assert "\\ud" in frame["error_text"]
+    assert skeleton.decode(skeleton.encode(frame)) == frame
+
+
+@given(st.text(st.characters(), max_size=40), st.sampled_from(["text", "repr"]))
+def test_any_text_of_an_error_travels(text, how):
+    error = ValueError(text if how == "text" else [text])
+    failure = describe_exception(error)
+    assert skeleton.encode([failure.error_type, failure.error_text])

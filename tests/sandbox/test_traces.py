@@ -69,7 +69,7 @@ def calls_after_sealing(trace):
     sealed = {}
     for line in trace.read_text(errors="replace").splitlines():
         pid, _, call = line.partition(" ")
-        if "seccomp(SECCOMP_SET_MODE_FILTER" in call:
+        if "SECCOMP_FILTER_FLAG_NEW_LISTENER" in call:
             sealed[pid] = []
         elif pid in sealed and (name := re.match(r"\s*([a-z0-9_]+)\(", call)):
             sealed[pid].append(name[1])

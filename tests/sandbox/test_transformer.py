@@ -1,4 +1,5 @@
 import ast
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -37,10 +38,10 @@ def test_clean_source_has_no_findings(pure):
 
 
 def test_finding_has_place_from_one_and_hint(pure):
-    (found,) = check("def f(d):\n    return d.__dict__\n", pure)
+    (found,) = check("def f(d):\n    return d.__code__\n", pure)
     assert (found.code, found.line, found.column) == ("STO-G011", 2, 12)
     assert (found.end_line, found.end_column) == (2, 22)
-    assert "__dict__" in found.message
+    assert "__code__" in found.message
     assert found.hint
 
 
@@ -82,6 +83,36 @@ def test_method_compares_with_its_class_which_is_bound_from_the_start(pure):
     assert "_stoilo_type(self) is _stoilo_class_0 or" in text
 
 
+SEES = """
+class Job: pass
+class Other: pass
+def mark(job):
+    job.n = 1
+    return job
+def run(kind):
+    return [mark(kind()).n for _ in range(3)]
+"""
+
+
+def test_place_remembers_the_first_own_type_that_it_is_shown(runtimes):
+    runtime = runtimes["pure"]
+    code = compile_source(SEES, runtime.level)
+    module = runtime.load(code, TaskPrinter(TextBuffer()))
+    assert module.__dict__["_stoilo_type_0"] is None
+    module.run(module.Job)
+    module.run(module.Other)
+    assert module.__dict__["_stoilo_type_0"] is module.Job
+
+
+def test_place_never_remembers_a_type_of_a_library(runtimes):
+    runtime = runtimes["pure"]
+    code = compile_source(SEES, runtime.level)
+    module = runtime.load(code, TaskPrinter(TextBuffer()))
+    for _ in range(3):
+        module.mark(SimpleNamespace())
+    assert module.__dict__["_stoilo_type_0"] is None
+
+
 @pytest.mark.parametrize("base", ["random.Random", "Exception", "Decorated"])
 def test_private_class_name_is_bound_to_safe_classes_only(runtimes, base):
     runtime = runtimes["pure"]
@@ -111,13 +142,19 @@ def test_private_class_name_is_bound_to_safe_classes_only(runtimes, base):
 )
 def test_rebound_self_is_not_trusted(pure, body):
     source = f"class A:\n    def f(self, d):\n        {body}\n        self.x = 1"
-    assert "else _stoilo_write(self, 'x')).x = 1" in rewritten(source, pure)
+    assert (
+        "else _stoilo_write(_stoilo_seen('_stoilo_type_0', self), 'x')).x = 1"
+        in rewritten(source, pure)
+    )
 
 
 def test_self_of_static_and_class_methods_is_not_trusted(pure):
     for decorator in ("staticmethod", "classmethod"):
         source = f"class A:\n    @{decorator}\n    def f(c):\n        c.x = 1"
-        assert "_stoilo_write(c, 'x')" in rewritten(source, pure)
+        assert (
+            "else _stoilo_write(_stoilo_seen('_stoilo_type_0', c), 'x')"
+            in rewritten(source, pure)
+        )
 
 
 def test_parameter_named_self_of_inner_function_is_not_trusted(pure):
@@ -125,7 +162,10 @@ def test_parameter_named_self_of_inner_function_is_not_trusted(pure):
         "class A:\n    def f(self):\n        self.x = 1\n"
         "        return lambda self: self._y"
     )
-    assert "_stoilo_getattr(self, '_y')" in rewritten(source, pure)
+    assert (
+        "else _stoilo_getattr(_stoilo_seen('_stoilo_type_0', self), '_y')"
+        in rewritten(source, pure)
+    )
 
 
 def test_function_annotations_are_erased(pure):
@@ -237,3 +277,25 @@ def test_language_digest_is_stable():
 def _level(pure):
     global LEVEL  # noqa: PLW0603 - hypothesis takes no function-scoped fixtures
     LEVEL = pure
+
+
+LATER_SYNTAX = (
+    "type X = int",
+    "def f[T](x): pass",
+    "class C[T]: pass",
+    "def f[T = int](): pass",
+    "x = t'{1}'",
+)
+
+
+@pytest.mark.parametrize("source", LATER_SYNTAX)
+def test_syntax_of_later_pythons_is_refused_by_every_python(pure, source):
+    with pytest.raises(PolicyRefusal) as caught:
+        compile_source(source, pure)
+    assert caught.value.code in {"STO-G001", "STO-G014"}
+
+
+@pytest.mark.parametrize("name", ["__buffer__", "__replace__", "__annotate__"])
+def test_special_methods_of_later_pythons_cannot_be_defined(pure, name):
+    assert findings(f"class A:\n    def {name}(self): pass", pure)
+    assert findings(f"def f(x): return x.{name}", pure)

@@ -112,7 +112,7 @@ def test_kernel_says_that_the_child_is_jailed(pure, wait_until):
         request = encode_probe("import time; time.sleep(60)")
         run, _, exchanges = begin_run(jail, request, pure.default_limits())
         (child,) = wait_until(lambda: set(children(jail.zygote_pid)) - at_rest)
-        wait_until(lambda: read_status(child)["Seccomp"] == ["2"])
+        wait_until(lambda: read_status(child)["Seccomp_filters"] == ["2"])
         status, sid = read_status(child), os.getsid(child)
         limits = Path(f"/proc/{child}/limits").read_text()
         exchanges[0].cancel()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from contextlib import ExitStack
 
 import pytest
 
@@ -17,6 +18,8 @@ from stoilo.core.nodes import Ndarray
 from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server import auth
+from stoilo.server.blobs import BlobStore
+from stoilo.server.quotas import BlobRoom
 
 from .conftest import Bench
 
@@ -111,3 +114,85 @@ def test_quota_counts_every_granted_byte(bench: Bench) -> None:
     upload(bench, owner)
     with pytest.raises(PolicyRefusal, match="STO-R006"):
         bench.server.blobs.begin(owner, "0" * 64, 2, quota)
+
+
+class Forgetful(BlobRoom):
+    """Looks at what is stored and sets nothing aside: what the protection replaced."""
+
+    def release(self, account_id: int, size: int) -> None:
+        """Nothing was kept."""
+
+    def reserve(self, *given: object) -> None:
+        """Check, then forget."""
+        super().reserve(*given)  # type: ignore[arg-type]  # passed on
+        self._coming.clear()
+
+
+def store_of(bench: Bench, room: BlobRoom) -> BlobStore:
+    return BlobStore(bench.directory / "more", bench.store, bench.clock(), room)
+
+
+def begin_many(bench: Bench, blobs: BlobStore, size: int, most: int) -> int:
+    """Begin 20 uploads side by side; returns how many were let in."""
+    owner, begun = account(bench, "a"), 0
+    with ExitStack() as stack:
+        for number in range(20):
+            try:
+                upload = blobs.begin(
+                    owner, f"{number:064}", size, Quota(blob_bytes=most)
+                )
+            except PolicyRefusal:
+                continue
+            stack.enter_context(upload)
+            begun += 1
+    return begun
+
+
+@pytest.mark.parametrize(("room", "begun"), [(BlobRoom(), 2), (Forgetful(), 20)])
+def test_uploads_side_by_side_share_the_quota(
+    bench: Bench, room: BlobRoom, begun: int
+) -> None:
+    assert begin_many(bench, store_of(bench, room), 20, 47) == begun
+
+
+@pytest.mark.parametrize("data", [DATA, DATA[:-1], DATA + b"x", b""])
+def test_ended_upload_gives_its_room_back(bench: Bench, data: bytes) -> None:
+    room, owner = BlobRoom(), account(bench, "a")
+    blobs, quota = store_of(bench, room), Quota(blob_bytes=2 * len(DATA))
+    upload = blobs.begin(owner, NAME, len(DATA), quota)
+    assert room.coming(owner) == len(DATA)
+    try:
+        with upload:
+            upload.feed(data)
+            upload.finish()
+    except UsageError:
+        pass
+    assert room.coming(owner) == 0
+
+
+def test_refused_name_and_full_disk_set_nothing_aside(bench: Bench) -> None:
+    room, owner = BlobRoom(), account(bench, "a")
+    blobs = store_of(bench, room)
+    with pytest.raises(TrustError):
+        blobs.begin(owner, "no digest", 5, Quota())
+    (bench.directory / "more" / "incoming").rmdir()
+    with pytest.raises(InternalError, match="STO-R031"):
+        blobs.begin(owner, NAME, 5, Quota())
+    assert room.coming(owner) == 0
+
+
+def test_server_that_was_killed_begins_without_halves_and_with_all_its_room(
+    bench: Bench,
+) -> None:
+    owner, quota = account(bench, "a"), Quota(blob_bytes=len(DATA))
+    killed = store_of(bench, BlobRoom())
+    half = killed.begin(owner, NAME, len(DATA), quota)
+    half.feed(DATA[:100])
+    with pytest.raises(PolicyRefusal, match="STO-R006"):
+        killed.begin(owner, "0" * 64, 1, quota)
+    again = store_of(bench, BlobRoom())
+    assert not list((bench.directory / "more" / "incoming").iterdir())
+    half._file.close()  # as the kernel did
+    with again.begin(owner, NAME, len(DATA), quota) as upload:
+        upload.feed(DATA)
+        upload.finish()

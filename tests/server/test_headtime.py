@@ -33,7 +33,12 @@ APP = Starlette(routes=[Route("/", answer, methods=["GET", "POST"])])
 @contextmanager
 def serve(protocol):
     config = uvicorn.Config(
-        APP, log_level="error", lifespan="off", http=protocol, ws="none"
+        APP,
+        log_level="error",
+        lifespan="off",
+        http=protocol,
+        ws="none",
+        forwarded_allow_ips="",
     )
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -102,3 +107,42 @@ def test_only_a_head_that_is_owed_is_waited_for(pieces, waits):
         return found
 
     assert asyncio.run(waiting()) is waits
+
+
+class FewOfAll(TimedProtocol):
+    most = 3
+
+
+class FewOfAddress(TimedProtocol):
+    most_of_address = 3
+
+
+class FewBehindProxy(FewOfAddress):
+    """As where the proxy stands at this address."""
+
+    def __init__(self, config, *rest, **words):
+        config.forwarded_allow_ips = "127.0.0.1"
+        super().__init__(config, *rest, **words)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "served"),
+    [(FewOfAll, 3), (FewOfAddress, 3), (FewBehindProxy, 6), (TimedProtocol, 6)],
+)
+def test_connections_beyond_a_bound_are_closed(protocol, served):
+    with serve(protocol) as first:
+        more = [socket.create_connection(first.getpeername(), 60) for _ in range(5)]
+        answers = [ask(one) for one in [first, *more]]
+        for one in more:
+            one.close()
+        assert answers.count(b"HTTP/1.1 200") == served
+        assert answers[:3] == [b"HTTP/1.1 200"] * 3
+
+
+def ask(connection):
+    """Return the first bytes of an answer, empty from a closed connection."""
+    try:
+        connection.sendall(HALF + REST)
+        return connection.recv(12)
+    except ConnectionError:
+        return b""

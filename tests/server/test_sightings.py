@@ -15,6 +15,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.skeleton import encode
 from stoilo.core.statement import statement_digest
 from stoilo.executor.result import Disposition
+from stoilo.server.docket import Docket
 from stoilo.server.sightings import Sightings, task_of
 from stoilo.server.validation import ResultValidation
 from stoilo.server.validators import Validators
@@ -41,7 +42,7 @@ def check(
     name, statement = asyncio.run(bench.issued())
     validation = ResultValidation(
         bench.store,
-        Validators(lambda _: bench.validators),
+        Docket(Validators(lambda _: bench.validators)),
         Sightings(kept, lambda: KEY.policy).record,
     )
     result = bench.engine.receive(

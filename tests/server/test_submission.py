@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -174,3 +175,111 @@ def test_broken_database_is_an_answer_not_a_traceback(bench: Bench) -> None:
     with pytest.raises(InternalError, match="STO-R030"):
         asyncio.run(bench.submit("k2"))
     assert count_tasks(bench) == 1
+
+
+REFUSED = b"STO\x01l" + (3000).to_bytes(4, "little") + b"l\0\0\0\0" * 2999 + b"?"
+"""Arguments that only a whole reading finds out."""
+
+
+@pytest.mark.parametrize(
+    ("quota", "read"), [(5, 5), (10**6, 40)], ids=["quota", "without"]
+)
+def test_refused_arguments_that_cost_a_reading_count_also_side_by_side(
+    tmp_path: Path, quota: int, read: int
+) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=quota))
+
+    async def run() -> list[str]:
+        calls = [bench.submit(f"k{n}", arguments=REFUSED) for n in range(40)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        return [getattr(one, "code", "") for one in found]
+
+    codes = Counter(asyncio.run(run()))
+    assert codes == Counter({"STO-D002": read, "STO-R007": 40 - read})
+
+
+def test_cheap_refusals_count_for_nothing(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=5))
+
+    async def run() -> None:
+        for number in range(10):
+            with pytest.raises(TrustError, match="STO-D002"):
+                await bench.submit(f"k{number}", arguments=REFUSED[:100])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [encode([[n] for n in range(3000)]), encode({"x": b"v" * 100_000})],
+    ids=["many elements", "many bytes"],
+)
+def test_heavy_request_is_stored_and_repeated_like_any(
+    bench: Bench, arguments: bytes
+) -> None:
+    async def run() -> None:
+        made = await bench.submit("heavy", arguments=arguments)
+        assert await bench.submit("heavy", arguments=arguments) == made
+        with pytest.raises(UsageError, match="STO-R011"):
+            await bench.submit("heavy")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["another's", "its own"])
+def test_heavy_requests_of_one_account_hold_up_only_its_own(
+    bench: Bench, other: bool
+) -> None:
+    with bench.store.write() as connection:
+        eve = auth.issue_token(connection, "eve", auth.Role.RESEARCHER, bench.clock())
+    ended: list[str] = []
+
+    async def one(token: str, key: str) -> None:
+        request = bench.request(key, arguments=encode([[n] for n in range(9000)]))
+        await bench.server.submissions.create(token, request)
+        ended.append(key)
+
+    async def run() -> None:
+        many = [asyncio.create_task(one(eve, f"e{n}")) for n in range(30)]
+        await asyncio.sleep(0)
+        await one(bench.token if other else eve, "last")
+        await asyncio.gather(*many)
+
+    asyncio.run(run())
+    assert (ended.index("last") < 15) is other
+
+
+@pytest.mark.parametrize(
+    ("quota", "judged"), [(5, 5), (10**6, 40)], ids=["quota", "without"]
+)
+def test_refused_sources_side_by_side_are_judged_up_to_the_quota(
+    tmp_path: Path, quota: int, judged: int
+) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=quota))
+
+    async def run() -> list[str]:
+        sources = [b"import os\n" + SOURCE + b"# %d" % n for n in range(40)]
+        calls = [
+            bench.submit(f"k{n}", task_module=one) for n, one in enumerate(sources)
+        ]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        return [getattr(one, "code", "") for one in found]
+
+    codes = Counter(asyncio.run(run()))
+    assert codes == Counter({"STO-R020": judged, "STO-R007": 40 - judged})
+
+
+def test_admitted_sources_side_by_side_wait_for_refusals_that_do_not_come(
+    tmp_path: Path,
+) -> None:
+    bench = make_bench(tmp_path, Quota(refusals_per_hour=2))
+
+    async def run() -> None:
+        sources = [SOURCE + b"# %d" % number for number in range(30)]
+        calls = [
+            bench.submit(f"k{n}", task_module=one) for n, one in enumerate(sources)
+        ]
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+    assert count_tasks(bench) == 30

@@ -14,7 +14,7 @@ from stoilo.executor.result import Disposition
 from stoilo.server import schema
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
-from stoilo.server.validators import JudgeTrouble, check_program
+from stoilo.server.validators import SwappedProgram, check_program
 from stoilo.testing.server import make_result
 
 from .conftest import Bench
@@ -217,15 +217,43 @@ def test_swapped_validator_module_judges_nothing(bench: Bench, op: str) -> None:
     )
     judge = bench.server.validation
     answers = [judge.check(left), judge.compare(left, right)]
-    refused = [answer for answer in answers if answer.verdict.value == "inconclusive"]
-    assert {answer.code for answer in refused} == {"STO-A024"}
+    refused = [answer for answer in answers if answer.verdict.value == "fatal"]
+    assert {answer.code for answer in refused} == {"STO-R067"}
     assert answers[1] in refused
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_task_whose_validators_were_swapped_ends(
+    bench: Bench, caplog: pytest.LogCaptureFixture, *, swapped: bool
+) -> None:
+    bench.validators.functions["check"] = lambda *_: True
+    name, statement = issue(bench, **VALIDATORS, init_entry="check")
+    if swapped:
+        swap_validator(bench, b"# says yes to everything\n")
+    files = [make_result(f"{name}_{n}", statement, OK) for n in (0, 1)]
+    bench.engine.deliver(name, files)
+    answer = bench.poll(name)
+    ended = ("system_error", "STO-R067") if swapped else ("succeeded", "")
+    assert (answer.state, answer.code) == ended
+    assert ("STO-R067" in caplog.text) is swapped
+
+
+def test_map_whose_validators_are_swapped_before_its_outcome_ends(bench: Bench) -> None:
+    bench.validators.functions["check"] = lambda *_: True
+    fields = {"arguments": encode([{}, {}]), "map_items": 2, "compare_entry": "check"}
+    name, statement = issue(bench, **VALIDATORS, **fields)
+    frame = {"items": [OK, OK]}
+    files = [make_result(f"{name}_{n}", statement, frame) for n in (0, 1)]
+    valid = tuple(bench.engine.receive(name, n, file) for n, file in enumerate(files))
+    swap_validator(bench, b"# says yes to everything\n")
+    bench.engine.end(name, OutcomeKind.CANONICAL, canonical=valid[0], valid=valid)
+    assert bench.poll(name).code == "STO-R067"
 
 
 def test_swapped_subjects_of_the_stored_statement_judge_nothing(bench: Bench) -> None:
     _, statement = issue(bench)
     swapped = statement.replace(content_digest(b"").encode(), b"0" * 64, 1)
-    with pytest.raises(JudgeTrouble, match="STO-A014"):
+    with pytest.raises(SwappedProgram, match="STO-A014"):
         check_program(swapped, b"")
     check_program(statement, b"")
 

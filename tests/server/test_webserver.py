@@ -1,6 +1,8 @@
 """Who calls: the one who connects, or the one of whom a trusted proxy says so."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from stoilo.server.config import ServerConfig
-from stoilo.server.webserver import listen, stop_web, wait_until_started, web_server
+from stoilo.server.webserver import (
+    OPEN_FILES,
+    listen,
+    stop_web,
+    wait_until_started,
+    web_server,
+)
 
 
 async def caller(request: Request) -> PlainTextResponse:
@@ -41,3 +49,17 @@ def test_only_a_trusted_proxy_says_who_calls(
 ) -> None:
     config = ServerConfig(data=tmp_path, trusted_proxy=proxy)
     assert asyncio.run(seen_by_server(config)) == seen
+
+
+@pytest.mark.parametrize(("hard", "soft"), [(4096, 4096), (20_000, OPEN_FILES)])
+def test_process_may_have_as_many_files_as_connections_need(hard, soft):
+    program = (
+        "import resource as r; "
+        f"r.setrlimit(r.RLIMIT_NOFILE, (256, {hard})); "
+        "from stoilo.server.webserver import allow_open_files; allow_open_files(); "
+        "print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True
+    )
+    assert int(done.stdout) == soft

@@ -9,6 +9,7 @@ rule's facade module builds.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 
 import msgspec
@@ -16,8 +17,12 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades.members import close_members
+from stoilo.sandbox.facades.receivers import bind_receivers, classes_with_bases
 
 __all__ = ["FacadeTree", "build_facades"]
+
+_LATER_PYTHONS = ("_pylong",)
+"""What CPython 3.12 and later import when a task first needs it: long numbers as text."""
 
 
 class FacadeTree(msgspec.Struct, frozen=True):
@@ -53,6 +58,9 @@ def build_facades(level: Level) -> FacadeTree:
     """
     for name in level.preload:
         importlib.import_module(name)
+    for name in _LATER_PYTHONS:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     modules: dict[str, ModuleType] = {}
     stand_ins: dict[type, type] = {}
     for dotted, rule in sorted(level.modules.items()):
@@ -61,6 +69,7 @@ def build_facades(level: Level) -> FacadeTree:
         modules[dotted] = facade
         stand_ins.update(_stand_ins(facade))
     close_members(level)
+    bind_receivers(classes_with_bases(modules.values()))
     _link(modules)
     return FacadeTree(modules, stand_ins)
 

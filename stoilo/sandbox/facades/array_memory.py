@@ -16,7 +16,6 @@ Sources: numpy's `PyDataMem_Handler` (NEP 49), CPython's `PyBufferProcs`.
 from __future__ import annotations
 
 import ctypes
-import gc
 import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +24,7 @@ import numpy as np
 from numpy._core import _multiarray_umath as umath  # type: ignore[attr-defined]  # undeclared
 
 from stoilo.core.errors import InternalError
+from stoilo.sandbox.facades.receivers import replace_member
 from stoilo.sandbox.libc import check_call
 from stoilo.sandbox.stand_in import StandIn
 
@@ -185,10 +185,7 @@ def seal_exports() -> None:
 
 
 def _replace(kind: type, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace the method `name` of a type that takes no assignment."""
-    (names,) = gc.get_referents(kind.__dict__)
-    names[name] = make(names[name])
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+    replace_member(kind, name, make(kind.__dict__[name]))
 
 
 def _guard_bytes(copy_bytes: Callable[..., bytes]) -> Callable[..., bytes]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from types import GenericAlias
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+from numpy.lib import _index_tricks_impl
 
 from stoilo.core.levels import Level
+from stoilo.sandbox.facades.array_files import file_functions
 from stoilo.sandbox.facades.array_iteration import nditer
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 from stoilo.sandbox.facades.array_records import RecarrayStandIn
 from stoilo.sandbox.facades.array_text import text_functions
+from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.stand_in import StandIn
 
 __all__ = ["build"]
@@ -55,6 +58,11 @@ def empty_like(prototype: Any, dtype: Any = None, **options: Any) -> Any:  # noq
     return np.zeros_like(prototype, dtype, **options)
 
 
+def _no_variables(*_values: object) -> NoReturn:
+    """Stand for ``bmat``, which would look up ``np.r_["name"]`` in whoever called."""
+    raise GuardError("STO-G101", "numpy.r_ and c_ read no variables by their names")
+
+
 ARRAY_ALIAS = GenericAlias(
     NdarrayStandIn,
     (tuple[Any, ...], np.dtype[TypeVar("ScalarT", bound=np.generic)]),  # type: ignore[misc]  # a value here
@@ -70,6 +78,9 @@ def build(level: Level) -> dict[str, object]:
     MatrixStandIn.__name__ = MatrixStandIn.__qualname__ = "matrix"
     MatrixStandIn.__module__ = "numpy"
     seal_exports()
+    indexing: Any = _index_tricks_impl.AxisConcatenator
+    indexing.makemat = staticmethod(MatrixStandIn)  # ``np.c_.makemat``
+    _index_tricks_impl.__dict__["matrixlib"].bmat = _no_variables
     return {
         "empty": empty,
         "empty_like": empty_like,
@@ -78,5 +89,6 @@ def build(level: Level) -> dict[str, object]:
         "nditer": nditer,
         "pad": pad,
         "recarray": RecarrayStandIn,
+        **file_functions(),
         **text_functions(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
@@ -32,23 +33,16 @@ def attrgetter(attr: Any, /, *attrs: Any) -> Any:  # noqa: ANN401
     return operator.attrgetter(attr, *attrs)
 
 
-class methodcaller:  # noqa: N801 - the library's name
+def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:  # noqa: ANN401
     """``operator.methodcaller`` of a name that compiles to direct access."""
+    if type(name) is not str:
+        raise TypeError("method name must be a string")
+    _check_name(name, [name])
 
-    __slots__ = ("_args", "_keywords", "_name")
+    def call(obj: Any, /) -> Any:  # noqa: ANN401 - its name is ours to keep
+        return call_masked(getattr(obj, name), *args, **kwargs)
 
-    def __init__(self, name: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        if type(name) is not str:
-            raise TypeError("method name must be a string")
-        _check_name(name, [name])
-        self._name, self._args, self._keywords = name, args, kwargs
-
-    def __call__(self, obj: Any) -> Any:  # noqa: ANN401
-        """Call the method of `obj`."""
-        return call_masked(getattr(obj, self._name), *self._args, **self._keywords)
-
-
-methodcaller.__module__ = "operator"
+    return call
 
 
 def build(level: Level) -> dict[str, object]:

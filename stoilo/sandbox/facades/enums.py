@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from stoilo.core.levels import Level
+from stoilo.sandbox.ownership import PLAIN_TYPES, class_mro, is_own_class
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import TASK_MODULE, NameKind, attribute_kind
 
@@ -23,6 +24,12 @@ def _member_names(names: Any) -> list[Any]:  # noqa: ANN401
     return [item if isinstance(item, str) else tuple(item) for item in names]
 
 
+def _extends_more(cls: type) -> bool:
+    """Whether an enum extends a library class, whose names its members could take."""
+    libraries = {base for base in class_mro(cls) if not is_own_class(base)}
+    return any(base.__module__ != enum.__name__ for base in libraries - PLAIN_TYPES)
+
+
 def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> Any:  # noqa: ANN401
     """``EnumMeta.__call__`` whose member names pass the attribute rule."""
     if names is None:
@@ -32,7 +39,7 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
         name = member if isinstance(member, str) else member[0]
         if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
             raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
-    if options.pop("type", None) is not None:
+    if options.pop("type", None) is not None or _extends_more(cls):
         raise GuardError("STO-G106", "write an enum with a mixed-in type as a class")
     return _real_call(cls, value, members, **options | {"module": TASK_MODULE})
 

@@ -37,45 +37,100 @@ def _number(level: Any) -> int:  # noqa: ANN401
     return LEVELS[level]
 
 
+class LogRecord:
+    """``logging.LogRecord``: one message, without the paths of who logged it."""
+
+    def __init__(self, name: str, level: int, msg: object, args: Any) -> None:  # noqa: ANN401
+        self.name, self.levelno, self.levelname = name, level, get_level_name(level)
+        self.msg, self.args, self.module = msg, args, "<task>"
+
+    def getMessage(self) -> str:  # noqa: N802 - the library's name
+        """Return ``msg % args``."""
+        text = str(self.msg)
+        return str(text % self.args) if self.args else text
+
+
 class Formatter:
     """``logging.Formatter`` in the ``%`` style."""
 
     def __init__(self, fmt: str | None = None, datefmt: str | None = None) -> None:
-        self._form = str(fmt or "%(message)s")
-        self._clock = str(datefmt or _CLOCK)
+        self._fmt = str(fmt or "%(message)s")
+        self._datefmt = str(datefmt or _CLOCK)
 
-    def format(self, fields: dict[str, Any]) -> str:
+    def formatTime(self, record: Any, datefmt: str | None = None) -> str:  # noqa: ANN401, N802 - the library's name
+        """Return the run's moment."""
+        del record
+        return time.strftime(datefmt or self._datefmt, time.gmtime(RUN.now))
+
+    def format(self, record: Any) -> str:  # noqa: ANN401
         """Return one line."""
-        moment = time.strftime(self._clock, time.gmtime(RUN.now))
-        return self._form % (fields | {"asctime": moment})
+        fields = {
+            "name": record.name,
+            "levelno": record.levelno,
+            "levelname": record.levelname,
+            "module": record.module,
+            "message": record.getMessage(),
+            "asctime": self.formatTime(record),
+        }
+        return str(self._fmt % fields)
+
+
+def _as(kind: type, value: Any) -> Any:  # noqa: ANN401
+    """Return `value` if it is a `kind` of ours or of the task.
+
+    Anything else with such a method is no good: text has a ``format`` too, which reads
+    attributes.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"logging needs a {kind.__name__} here, not {value!r:.64}")
+    return value
 
 
 class Handler:
-    """``logging.StreamHandler``: writes lines to the output or to an object given."""
+    """``logging.Handler``: a task's own class says in ``emit`` where records go."""
 
-    def __init__(self, stream: Any = None) -> None:  # noqa: ANN401
-        self._stream = stream
-        self._form = Formatter()
-        self._level = 0
+    def __init__(self, level: Any = 0) -> None:  # noqa: ANN401
+        self.level = _number(level)
+        self.formatter: Any = Formatter()
 
     def setFormatter(self, fmt: Any) -> None:  # noqa: ANN401, N802 - the library's name
         """Choose the form of lines."""
-        self._form = fmt
+        self.formatter = _as(Formatter, fmt)
 
     def setLevel(self, level: Any) -> None:  # noqa: ANN401, N802 - the library's name
         """Leave out what is below `level`."""
-        self._level = _number(level)
+        self.level = _number(level)
 
-    def handle(self, number: int, fields: dict[str, Any]) -> None:
-        """Write one message."""
-        if number >= self._level:
-            (self._stream or sys.stdout).write(self._form.format(fields) + "\n")
+    def format(self, record: Any) -> str:  # noqa: ANN401
+        """Return one line."""
+        return str(_as(Formatter, self.formatter).format(record))
+
+    def emit(self, record: Any) -> None:  # noqa: ANN401
+        """Write one record."""
+        raise NotImplementedError("emit must be implemented by Handler subclasses")
+
+    def handle(self, record: Any) -> None:  # noqa: ANN401
+        """Write one record unless it is below the level."""
+        if record.levelno >= self.level:
+            self.emit(record)
+
+
+class StreamHandler(Handler):
+    """``logging.StreamHandler``: writes lines to the output or to an object given."""
+
+    def __init__(self, stream: Any = None) -> None:  # noqa: ANN401
+        super().__init__()
+        self.stream = stream
+
+    def emit(self, record: Any) -> None:  # noqa: ANN401
+        """Write one line."""
+        (self.stream or sys.stdout).write(self.format(record) + "\n")
 
 
 class NullHandler(Handler):
     """``logging.NullHandler``."""
 
-    def handle(self, number: int, fields: dict[str, Any]) -> None:
+    def handle(self, record: Any) -> None:  # noqa: ANN401
         """Write nothing."""
 
 
@@ -137,12 +192,10 @@ class Logger:
         if not self.isEnabledFor(number):
             return
         named = args[0] if len(args) == 1 and isinstance(args[0], dict) else args
-        text = str(msg) % named if args else str(msg)
-        fields = {"levelname": get_level_name(number), "name": self.name}
-        fields |= {"message": text, "levelno": number, "module": "<task>"}
-        handlers = self._all_handlers()
-        for handler in handlers or ([Handler()] if number >= LEVELS["WARNING"] else []):
-            handler.handle(number, fields)
+        record = LogRecord(self.name, number, msg, named)
+        last = [StreamHandler()] if number >= LEVELS["WARNING"] else []
+        for handler in self._all_handlers() or last:
+            _as(Handler, handler).handle(record)
 
     def debug(self, msg: object, *args: Any, **options: Any) -> None:  # noqa: ANN401
         """Log at DEBUG."""
@@ -175,7 +228,7 @@ def get_logger(name: str | None = None) -> Logger:
     """``logging.getLogger``."""
     if not name or name == "root":
         return ROOT
-    name = str(name)
+    name = str.__str__(str(name))
     if name not in _loggers:
         parent = get_logger(name.rpartition(".")[0])
         _loggers[name] = Logger(name, parent)
@@ -199,12 +252,12 @@ def basic_config(
         ROOT.setLevel(level)
     if ROOT.handlers and not force:
         return
-    ROOT.handlers = list(handlers or [Handler(stream)])
+    ROOT.handlers = list(handlers or [StreamHandler(stream)])
     for handler in ROOT.handlers:
-        handler.setFormatter(Formatter(format, datefmt))
+        _as(Handler, handler).setFormatter(Formatter(format, datefmt))
 
 
-for _kind in (Formatter, Handler, NullHandler, Logger):
+for _kind in (Formatter, Handler, StreamHandler, NullHandler, LogRecord, Logger):
     _kind.__module__ = "logging"
 
 
@@ -216,9 +269,11 @@ def build(level: Level) -> dict[str, object]:
         **LEVELS,
         **{word: getattr(ROOT, word) for word in words},
         "Formatter": Formatter,
+        "Handler": Handler,
+        "LogRecord": LogRecord,
         "Logger": Logger,
         "NullHandler": NullHandler,
-        "StreamHandler": Handler,
+        "StreamHandler": StreamHandler,
         "basicConfig": basic_config,
         "getLevelName": get_level_name,
         "getLogger": get_logger,

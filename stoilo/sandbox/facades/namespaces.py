@@ -1,4 +1,9 @@
-"""`types`: plain records, with the attribute rule on their keyword names."""
+"""`types`: plain records with the attribute rule on their names; no makers of functions.
+
+A function made of a code object and a dictionary would run without any guard, so the
+types of functions and generators only tell what an object is. ``MethodType`` stays: what
+it makes calls a function with one more argument, as `functools.partial` does.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Any
 from stoilo.core.levels import Level
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind
-from stoilo.sandbox.stand_in import StandIn
+from stoilo.sandbox.stand_in import StandIn, hide_class
 
 __all__ = ["build"]
 
@@ -32,4 +37,11 @@ SimpleNamespace.__module__ = "types"
 def build(level: Level) -> dict[str, object]:
     """Return the replacements."""
     del level
-    return {"SimpleNamespace": SimpleNamespace}
+    function = hide_class(types.FunctionType)
+    return {
+        "BuiltinFunctionType": hide_class(types.BuiltinFunctionType),
+        "FunctionType": function,
+        "GeneratorType": hide_class(types.GeneratorType),
+        "LambdaType": function,
+        "SimpleNamespace": SimpleNamespace,
+    }

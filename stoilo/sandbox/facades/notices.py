@@ -7,6 +7,7 @@ own, and another on every honest copy.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from stoilo.core.levels import Level
@@ -33,14 +34,17 @@ class catch_warnings:  # noqa: N801 - the library's name
         self._inner.__enter__()
         if not self._record:
             return None
-        warnings.showwarning = self._keep  # type: ignore[assignment]  # takes all that it is called with
+        warnings.showwarning = _keep_in(self._log)
         return self._log
 
     def __exit__(self, *details: object) -> None:
         self._inner.__exit__(*details)  # type: ignore[arg-type]  # passed through
 
-    def _keep(
-        self,
+
+def _keep_in(log: list[warnings.WarningMessage]) -> Callable[..., None]:
+    """Return what adds each warning that it is called with to `log`."""
+
+    def keep(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -48,8 +52,9 @@ class catch_warnings:  # noqa: N801 - the library's name
         *_more: object,
     ) -> None:
         place = filename if filename == TASK_FILENAME else LIBRARY_FILENAME
-        kept = warnings.WarningMessage(message, category, place, lineno)
-        self._log.append(kept)
+        log.append(warnings.WarningMessage(message, category, place, lineno))
+
+    return keep
 
 
 catch_warnings.__module__ = "warnings"

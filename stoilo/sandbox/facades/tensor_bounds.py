@@ -58,6 +58,8 @@ def set_rng_state(new_state: torch.Tensor) -> None:
 
     The library believes how many words are left and which is next, and reads on.
     """
+    if not isinstance(new_state, torch.Tensor):
+        raise TypeError("the state of a generator is a tensor")
     if new_state.dtype != torch.uint8 or new_state.numel() < _STATE_HEAD:
         raise TypeError("the state of a generator is a tensor of its bytes")
     kept = new_state.detach().clone().reshape(-1)

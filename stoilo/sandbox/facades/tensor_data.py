@@ -13,7 +13,6 @@ from torch.utils import data
 from torch.utils.data import dataloader
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import guard_extension
 
 __all__ = ["DataLoader", "build"]
 
@@ -57,6 +56,4 @@ def build(level: Level) -> dict[str, object]:
     data.DataLoader.multiprocessing_context = property(_nothing, _nothing)  # type: ignore[method-assign, assignment]  # see there
     data.DataLoader.check_worker_number_rationality = _nothing  # type: ignore[method-assign, assignment]  # counts processors
     DataLoader.__module__ = "torch.utils.data"
-    for cls in (data.DataLoader, data.Dataset, data.Sampler):
-        guard_extension(cls)
     return {"DataLoader": DataLoader}

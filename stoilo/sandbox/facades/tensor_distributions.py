@@ -14,7 +14,6 @@ from torch import distributions
 from torch.distributions import Distribution
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import guard_extension
 from stoilo.sandbox.ownership import class_mro, is_own_class
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind
@@ -22,7 +21,6 @@ from stoilo.sandbox.rules import NameKind, attribute_kind
 __all__ = ["build"]
 
 _start: Any = Distribution.__init__
-_OVERRIDDEN = frozenset({"_call", "_inverse", "_new"})
 
 
 def _named_parameters(self: Any) -> dict[str, Any]:
@@ -73,7 +71,4 @@ def build(level: Level) -> dict[str, object]:
     del level
     base: Any = Distribution
     base.__init__ = _checked_start
-    guard_extension(base, _OVERRIDDEN)
-    guard_extension(distributions.Transform, _OVERRIDDEN)
-    guard_extension(distributions.constraints.Constraint, _OVERRIDDEN)
     return {}

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import guard_extension, refuse_extension
 from stoilo.sandbox.masked import unmasked
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
@@ -44,14 +43,6 @@ class ParameterStandIn(metaclass=StandIn):
             raise TypeError("nn.Parameter() takes a tensor")
         return nn.Parameter(data, requires_grad)  # type: ignore[arg-type]  # None is what its default is
 
-    __init_subclass__ = refuse_extension("Parameter")
-
-
-_OVERRIDDEN = frozenset(
-    {"_check_input_dim", "_get_name", "_load_from_state_dict", "_reset_parameters"}
-    | {"_save_to_state_dict", "_version"}
-)
-"""Private names of modules that research code overrides."""
 
 _register_buffer = nn.Module.register_buffer
 _register_parameter = nn.Module.register_parameter
@@ -152,8 +143,6 @@ def _guard_modules() -> None:
     for name, function in replacements.items():
         function.__name__ = name
         setattr(nn.Module, name, function)
-    guard_extension(nn.Module, _OVERRIDDEN)
-    nn.Buffer.__init_subclass__ = refuse_extension("Buffer")  # type: ignore[method-assign]  # its base is Tensor
     nn.ParameterDict._key_to_attr = _checked_key  # type: ignore[assignment, method-assign]  # noqa: SLF001 - see above
 
 

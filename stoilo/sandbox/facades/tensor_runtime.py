@@ -25,8 +25,6 @@ from typing import Any
 
 import torch
 
-from stoilo.sandbox.facades.extensions import guard_extension
-
 __all__ = ["LOADED_LATE", "prepare_torch"]
 
 LOADED_LATE = (
@@ -121,5 +119,4 @@ def prepare_torch() -> None:
     for name in LOADED_LATE:
         importlib.import_module(name)
     _turn_off_code_makers()
-    guard_extension(torch.autograd.Function, frozenset({"_backward_cls"}))
     _warm_up()

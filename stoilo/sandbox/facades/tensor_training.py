@@ -8,7 +8,6 @@ functions, and libraries ask objects for protocols by name.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -17,7 +16,6 @@ import torch
 from torch.optim import Optimizer, lr_scheduler, swa_utils
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.extensions import guard_extension
 from stoilo.sandbox.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
@@ -25,7 +23,6 @@ from stoilo.sandbox.rules import NameKind, attribute_kind, is_dunder
 __all__ = ["build"]
 
 _FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-_OVERRIDDEN = frozenset({"_init_group"})
 _update_schedule: Any = lr_scheduler.LRScheduler.load_state_dict
 _plateau_load: Any = lr_scheduler.ReduceLROnPlateau.load_state_dict
 _cyclic_state: Any = lr_scheduler.CyclicLR.state_dict
@@ -126,22 +123,6 @@ def _load_cycle(self: Any, state_dict: Any) -> None:
     self._init_scale_fn()
 
 
-def _for_instances(cls: type, name: str) -> None:
-    """Make the method `name` of `cls` refuse to work on foreign objects.
-
-    It reads and writes their whole dictionary.
-    """
-    method: Any = vars(cls)[name]
-
-    @functools.wraps(method)
-    def checked(self: Any, *args: Any, **options: Any) -> Any:
-        if cls not in class_mro(type(self)):
-            raise GuardError("STO-G101", f"{name}() needs a {cls.__name__}")
-        return method(self, *args, **options)
-
-    setattr(cls, name, checked)
-
-
 def _families(cls: type) -> Iterator[type]:
     """Yield `cls` and every class that extends it."""
     yield cls
@@ -161,10 +142,15 @@ def _guard_schedulers() -> None:
     swa_utils.SWALR.load_state_dict = _load_schedule  # type: ignore[method-assign]  # see above
     library.CyclicLR.state_dict = _save_cycle
     library.CyclicLR.load_state_dict = _load_cycle
-    guard_extension(library.LRScheduler)
-    for cls in list(_families(library.LRScheduler)):
-        for name in {"state_dict", "load_state_dict"} & vars(cls).keys():
-            _for_instances(cls, name)
+
+
+def _hook_steps() -> None:
+    """Wrap every ``step`` now: the library would at the first instance, over our check."""
+    kinds: Iterator[Any] = _families(Optimizer)
+    for cls in kinds:
+        if "step" in vars(cls) and not hasattr(cls.step, "hooked"):
+            cls.step = Optimizer.profile_hook_step(cls.step)
+            cls.step.hooked = True
 
 
 def build(level: Level) -> dict[str, object]:
@@ -172,6 +158,6 @@ def build(level: Level) -> dict[str, object]:
     del level
     for name in _FUSED:
         setattr(torch, name, _no_fused)
-    guard_extension(Optimizer, _OVERRIDDEN)
     _guard_schedulers()
+    _hook_steps()
     return {}

@@ -10,8 +10,8 @@ import torch
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.facades.extensions import refuse_extension
 from stoilo.sandbox.facades.tensor_bounds import guard_bounds, set_rng_state
+from stoilo.sandbox.facades.tensor_files import file_functions
 from stoilo.sandbox.facades.tensor_members import guard_tensors
 from stoilo.sandbox.facades.tensor_nodes import guard_nodes
 from stoilo.sandbox.facades.tensor_runtime import prepare_torch
@@ -56,8 +56,6 @@ class TensorStandIn(metaclass=StandIn):
         """Return a tensor of the default type."""
         return _legacy_tensor(data, None)
 
-    __init_subclass__ = refuse_extension("Tensor")
-
 
 def _legacy_class(name: str, dtype: torch.dtype) -> type:
     real = getattr(torch, name)
@@ -70,8 +68,6 @@ def _legacy_class(name: str, dtype: torch.dtype) -> type:
         def __new__(cls, *data: Any) -> Any:
             """Return a tensor of this type."""
             return _legacy_tensor(data, dtype)
-
-        __init_subclass__ = refuse_extension(name)
 
     Legacy.__name__ = Legacy.__qualname__ = name
     Legacy.__module__ = "torch"
@@ -196,6 +192,7 @@ def build(level: Level) -> dict[str, object]:
     )
     return {
         **{function.__name__: function for function in functions},
+        **file_functions(),
         **{name: _legacy_class(name, dtype) for name, dtype in _LEGACY.items()},
         "Generator": Generator,
         "Tensor": TensorStandIn,

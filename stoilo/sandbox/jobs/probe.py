@@ -20,6 +20,7 @@ from typing import Any, cast
 from stoilo.core import skeleton
 from stoilo.core.levels import Level
 from stoilo.sandbox.channel import Output
+from stoilo.sandbox.failures import OUT_OF_MEMORY, is_out_of_memory
 
 __all__ = ["ALWAYS", "prepare", "run"]
 
@@ -77,8 +78,8 @@ def _describe_failure(error: BaseException) -> dict[str, Any]:
     code = "STO-S023"
     if isinstance(error, SystemExit):
         code = "STO-S024"
-    elif isinstance(error, MemoryError):
-        code = "STO-S013"
+    elif is_out_of_memory(error):
+        code = OUT_OF_MEMORY
     elif isinstance(error, ImportError):
         code = "STO-S025"
     text = str(error)[:_TEXT_CHARS].encode("utf-8", "replace").decode()

@@ -18,7 +18,12 @@ import msgspec
 from stoilo.core.levels import Level
 from stoilo.core.limits import MIB, RunLimits
 from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.identity import is_lonely_root
+from stoilo.sandbox.identity import (
+    CAP_KILL,
+    CAP_SETGID,
+    CAP_SETUID,
+    is_lonely_root,
+)
 from stoilo.sandbox.jobs import PROBE_JOB
 from stoilo.sandbox.mechanisms import Mechanism
 from stoilo.sandbox.report import JailReport
@@ -33,6 +38,7 @@ LIMITS = RunLimits(cpu_s=5, wall_s=10, memory_bytes=64 * MIB)
 _PATIENCE_S, _TIME_TO_CLOSE_S, _STEP_S = 8.0, 1.0, 0.01
 _NAMESPACES = {"mount": "mnt"}
 _FIXED_DESCRIPTORS = frozenset(range(5))
+_ZYGOTE_CAPABILITIES = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID
 
 _SLEEP = "import time; time.sleep(9)"
 _DESCRIPTORS = """
@@ -147,10 +153,14 @@ def _await_child(jail: Jail, at_rest: set[int]) -> int:
 
 
 def _is_filtered(pid: int) -> bool:
+    """Whether a run has a filter besides that of its zygote, which it inherits."""
     try:
-        return _read_status(pid)["Seccomp"] != ["0"]
+        status = _read_status(pid)
+        zygote = _read_status(int(status["PPid"][0]))
     except OSError:  # it has just ended
         return False
+    own, inherited = (int(one["Seccomp_filters"][0]) for one in (status, zygote))
+    return own > inherited
 
 
 @contextmanager
@@ -186,7 +196,7 @@ def _look_at_status(pid: int) -> Iterator[Attempt]:
     yield _see(
         Mechanism.SECCOMP,
         "find a run without a filter",
-        fine=status["Seccomp"] == ["2"],
+        fine=_is_filtered(pid),
     )
     yield _see(
         Mechanism.IDENTITY,
@@ -205,6 +215,24 @@ def _look_at_status(pid: int) -> Iterator[Attempt]:
             "find a run whose files in /proc are its own",
             fine=str(owner) not in status["Uid"],
         )
+
+
+def _look_at_zygotes(jail: Jail) -> Iterator[Attempt]:
+    """Look at the zygote and at what waits for it, while nothing runs."""
+    pids = (jail.zygote_pid, *_descendants(jail.zygote_pid))
+    found = [_read_status(pid) for pid in pids]
+    yield _see(
+        Mechanism.SECCOMP,
+        "find a zygote without a filter",
+        fine=all(status["Seccomp"] == ["2"] for status in found),
+    )
+    yield _see(
+        Mechanism.IDENTITY,
+        "find a zygote that can do more than change a run's user and kill it",
+        fine=not any(
+            int(one["CapPrm"][0], 16) & ~_ZYGOTE_CAPABILITIES for one in found
+        ),
+    )
 
 
 def _look_at_limits(pid: int) -> Iterator[Attempt]:
@@ -302,6 +330,7 @@ def observe(level: Level, command: Callable[[], Sequence[str]]) -> Observation:
         layers = jail.layers
         _check_works(jail)
         seen = list(_try_inside(lambda source: jail.run(encode_probe(source), LIMITS)))
+        seen += _look_at_zygotes(jail)
         with _sleeping_run(jail) as pid:
             seen += _look_at_status(pid)
             seen += _look_at_limits(pid)

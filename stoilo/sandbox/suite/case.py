@@ -79,6 +79,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         idea: what is tried, in a few words; one idea has at most five cases in a suite.
         run: which parts run the program.
         level: lowest level at which it makes sense; empty: ``pure``, a probe every level.
+        wider: whether it is run at every wider level too.
         stopped_by: the layer that must stop it; empty for a benign program.
         code: the stable code to be seen, empty for any.
         syscall: the system call at which the kernel layer must kill it.
@@ -102,6 +103,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idea: str
     run: Kind = Kind.TASK
     level: str = ""
+    wider: bool = False
     stopped_by: Stop = Stop.NONE
     code: str = ""
     syscall: str = ""

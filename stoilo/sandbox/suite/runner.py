@@ -22,7 +22,7 @@ from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.run import TaskRequest, encode_probe, read_outcome, read_probe
 from stoilo.sandbox.seccomp import Denied
 from stoilo.sandbox.suite.case import Case, Goal, Kind, Stop
-from stoilo.sandbox.suite.control import Controls
+from stoilo.sandbox.suite.control import ControlRun, Controls
 from stoilo.sandbox.suite.ending import (
     Ending,
     describe_expected,
@@ -99,22 +99,22 @@ class _CaseRun:
         if self.case.header.run is Kind.PROBE:
             yield from self._probe_steps()
         else:
-            yield from self._layered_steps()
+            for level in self._levels():
+                yield from self._layered_steps(level)
 
     # Levels and limits
 
     def _levels(self) -> tuple[str, ...]:
-        """Return the levels to run at: the one that is named, or all for a probe."""
-        name, known = self.case.header.level, self.runner.jails.levels
-        if name and name not in known:
-            raise self._broken(f"there is no level {name[:40]!r}")
-        if name:
-            return (name,)
-        every = tuple(known)
-        return every if self.case.header.run is Kind.PROBE else every[:1]
+        """Return the levels to run at: the lowest one, with the wider ones if asked for."""
+        header, known = self.case.header, tuple(self.runner.jails.levels)
+        if header.level and header.level not in known:
+            raise self._broken(f"there is no level {header.level[:40]!r}")
+        first = known.index(header.level) if header.level else 0
+        probes_all = header.run is Kind.PROBE and not header.level
+        return known[first:] if header.wider or probes_all else known[first : first + 1]
 
     def _level(self) -> Level:
-        """Return the level whose libraries a control may need: of a task, its own."""
+        """Return the level whose libraries a control may need: the lowest."""
         return self.runner.jails.levels[self._levels()[0]]
 
     def _limits(self, level: str) -> RunLimits:
@@ -217,8 +217,8 @@ class _CaseRun:
                 ending = self._probe(level, Denied.ERRNO)
                 yield self._step("kernel, errno", level, ending, strict=False)
 
-    def _layered_steps(self) -> Iterator[Step]:
-        header, level = self.case.header, self._levels()[0]
+    def _layered_steps(self, level: str) -> Iterator[Step]:
+        header = self.case.header
         first = self._layered(level, gate=True)
         yield self._step("every layer", level, first, strict=True)
         if header.run in {Kind.CHECK, Kind.RESULT}:
@@ -243,17 +243,23 @@ class _CaseRun:
         return dataclasses.replace(step, expected="denied by the kernel", held=held)
 
     def _benign_steps(self) -> Iterator[Step]:
-        level = self._levels()[0]
-        ending = self._layered(level, gate=True)
-        step = self._step("every layer", level, ending, strict=True)
-        yield dataclasses.replace(step, held=ending.status == "ok", reached=False)
-        controls = self.runner.controls
-        if controls is None or self.case.header.run is not Kind.TASK:
-            return
-        done = controls.run(self.case, self.ground, self._level())
-        same = (done.value, done.output) == (ending.value, ending.output)
-        seen = "the same" if same else _first_difference(done.value, ending.value)
-        yield Step("plain CPython", level, "the same value and output", seen, held=same)
+        controls = self.runner.controls if self.case.header.run is Kind.TASK else None
+        done: ControlRun | None = None
+        if controls is not None:
+            done = controls.run(self.case, self.ground, self._level())
+        for level in self._levels():
+            ending = self._layered(level, gate=True)
+            step = self._step("every layer", level, ending, strict=True)
+            yield dataclasses.replace(step, held=ending.status == "ok", reached=False)
+            if done is not None:
+                yield _compare(done, ending, level)
+
+
+def _compare(plain: ControlRun, jailed: Ending, level: str) -> Step:
+    """Judge whether a benign program did the same without and with every layer."""
+    same = (plain.value, plain.output) == (jailed.value, jailed.output)
+    seen = "the same" if same else _first_difference(plain.value, jailed.value)
+    return Step("plain CPython", level, "the same value and output", seen, held=same)
 
 
 def _first_difference(plain: bytes, jailed: bytes) -> str:

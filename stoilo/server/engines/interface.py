@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from stoilo.core.errors import StoiloError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
@@ -34,6 +36,7 @@ __all__ = [
     "FormerKey",
     "Homogeneity",
     "HostRecords",
+    "NotDecidedYet",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
@@ -42,6 +45,7 @@ __all__ = [
     "ResultVerdict",
     "SignedFile",
     "Validation",
+    "Waits",
     "WorkunitFile",
     "WorkunitOutcome",
     "WorkunitSpec",
@@ -224,8 +228,14 @@ class ResultVerdict(StrEnum):
     VALID = "valid"  # well formed, the init validator accepts it
     INVALID = "invalid"  # counts as an error of the host
     INCONCLUSIVE = "inconclusive"  # ask again later (our own trouble)
+    PENDING = "pending"  # ask again when `Engine.ask_again` says so
     NOT_FOR_THIS_HOST = "not_for_this_host"  # the volunteer's opt-in refused; uncounted
     FATAL = "fatal"  # the workunit cannot succeed (validator raised or was not bool)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it must be asked for again."""
+        return self in {ResultVerdict.INCONCLUSIVE, ResultVerdict.PENDING}
 
 
 class PairVerdict(StrEnum):
@@ -234,7 +244,13 @@ class PairVerdict(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     INCONCLUSIVE = "inconclusive"
+    PENDING = "pending"
     FATAL = "fatal"
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it must be asked for again."""
+        return self in {PairVerdict.INCONCLUSIVE, PairVerdict.PENDING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +377,15 @@ class WorkunitStatus:
     explanation: str
 
 
+class NotDecidedYet(StoiloError):
+    """Validators must run first; `Engine.ask_again` will say when they have."""
+
+
 class Validation(Protocol):
     """The server's judgement of results. Called outside of any transaction.
+
+    No call waits for a validator: until it has run the answer is PENDING, and the engine
+    goes on with other workunits until it is told (`Engine.ask_again`).
 
     Answers must be repeatable: after a crash the engine asks again. An exception is
     treated as INCONCLUSIVE and logged. Results that come late, and re-checks, are asked
@@ -378,6 +401,15 @@ class Validation(Protocol):
         ...
 
 
+@runtime_checkable
+class Waits(Protocol):
+    """A judgement that can be waited for, by an engine whose callers cannot come again."""
+
+    def wait(self, workunit: str, seconds: float) -> bool:
+        """Say whether what is PENDING is answered in so many s; no use for a busy account."""
+        ...
+
+
 class Assimilator(Protocol):
     """The server's ear for finished workunits."""
 
@@ -385,7 +417,8 @@ class Assimilator(Protocol):
         """Take the outcome durably before returning; idempotent by the workunit's name.
 
         Called at least once and, unless the process dies in between, exactly once. When
-        it raises, the engine calls again later. Result files may go away afterwards.
+        it raises, the engine calls again later; after `NotDecidedYet` when it is told
+        so (`Engine.ask_again`) or some time later. Result files may go away afterwards.
         """
         ...
 
@@ -412,6 +445,13 @@ class Engine(Protocol):
 
         Many cost little more than one. Unknown names are ignored. The outcomes arrive
         through the `Assimilator`.
+        """
+        ...
+
+    def ask_again(self, name: str) -> None:
+        """Take it that what was PENDING about a workunit can be answered now.
+
+        Does not block; to be called from any thread. Unknown names are ignored.
         """
         ...
 

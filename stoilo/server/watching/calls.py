@@ -95,7 +95,8 @@ class MeteredCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         return self._timed(handler, name)
 
     def _timed(self, handler: Any, name: str) -> Any:  # noqa: ANN401
-        for kind in ("unary_unary", "stream_unary"):
+        # a stream of both kinds is the intake's, which sends its answers itself
+        for kind in ("unary_unary", "stream_unary", "stream_stream"):
             inner = getattr(handler, kind)
             if inner is not None:
                 return handler._replace(**{kind: self._one_answer(inner, name)})

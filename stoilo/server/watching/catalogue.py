@@ -34,6 +34,9 @@ METRICS: Final = (
         ("state",),
     ),
     Metric("stoilo_events_waiting", _G, "Events that are to be logged."),
+    Metric(
+        "stoilo_validators_waiting", _G, "Calls of validators that wait for a jail."
+    ),
     # admission and log
     Metric("stoilo_admissions_total", _C, "Admissions signed since the start."),
     Metric(

@@ -48,6 +48,7 @@ class Sources:
         readiness: the newest answers.
         places: disks by name.
         clock: seconds since 1970.
+        validators: how many of their calls wait.
         rpc: gRPC calls.
         http: HTTP calls.
         started_at: s since 1970.
@@ -62,6 +63,7 @@ class Sources:
     readiness: Callable[[], Readiness]
     places: Mapping[str, Path]
     clock: Callable[[], int]
+    validators: Callable[[], int] = lambda: 0
     rpc: CallMeter = field(default_factory=CallMeter)
     http: CallMeter = field(default_factory=CallMeter)
     started_at: float = field(default_factory=time.time)
@@ -137,6 +139,7 @@ def _tasks(sources: Sources) -> Iterator[Sample]:
         yield Sample("stoilo_attempts", count, (state,))
         yield Sample("stoilo_attempt_age_seconds", found.ages[state], (state,))
     yield Sample("stoilo_events_waiting", found.events_waiting)
+    yield Sample("stoilo_validators_waiting", sources.validators())
 
 
 def _admissions(sources: Sources) -> Iterator[Sample]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
     from stoilo.server.datadir import DataDir
+    from stoilo.server.docket import Docket
     from stoilo.server.engines.figures import MeasuredEngine
     from stoilo.server.release import Release
     from stoilo.server.releasestatus import ReleaseWatch
@@ -80,6 +81,7 @@ class WatchedParts:
     signer_socket: Path
     release: Release
     status: ReleaseWatch
+    docket: Docket
 
 
 class Lookout:
@@ -131,6 +133,7 @@ class Lookout:
             readiness=watchman.newest,
             places=places,
             clock=clock,
+            validators=lambda: parts.docket.waiting,
         )
         return cls(sources, watchman, may_watch(parts.store))
 

@@ -23,7 +23,7 @@ from stoilo.sandbox.supervisor import Jail
 
 PROGRAMS = Path(__file__).parent / "programs"
 LEVEL = "numeric"
-NAMES = ("own_library", "plain", "library", "stateful", "numeric")
+NAMES = ("own_library", "plain", "library", "stateful", "numeric", "hooks")
 
 
 def load_program(name: str) -> ModuleType:

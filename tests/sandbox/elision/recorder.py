@@ -233,6 +233,7 @@ class Laboratory:
         self.names["__builtins__"] = runtime._builtins | {
             "print": TextBuffer().write,
             "_stoilo_known": runtime.guards.remember_in(self.names),
+            "_stoilo_seen": runtime.guards.see_in(self.names),
             "_test_seen": self._seen,
             "_test_read": self._read,
             "_test_written": self._written,

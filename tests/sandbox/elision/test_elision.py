@@ -147,7 +147,7 @@ def test_instrument_sees_what_a_statement_reaches(runtime):
     assert laboratory.run("import math\nx = math.sin(1.0)")
     assert laboratory.record.reached >= 3
     assert laboratory.record.leaks == []
-    assert not laboratory.run("x = math.__dict__")
+    assert not laboratory.run("x = math.__globals__")
     laboratory.names["frame"] = (n for n in "a").gi_frame
     laboratory.run("x = [frame]")
     assert "a frame" in laboratory.record.leaks[0]

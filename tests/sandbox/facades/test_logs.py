@@ -58,3 +58,47 @@ def test_logger_kept_apart_is_silent_above(language):
 def test_files_and_attribute_templates_are_refused(language, call):
     frame, _ = language.call(f"import logging\ndef run(d):\n    {call}")
     assert frame["status"] == "user_error"
+
+
+OWN = """
+import logging
+
+class Shout(logging.Formatter):
+    def format(self, record):
+        return super().format(record).upper()
+
+class Keep(logging.Handler):
+    def __init__(self):
+        super().__init__("WARNING")
+        self.lines = []
+    def emit(self, record):
+        self.lines.append((record.levelname, record.getMessage(), self.format(record)))
+
+def run(d):
+    logger = logging.getLogger("own")
+    logger.propagate = False
+    handler = Keep()
+    handler.setFormatter(Shout("%(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.info("left out")
+    logger.error("n=%d", 3)
+    return handler.lines
+"""
+
+
+def test_own_handler_and_formatter_work_as_with_the_library(language):
+    assert language.value(OWN) == [("ERROR", "n=3", "OWN: N=3")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "logging.StreamHandler().setFormatter('{0}')",
+        "logging.basicConfig(handlers=['{0}'], force=True)",
+        "logging.getLogger().addHandler('x') or logging.critical('y')",
+    ],
+)
+def test_what_is_no_handler_or_formatter_is_refused(language, monkeypatch, call):
+    monkeypatch.setattr(logs.ROOT, "handlers", [])
+    frame, _ = language.call(f"import logging\ndef run(d):\n    {call}")
+    assert (frame["error_type"], frame["status"]) == ("TypeError", "user_error")

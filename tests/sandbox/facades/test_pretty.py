@@ -1,9 +1,12 @@
+import json
 import pprint
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.pretty import PrettyPrinter
+from stoilo.sandbox.refusals import GuardError
 
 DATA = st.recursive(
     st.integers() | st.text(max_size=5) | st.none(),
@@ -47,3 +50,11 @@ def test_loop_is_recognised():
     loop.append(loop)
     assert "Recursion" in PrettyPrinter().pformat(loop)
     assert not PrettyPrinter().isreadable(loop)
+
+
+@pytest.mark.usefixtures("runtimes")
+def test_text_is_no_printer():
+    method, text = PrettyPrinter.isrecursive, "--{0.__globals__[__name__]}"
+    assert method.__wrapped__(text, json.dumps) == "j"  # the library's own reads it
+    with pytest.raises(GuardError):
+        method(text, json.dumps)

@@ -6,8 +6,8 @@ From every name of every façade: read each plain attribute, call what can be ca
 every sample that fits, look into the first items of what can be iterated, and do the same
 once more with what the calls gave. A line is a type (or a class that was handed out)
 with the plain names that its instances show; lines starting with ``LEAK`` are roads to a
-module, frame, code object, file or power. The process that walks calls library functions
-with nonsense: run it in a process of its own.
+module, frame, code object, file or power, or to a method that takes any ``self``. The
+process that walks calls library functions with nonsense: run it in a process of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades.members import Closed
+from stoilo.sandbox.facades.receivers import trusting_methods
 from stoilo.sandbox.loader import LanguageRuntime, prepare_runtime
 from stoilo.sandbox.rules import NameKind, attribute_kind
 
@@ -135,6 +136,8 @@ class Walk:
         samples: makes the arguments to call with.
         lines: type or class → its plain names.
         leaks: roads to what no task may have.
+        depths: where each thing was seen first.
+        calls: how many calls were tried.
     """
 
     runtime: LanguageRuntime
@@ -142,6 +145,7 @@ class Walk:
     lines: dict[str, list[str]] = field(default_factory=dict)
     leaks: set[str] = field(default_factory=set)
     depths: dict[object, int] = field(default_factory=dict)
+    calls: int = 0
 
     def start(self) -> None:
         """Walk every name of every façade."""
@@ -165,6 +169,8 @@ class Walk:
         if self.is_leak(value):
             self.leaks.add(f"LEAK {path}")
             return
+        if isinstance(value, type):
+            self.check_methods(path, value)
         self.record(value)
         self.follow(path, value, depth)
         if depth < CALLS_DEEP and callable(value):
@@ -180,6 +186,12 @@ class Walk:
             or type(value).__name__ == "PyCapsule"
             or (type(value) is dict and "__builtins__" in value)
         )
+
+    def check_methods(self, path: str, cls: type) -> None:
+        """Report methods that can be read off `cls` and take any object for ``self``."""
+        for base in cls.__mro__:
+            for name in trusting_methods(base):
+                self.leaks.add(f"LEAK {path}: {name_of(base)}.{name}")
 
     def record(self, value: object) -> None:
         """Keep the names that this type shows and none of its bases does."""
@@ -200,7 +212,8 @@ class Walk:
                 child = getattr(value, name)
             except Exception:  # noqa: BLE001, S112 - closed, or does not fit the state
                 continue
-            self.visit(f"{path}.{name}", child, depth, (type(value), name))
+            owner = id(value) if isinstance(value, type) else type(value)
+            self.visit(f"{path}.{name}", child, depth, (owner, name))
         if isinstance(value, str | bytes | type):
             return
         try:
@@ -216,6 +229,7 @@ class Walk:
         if name in LEFT_OUT or (path.startswith("queue.") and name in WAITING):
             return
         for sample in self.samples():
+            self.calls += 1
             try:
                 with bounded():
                     result = value(*sample)

@@ -19,7 +19,7 @@ child.STEPS = tuple(s for s in child.STEPS if s.mechanism.value != {name!r})
 WITHOUT_FILTER = """
 import os
 from stoilo.sandbox import seccomp
-seccomp.load_filter = lambda program: os.dup(0)
+seccomp.load_filter = lambda program: os.dup2(0, 6)
 """
 FAILING_STEP = """
 from stoilo.sandbox import child
@@ -88,6 +88,14 @@ def test_filter_that_is_silently_left_out_did_not_hold():
     through = {(a.place, a.words) for a in row.attempts if a.reached}
     assert ("alone", "make a socket") in through
     assert ("jail", "find a run without a filter") in through
+
+
+def test_zygote_without_its_filter_is_found():
+    without = "from stoilo.sandbox import seccomp\nseccomp.close_process = print\n"
+    (row,) = run_weakened(without, "seccomp")
+    through = {attempt.words for attempt in row.attempts if attempt.reached}
+    assert "find a zygote without a filter" in through
+    assert row.verdict is Verdict.DID_NOT_HOLD
 
 
 @pytest.mark.parametrize("name", ["landlock", "rlimits", "not_dumpable"])

@@ -117,3 +117,41 @@ def test_benign_program_must_do_what_plain_cpython_does(runner, program, result)
 def test_unknown_level_or_limit_is_a_usage_error(runner, key):
     with pytest.raises(Exception, match="STO-S040"):
         runner.run(make_case(READ, 'stopped_by = "language"', key))
+
+
+class HalfLeakyJails:
+    """Jails of two levels, of which only the wider one leaks."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def task(self, level):
+        return LeakyJail() if level == "numeric" else self.real.task(level)
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
+@pytest.mark.parametrize(
+    ("key", "result"),
+    [("wider = true", Result.REACHED), ("wider = false", Result.AS_EXPECTED)],
+)
+def test_wider_case_is_run_at_every_level_from_its_own_on(key, result):
+    program = (
+        "def run(k):\n    return getattr(len, '__se' 'lf__').open(k['canary']).read()\n"
+    )
+    with SuiteJails(load_levels()[:2], ("ctypes",)) as jails:
+        report = CaseRunner(HalfLeakyJails(jails), lambda _case, _level: ()).run(
+            make_case(program, 'stopped_by = "language"', key)
+        )
+    assert report.result is result, report.describe()
+    assert {step.level for step in report.steps} >= {"pure"}
+
+
+def test_benign_wider_case_is_compared_at_each_level(runner):
+    two = SuiteJails(load_levels()[:2], ())
+    with two:
+        wide = dataclasses.replace(runner, jails=two)
+        report = wide.run(make_case("def run(k):\n    return 1\n", "wider = true"))
+    compared = [step.level for step in report.steps if step.name == "plain CPython"]
+    assert compared == ["pure", "numeric"]

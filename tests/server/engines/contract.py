@@ -15,7 +15,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     WorkunitFile,
 )
-from stoilo.testing.engine import OutcomeRecorder, make_spec
+from stoilo.testing.engine import BodyValidation, OutcomeRecorder, make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3
@@ -27,6 +27,7 @@ class Bench(Protocol):
 
     engine: Engine
     outcomes: OutcomeRecorder
+    validation: BodyValidation
 
     def fetch(self, user: int, *, room: int = 8) -> list[str]: ...
     def finish(self, user: int, copy: str, body: bytes) -> None: ...
@@ -132,6 +133,32 @@ class EngineContract:
         assert self.kind(bench) is None
         status = bench.engine.status("w_1")
         assert status.copies[0].outcome is CopyOutcome.SUCCESS
+
+    @pytest.mark.parametrize("what", ["slow", "slow_pairs"])
+    def test_validator_that_has_not_run_holds_up_nobody_else(self, bench, what):
+        setattr(bench.validation, what, [b"slow"])
+        bench.engine.create_workunits([make_spec("w_1"), make_spec("w_2")])
+        for user in (1, 2):
+            for copy in bench.fetch(user):
+                body = b"slow" if "w_1" in copy else b"quick"
+                bench.finish(user, copy, body)
+        assert self.kind(bench, "w_2") is OutcomeKind.CANONICAL
+        bench.engine.ask_again("w_1")  # to be told too soon changes nothing
+        assert self.kind(bench) is None
+        setattr(bench.validation, what, [])
+        assert self.kind(bench) is None
+        bench.engine.ask_again("w_1")
+        assert self.kind(bench) is OutcomeKind.CANONICAL
+
+    def test_cancelled_while_its_validators_run_it_is_over(self, bench):
+        bench.validation.slow = [b"slow"]
+        (copy,) = self.start(bench, 1, redundancy=SINGLE)
+        bench.finish(1, copy, b"slow")
+        assert self.kind(bench) is None
+        bench.engine.cancel("w_1")
+        bench.validation.slow = []
+        bench.engine.ask_again("w_1")
+        assert self.kind(bench) is OutcomeKind.CANCELLED
 
     def test_nobody_gets_two_copies_of_one_workunit(self, bench):
         redundancy = Redundancy(target_results=3)

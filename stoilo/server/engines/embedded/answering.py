@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.verdicts import Question
     from stoilo.server.engines.interface import ReceivedResult, Validation
 
-__all__ = ["answer", "is_unsure"]
+__all__ = ["answer", "is_pending", "is_unsure"]
 
 log = logging.getLogger(__name__)
+_WAITS, _TROUBLE = PairVerdict.PENDING, PairVerdict.INCONCLUSIVE
 
 
 class _Interrupted(Exception):
     """A comparison could not be completed; `fatal` when it never can be."""
 
-    def __init__(self, fatal: ResultCheck | None) -> None:
+    def __init__(self, fatal: ResultCheck | None, *, pending: bool = False) -> None:
         super().__init__()
         self.fatal = fatal
+        self.pending = pending
 
 
 def answer(question: Question, validation: Validation) -> Answers:
@@ -53,7 +55,8 @@ def answer(question: Question, validation: Validation) -> Answers:
     try:
         judgement = _judge(question, validation)
     except _Interrupted as stop:
-        return Answers(row, checks, question.judge, fatal=stop.fatal)
+        waits = stop.pending
+        return Answers(row, checks, question.judge, fatal=stop.fatal, pending=waits)
     return Answers(row, checks, question.judge, judgement)
 
 
@@ -61,13 +64,25 @@ def is_unsure(answers: Answers) -> bool:
     """Say whether the validator must be asked again later."""
     if answers.fatal is not None:
         return False
-    checks = (check.verdict for check in answers.checks.values())
-    return (
-        ResultVerdict.INCONCLUSIVE in checks
-        or PairVerdict.INCONCLUSIVE in answers.pairs.values()
-        or PairVerdict.INCONCLUSIVE in answers.opinions.values()
-        or bool(answers.judged and answers.judgement is None)
+    return any(said.undecided for said in _said(answers)) or bool(
+        answers.judged and answers.judgement is None
     )
+
+
+def is_pending(answers: Answers) -> bool:
+    """Say whether the engine will be told when to ask again, and has no other reason to."""
+    unsure = {said.value for said in _said(answers) if said.undecided}
+    if answers.judged and answers.judgement is None:
+        unsure.add((_WAITS if answers.pending else _TROUBLE).value)
+    return unsure == {_WAITS.value}
+
+
+def _said(answers: Answers) -> list[ResultVerdict | PairVerdict]:
+    return [
+        *(check.verdict for check in answers.checks.values()),
+        *answers.pairs.values(),
+        *answers.opinions.values(),
+    ]
 
 
 def _check(question: Question, name: str, validation: Validation) -> ResultCheck:
@@ -88,8 +103,9 @@ def _judge(question: Question, validation: Validation) -> Judgement:
     def same(left: str, right: str) -> bool:
         results = question.results
         verdict = _pair(results[left], results[right], validation)
-        if verdict.verdict is PairVerdict.INCONCLUSIVE:
-            raise _Interrupted(None)
+        if verdict.verdict.undecided:
+            pending = verdict.verdict is PairVerdict.PENDING
+            raise _Interrupted(None, pending=pending)
         if verdict.verdict is PairVerdict.FATAL:
             fatal = ResultCheck(ResultVerdict.FATAL, verdict.code, verdict.message)
             raise _Interrupted(fatal)

@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.embedded.answering import answer, is_unsure
+from stoilo.server.engines.embedded.answering import answer, is_pending, is_unsure
 from stoilo.server.engines.embedded.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.figures import read_figures
 from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
@@ -34,7 +36,11 @@ from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
-from stoilo.server.engines.embedded.store import INCONCLUSIVE_RETRY_S, Store
+from stoilo.server.engines.embedded.store import (
+    INCONCLUSIVE_RETRY_S,
+    PENDING_RETRY_S,
+    Store,
+)
 from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
 from stoilo.server.engines.embedded.wire.depot import Depot
 from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
@@ -46,7 +52,7 @@ from stoilo.server.engines.embedded.wire.programs import (
 )
 from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.interface import NotDecidedYet, WorkunitFile
 from stoilo.server.engines.mirrorboard import MirrorBoard
 from stoilo.server.engines.rounds import Round
 
@@ -181,6 +187,7 @@ class EmbeddedEngine:
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
+        self._answered: SimpleQueue[str] = SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
         with self._database.read() as connection:
             self._depot.sweep(connection)
@@ -201,6 +208,11 @@ class EmbeddedEngine:
     def cancel(self, *names: str) -> None:
         """End workunits unless they have ended; see `interface.Engine`."""
         self._store.cancel(names, self.now())
+        self._round.wake()
+
+    def ask_again(self, name: str) -> None:
+        """Take it that a workunit's validators have run; see `interface.Engine`."""
+        self._answered.put(name)
         self._round.wake()
 
     def reject(self, name: str, owners: Owners = of_one_owner) -> int:
@@ -298,6 +310,7 @@ class EmbeddedEngine:
         """Move what can be moved; returns whether anything was. For one thread."""
         now = self.now()
         self.uploads.expire()
+        self._hasten()
         due = self._store.due(now, self._options.batch)
         for at in range(0, len(due), MOVED_TOGETHER):
             self._move(due[at : at + MOVED_TOGETHER], validation)
@@ -316,9 +329,21 @@ class EmbeddedEngine:
             rows = [one.workunit_id for one in answers if not is_unsure(one)]
             for one in answers:
                 if is_unsure(one):
-                    retry = self.now() + INCONCLUSIVE_RETRY_S
-                    self._store.postpone(one.workunit_id, retry)
+                    wait = PENDING_RETRY_S if is_pending(one) else INCONCLUSIVE_RETRY_S
+                    self._store.postpone(one.workunit_id, self.now() + wait)
             questions = self._store.advance(rows, answers, self.now())
+
+    def _hasten(self) -> None:
+        """Look again at what was told of; in the thread that may just have put it off."""
+        count = min(self._answered.qsize(), self._options.batch)
+        names = {self._answered.get() for _ in range(count)}
+        try:
+            if names:
+                self._store.hasten(names)
+        except StoiloError:  # the database is away; the names are not
+            for name in names:
+                self._answered.put(name)
+            raise
 
     def _spot_check(self) -> bool:
         """Draw whether a canonical result is to be checked again."""
@@ -362,6 +387,9 @@ class EmbeddedEngine:
         """
         try:
             assimilator.assimilate(outcome)
+        except NotDecidedYet:
+            self._store.refused(outcome.workunit, self.now())
+            return False
         except Exception:  # the server's code must not stop the engine
             log.exception("outcome of %s was not taken", outcome.workunit)
             self._store.refused(outcome.workunit, self.now())

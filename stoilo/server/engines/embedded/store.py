@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 INCONCLUSIVE_RETRY_S = 5
+PENDING_RETRY_S = 600
+"""Should nobody say that a validator has run: its answers may have been forgotten."""
+
 CANCELLED_TOGETHER = 64
 OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
@@ -192,6 +195,20 @@ class Store:
         """Look at a workunit again at `until`, s, when the validator had trouble."""
         with self._database.write() as connection:
             set_transition(connection, workunit_id, until)
+
+    def hasten(self, names: Collection[str]) -> None:
+        """Make due what waits for validators: workunits, and outcomes in the outbox."""
+        table, ended, box = schema.workunits, schema.lingering, schema.outbox
+        alive = table.c.outcome.is_(None) | table.c.id.in_(select(ended.c.workunit_id))
+        named = table.c.name.in_(list(names))
+        rows = select(table.c.id).where(named)
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(named, alive).values(transition_at=0)
+            )
+            connection.execute(
+                update(box).where(box.c.workunit_id.in_(rows)).values(retry_at=0)
+            )
 
     def outcomes(self, now: int, most: int) -> list[WorkunitOutcome]:
         """Return outcomes that the server has not taken yet, oldest first."""

@@ -101,6 +101,7 @@ class Answers:
         opinions: how second opinions compare with the re-check that is in doubt; only
             where they differ from the canonical one.
         fatal: the answer that ends the workunit, None without.
+        pending: why there is no judgement: validators must run first.
     """
 
     workunit_id: int
@@ -110,6 +111,7 @@ class Answers:
     pairs: dict[str, PairVerdict] = field(default_factory=dict)
     opinions: dict[str, PairVerdict] = field(default_factory=dict)
     fatal: ResultCheck | None = None
+    pending: bool = False
 
 
 def write_answers(
@@ -154,7 +156,7 @@ def _write_check(
     connection: Connection, copy: str, check: ResultCheck, now: int
 ) -> None:
     """Write the verdict about one result."""
-    if check.verdict is ResultVerdict.INCONCLUSIVE:
+    if check.verdict.undecided:
         return
     if check.verdict is ResultVerdict.INVALID:
         note_failed(connection, [copy])
@@ -215,7 +217,7 @@ def _write_pair(
     now: int,
 ) -> None:
     """Write how a result that came after the end compares with the canonical one."""
-    if pair is PairVerdict.INCONCLUSIVE:
+    if pair.undecided:
         return
     same = pair is PairVerdict.SAME
     if pair is PairVerdict.FATAL:
@@ -252,7 +254,7 @@ def _write_opinion(
 ) -> None:
     """Write what a second opinion makes of the re-check that is in doubt."""
     like_first = answers.opinions.get(copy)
-    if like_first is PairVerdict.INCONCLUSIVE:
+    if like_first is not None and like_first.undecided:
         return
     verdict = second_verdict(
         like_canonical=same,

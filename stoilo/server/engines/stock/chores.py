@@ -1,17 +1,20 @@
 """What the engine looks after by itself, because BOINC does not.
 
 - hosts' records that a refusal has cost something;
-- questions that the server could not answer.
+- questions that the server could not answer, or not yet.
 """
 
 from __future__ import annotations
 
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select, update
 
+from stoilo.core.errors import StoiloError
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import Validate
+from stoilo.server.engines.stock.verdictrows import hasten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +29,11 @@ _ASKED_S: Final = 3600
 
 
 class Chores:
-    """The engine's own rounds; each returns whether there was something to do."""
+    """The engine's own rounds; each returns whether there was something to do.
+
+    Attributes:
+        told: names of workunits of which there is more to say.
+    """
 
     def __init__(
         self,
@@ -37,6 +44,22 @@ class Chores:
         self._database = database
         self._nudges = nudges
         self._now = now
+        self.told: SimpleQueue[str] = SimpleQueue()
+
+    def hear_answers(self) -> bool:
+        """Have questions put anew whose validators have run, as `told`."""
+        count = min(self.told.qsize(), _AT_ONCE)
+        names = {self.told.get() for _ in range(count)}
+        if not names:
+            return False
+        try:
+            with self._database.write() as connection:
+                hasten(connection, names)
+        except StoiloError:  # the database is away; the names are not
+            for name in names:
+                self.told.put(name)
+            raise
+        return True
 
     def pay_debts(self) -> bool:
         """Give hosts back what a refusal cost them, once BOINC has taken it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, select, update
 
-from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.interface import NotDecidedYet, OutcomeKind
 from stoilo.server.engines.stock import schema
 from stoilo.server.engines.stock.ending import read_outcome
 
@@ -78,6 +78,9 @@ class Delivery:
             outcome = replace(outcome, kind=kind, canonical=None, valid=())
         try:
             assimilator.assimilate(outcome)
+        except NotDecidedYet:
+            self._postpone(row)
+            return
         except Exception:  # the server's trouble must not stop the engine
             log.exception("the outcome of %s was not taken", row.name)
             self._postpone(row)

@@ -173,6 +173,11 @@ class StockEngine:
             self._while_nothing_is_made(lambda: self._cancellations.tell_of(ended))
             self._wake()
 
+    def ask_again(self, name: str) -> None:
+        """Take it that a workunit's validators have run; see `interface.Engine`."""
+        self._chores.told.put(name)
+        self._wake()
+
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
         since = self.now() - self._options.seen_within_s
@@ -272,6 +277,7 @@ class StockEngine:
                 (
                     self._admissions.end,
                     self._chores.pay_debts,
+                    self._chores.hear_answers,
                     self._chores.ask_again,
                 ),
             ),

@@ -24,6 +24,10 @@ A file that cannot be read, or kept, just now is our own trouble; one that is no
 its host's error. Once there is a canonical result, nobody pays for its file: a late
 result that passes is let through when there is nothing left to compare it with.
 
+*Slow validators.* BOINC asks about one result of an app after the other, and waits. So a
+validator that has not run soon is not waited for, that of an account that has used much
+not at all: BOINC is told "ask again", and nudged once there is an answer.
+
 *Fatal* answers end the workunit here, and BOINC is told to ask again; it will be told
 that the workunit is cancelled.
 """
@@ -44,6 +48,7 @@ from stoilo.server.engines.interface import (
     PairVerdict,
     ResultCheck,
     ResultVerdict,
+    Waits,
 )
 from stoilo.server.engines.stock import boinctables, verdictrows
 from stoilo.server.engines.stock.keeping import Evidence
@@ -98,8 +103,13 @@ _ANSWERS: Final = {
     ResultVerdict.INVALID: Answer.NO,
     ResultVerdict.NOT_FOR_THIS_HOST: Answer.NO,
     ResultVerdict.INCONCLUSIVE: Answer.LATER,
+    ResultVerdict.PENDING: Answer.LATER,
     ResultVerdict.FATAL: Answer.LATER,
 }
+
+
+PATIENCE_S: Final = 1.0
+"""How long one of BOINC's scripts waits for a validator, s."""
 
 
 def refusal_cap(max_total: int) -> int:
@@ -108,12 +118,22 @@ def refusal_cap(max_total: int) -> int:
 
 
 def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
-    """Ask the server; its own trouble is inconclusive."""
+    """Ask the server, with some patience; its own trouble is inconclusive."""
     try:
-        return validation.check(result)
+        check = validation.check(result)
+        if check.verdict is ResultVerdict.PENDING and _wait(validation, result):
+            check = validation.check(result)
     except Exception:  # the server's code must not stop the engine
         log.exception("check of %s failed", result.name)
-        return ResultCheck(ResultVerdict.INCONCLUSIVE)
+        check = ResultCheck(ResultVerdict.INCONCLUSIVE)
+    return check
+
+
+def _wait(validation: Validation, result: ReceivedResult) -> bool:
+    """Say whether an answer came in time."""
+    return isinstance(validation, Waits) and validation.wait(
+        result.workunit, PATIENCE_S
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +201,9 @@ class Judge:
             return Answer.YES  # judged before; BOINC asks because of another one
         look = self._look(case)
         self._settle(case, look)
+        if look.verdict is ResultVerdict.PENDING:  # told of before that was written?
+            look = self._look(case)
+            self._settle(case, look)
         return _ANSWERS[look.verdict]
 
     def compare(self, left: OutputName, right: OutputName) -> Answer:
@@ -189,14 +212,19 @@ class Judge:
         if not cases or cases[0].own.outcome not in _LIVE:
             return Answer.LATER
         one, other = cases
-        verdict = self._pair(one, other)
-        if verdict is PairVerdict.SAME:
-            verdict = self._enough(one)
-        if verdict is PairVerdict.INCONCLUSIVE:
+        verdict = self._agreement(one, other)
+        if verdict.undecided:
             self._ask_later(one.own)
+        if verdict is PairVerdict.PENDING:  # told of before that was written?
+            verdict = self._agreement(one, other)
         if verdict is PairVerdict.SAME:
             return Answer.YES
         return Answer.NO if verdict is PairVerdict.DIFFERENT else Answer.LATER
+
+    def _agreement(self, one: _Case, other: _Case) -> PairVerdict:
+        """Say whether two results agree, and enough others with them."""
+        verdict = self._pair(one, other)
+        return self._enough(one) if verdict is PairVerdict.SAME else verdict
 
     def hold(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> None:
         """Keep results' files, as far as they are there: BOINC may delete its own then.
@@ -220,7 +248,7 @@ class Judge:
             for look in looks
             if look.verdict is ResultVerdict.VALID and look.result is not None
         ]
-        undecided = sum(look.verdict is ResultVerdict.INCONCLUSIVE for look in looks)
+        undecided = sum(look.verdict.undecided for look in looks)
         return Passed(tuple(valid), undecided)
 
     def _find(self, *outputs: OutputName) -> list[_Case]:
@@ -283,7 +311,7 @@ class Judge:
                 self._take_refusal(case, look)
             case ResultVerdict.FATAL:
                 self._end_fatal(case.own, look.check.code, look.check.message)
-            case ResultVerdict.INCONCLUSIVE:
+            case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
                 self._ask_later(case.own)
 
     def _note_passed(self, case: _Case, look: _Look) -> None:
@@ -338,6 +366,8 @@ class Judge:
     ) -> PairVerdict:
         try:
             said = self._validation.compare(one, other)
+            if said.verdict is PairVerdict.PENDING and _wait(self._validation, one):
+                said = self._validation.compare(one, other)
         except Exception:  # the server's code must not stop the engine
             log.exception("comparison of %s and %s failed", one.name, other.name)
             said = Comparison(PairVerdict.INCONCLUSIVE)
@@ -359,8 +389,9 @@ class Judge:
         agree = 1 + said.count(PairVerdict.SAME)
         if agree >= own.min_quorum:
             return PairVerdict.SAME
-        if agree + said.count(PairVerdict.INCONCLUSIVE) >= own.min_quorum:
-            return PairVerdict.INCONCLUSIVE
+        unsure = [verdict for verdict in said if verdict.undecided]
+        if agree + len(unsure) >= own.min_quorum:
+            return unsure[0]
         return PairVerdict.DIFFERENT
 
     def _agrees(self, one: _Case, other: _Case) -> PairVerdict:
@@ -369,8 +400,8 @@ class Judge:
         match look.verdict:
             case ResultVerdict.VALID:
                 return self._pair(one, other)
-            case ResultVerdict.INCONCLUSIVE:
-                return PairVerdict.INCONCLUSIVE
+            case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
+                return PairVerdict(look.verdict.value)
             case _:
                 self._settle(other, look)
                 return PairVerdict.DIFFERENT

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from stoilo.server.engines.interface import ResultVerdict
 from stoilo.server.engines.stock import boinctables, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import BindParameter, Connection
 
@@ -24,6 +24,7 @@ __all__ = [
     "count_refusals",
     "find_said",
     "forget_judged",
+    "hasten",
     "message_of",
     "note_passed",
     "note_verdict",
@@ -168,6 +169,18 @@ def ask_later(connection: Connection, own: OwnWorkunit, now: int) -> None:
             attempts=attempts,
         )
     )
+
+
+def hasten(connection: Connection, names: Collection[str]) -> None:
+    """Have questions put, ends taken and outcomes delivered that wait for validators."""
+    own, table = schema.workunits, schema.asks
+    named = own.c.name.in_(list(names))
+    rows = select(own.c.id).where(named)
+    connection.execute(
+        update(table).where(table.c.workunit_id.in_(rows)).values(retry_at=0)
+    )
+    made = (own.c.undelivered == 1) | (own.c.boinc_id != 0)
+    connection.execute(update(own).where(named, made).values(retry_at=0))
 
 
 def forget_judged(connection: Connection, rows: Sequence[int]) -> None:

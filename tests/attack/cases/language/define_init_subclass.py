@@ -1,10 +1,13 @@
 # /// stoilo-case
-# idea = "special methods that the language relies on"
-# stopped_by = "gate"
-# code = "STO-G012"
+# idea = "hooks of classes that extend a library's"
+# stopped_by = "language"
+# code = "STO-G105"
 # goal = "inside"
 # ///
-class Base:
+from queue import Queue
+
+
+class Base(Queue):
     def __init_subclass__(cls, **options):
         cls.word = "REACHED"
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "except star"
-# stopped_by = "gate"
-# code = "STO-G014"
+# stopped_by = "language"
+# code = "STO-G105"
 # goal = "inside"
 # source = "CVE-2025-22153"
 # ///

@@ -7,4 +7,4 @@ import json.tool
 
 
 def run(kwargs):
-    return json.tool.Path(kwargs["canary"]).read_text()
+    return json.tool.sys.modules["io"].open(kwargs["canary"]).read()

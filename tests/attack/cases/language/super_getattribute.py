@@ -1,13 +1,17 @@
 # /// stoilo-case
-# idea = "super objects"
-# stopped_by = "gate"
-# code = "STO-G011"
+# idea = "reading past every getter"
+# stopped_by = "language"
+# code = "STO-G101"
+# goal = "inside"
 # ///
 class A:
-    def read(self, path):
-        names = super().__getattribute__("read").__func__.__builtins__
-        return names["open"](path).read()
+    def method(self):
+        """Have globals."""
+
+    def read(self, name):
+        return super().__getattribute__(name)
 
 
 def run(kwargs):
-    return A().read(kwargs["canary"])
+    method = A().read("__cla" + "ss__").method
+    return "REACHED" if method else ""

@@ -1,7 +1,7 @@
 # /// stoilo-case
-# idea = "super objects"
-# stopped_by = "gate"
-# code = "STO-G011"
+# idea = "storing past every setter"
+# stopped_by = "language"
+# code = "STO-G102"
 # goal = "inside"
 # ///
 class A:

@@ -1,7 +1,7 @@
 # /// stoilo-case
-# idea = "missing builtins"
-# stopped_by = "gate"
-# code = "STO-G020"
+# idea = "attributes as a dictionary"
+# stopped_by = "language"
+# code = "STO-G101"
 # ///
 import random
 

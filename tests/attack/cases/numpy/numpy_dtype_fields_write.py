@@ -2,7 +2,6 @@
 # idea = "numpy dtype fields"
 # level = "numeric"
 # stopped_by = "language"
-# code = "STO-G101"
 # goal = "inside"
 # ///
 import numpy as np

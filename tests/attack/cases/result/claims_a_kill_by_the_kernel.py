@@ -1,6 +1,8 @@
 # /// stoilo-case
 # idea = "an ending that is not its to tell"
 # run = "result"
+# level = "pure"
+# wider = true
 # stopped_by = "result"
 # code = "STO-S021"
 # goal = "inside"

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "cached_property name"
 # stopped_by = "language"
-# code = "STO-G101"
+# code = "STO-G105"
 # goal = "inside"
 # ///
 import functools

@@ -10,7 +10,7 @@ from random import Random
 
 @dataclass
 class D:
-    _randbelow: object = None
+    _randbelow: object
 
 
 class R(Random, D):

@@ -10,4 +10,4 @@ def run(kwargs):
     bound = f"open({kwargs['canary']!r}).read"
     kind = TypeVar("T", bound=bound)
     reference = getattr(kind, "__bo" + "und__")
-    return reference._evaluate({}, {}, frozenset())()
+    return reference._evaluate({}, {}, recursive_guard=frozenset())()

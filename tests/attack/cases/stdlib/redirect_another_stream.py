@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "library context managers"
 # stopped_by = "language"
-# code = "STO-G200"
+# code = "STO-G105"
 # ///
 from contextlib import redirect_stdout
 

@@ -1,7 +1,7 @@
 # /// stoilo-case
 # idea = "warnings machinery"
 # stopped_by = "language"
-# code = "STO-G200"
+# code = "STO-G105"
 # ///
 import warnings
 

@@ -1,8 +1,8 @@
 # /// stoilo-case
 # idea = "torch unpickles"
 # level = "tensor"
-# stopped_by = "gate"
-# code = "STO-P041"
+# stopped_by = "language"
+# code = "STO-G102"
 # goal = "inside"
 # ///
 import io

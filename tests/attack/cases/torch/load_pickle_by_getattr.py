@@ -2,7 +2,7 @@
 # idea = "torch unpickles"
 # level = "tensor"
 # stopped_by = "language"
-# code = "STO-G200"
+# code = "STO-G102"
 # goal = "inside"
 # ///
 import io

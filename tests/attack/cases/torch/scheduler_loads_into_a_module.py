@@ -2,7 +2,7 @@
 # idea = "schedulers' methods on foreign objects"
 # level = "tensor"
 # stopped_by = "language"
-# code = "STO-G101"
+# code = "STO-G108"
 # goal = "inside"
 # ///
 import numpy as np

@@ -1,0 +1,8 @@
+def run(n):
+    prime = bytearray([1]) * n
+    prime[0] = prime[1] = 0
+    for number in range(2, n):
+        if prime[number]:
+            for multiple in range(number * number, n, number):
+                prime[multiple] = 0
+    return prime.count(1)

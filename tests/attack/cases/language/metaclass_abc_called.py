@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "metaclasses"
+# stopped_by = "language"
+# code = "STO-G107"
+# goal = "inside"
+# ///
+from abc import ABCMeta
+
+
+def run(kwargs):
+    made = ABCMeta("X", (), {"__getattribute__": lambda self, name: "REACHED"})
+    return made().anything

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "an ending by name"
+# level = "pure"
+# wider = true
+# stopped_by = "language"
+# code = "STO-G200"
+# goal = "inside"
+# control = "none"
+# ///
+def run(kwargs):
+    raise SystemExit(71)

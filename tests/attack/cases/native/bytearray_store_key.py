@@ -1,0 +1,27 @@
+# /// stoilo-case
+# idea = "bytearray resized by what is stored"
+# wider = true
+# stopped_by = "language"
+# goal = "inside"
+# control = "host"
+# source = "gh-91153"
+# ///
+SIZE = 384
+
+
+class Hostile:
+    def __index__(self):
+        data.clear()
+        self.freed = bytearray(b"z" * SIZE)
+        data.extend(bytes(SIZE))
+        return 32
+
+
+data = bytearray(b"q" * SIZE)
+
+
+def run(kwargs):
+    hostile = Hostile()
+    before = bytes(b"z" * SIZE)
+    data[hostile] = 65
+    return "REACHED" if hostile.freed != before else ""

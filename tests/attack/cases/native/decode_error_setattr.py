@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "fields of a Unicode error changed"
+# wider = true
+# stopped_by = "language"
+# code = "STO-G102"
+# goal = "inside"
+# control = "host"
+# ///
+def run(kwargs):
+    error = UnicodeDecodeError("utf-8", b"abc", 0, 0, "why")
+    setattr(error, "st" + "art", -1)
+    return "REACHED" if "decode byte" in str(error) else ""

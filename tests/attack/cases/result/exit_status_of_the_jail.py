@@ -1,0 +1,12 @@
+# /// stoilo-case
+# idea = "an ending of its own choice"
+# run = "probe"
+# stopped_by = "language"
+# code = "STO-S022"
+# goal = "inside"
+# control = "none"
+# ///
+# The status of a jail that could not be closed.
+import os
+
+os._exit(72)

@@ -1,0 +1,16 @@
+# /// stoilo-case
+# idea = "constructor of functions"
+# stopped_by = "language"
+# code = "STO-G107"
+# goal = "inside"
+# wider = true
+# ///
+from types import FunctionType
+
+
+def run(kwargs):
+    make = FunctionType
+    try:
+        make(None, {})
+    except TypeError as error:
+        return "REACHED" if "code" in str(error) else ""

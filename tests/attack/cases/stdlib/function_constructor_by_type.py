@@ -1,0 +1,15 @@
+# /// stoilo-case
+# idea = "constructor of functions"
+# stopped_by = "language"
+# code = "STO-G107"
+# goal = "inside"
+# wider = true
+# ///
+
+
+def run(kwargs):
+    make = type(run)
+    try:
+        make(None, {})
+    except TypeError as error:
+        return "REACHED" if "code" in str(error) else ""

@@ -1,0 +1,11 @@
+# /// stoilo-case
+# idea = "names of files"
+# stopped_by = "gate"
+# code = "STO-G011"
+# ///
+from pathlib import PurePath
+
+
+def run(kwargs):
+    path = PurePath(kwargs["canary"])
+    return path.__fspath__() and open(path).read()

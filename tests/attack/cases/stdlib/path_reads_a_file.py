@@ -1,0 +1,10 @@
+# /// stoilo-case
+# idea = "names of files"
+# stopped_by = "gate"
+# code = "STO-P041"
+# ///
+from pathlib import Path
+
+
+def run(kwargs):
+    return Path(kwargs["canary"]).read_text()

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stoilo.cli.main import main
+from stoilo.core.errors import DeniedError
+from stoilo.server import auth
+from stoilo.server.datadir import CONNECTION_FILE, ConnectionFile
+from stoilo.server.store import Store
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return the data directory of a server that has run."""
+    (tmp_path / "keys").mkdir()
+    Store.open(f"sqlite:///{tmp_path / 'server.sqlite'}").close()
+    connection = ConnectionFile("127.0.0.1:1", "http://127.0.0.1/", None, "old", "ca")
+    (tmp_path / CONNECTION_FILE).write_bytes(msgspec.json.encode(connection))
+    return tmp_path
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], data: Path, word: str, *more: str
+) -> dict[str, object]:
+    assert main(["account", word, "--data", str(data), *more, "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+@pytest.fixture
+def token(data: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    place = data / "eve.json"
+    run(capsys, data, "add", "eve", "--connection", str(place))
+    assert place.stat().st_mode & 0o777 == 0o600
+    return msgspec.json.decode(place.read_bytes(), type=ConnectionFile).token
+
+
+def is_good(data: Path, token: str) -> bool:
+    store = Store.open(f"sqlite:///{data / 'server.sqlite'}")
+    try:
+        with store.read() as connection:
+            auth.find_owner(connection, token, int(time.time()))
+    except DeniedError:
+        return False
+    finally:
+        store.close()
+    return True
+
+
+def test_added_account_is_listed_with_its_token(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert is_good(data, token)
+    (line,) = run(capsys, data, "list")["accounts"]
+    assert (line["name"], line["tokens"], line["suspended_at"]) == ("eve", 1, 0)
+    (one,) = run(capsys, data, "tokens", "eve")["tokens"]
+    assert auth.token_digest(token).startswith(one["token"])
+
+
+@pytest.mark.parametrize("how", ["all", "id", "leaked"])
+def test_token_is_revoked_by_each_way(
+    data: Path,
+    token: str,
+    how: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(token + "\n"))
+    named = auth.token_digest(token)[:12]
+    words = {
+        "all": ("eve", "--all"),
+        "id": ("eve", "--token", named),
+        "leaked": ("--leaked", "-"),
+    }
+    assert run(capsys, data, "revoke", *words[how]) == {"revoked": 1}
+    assert not is_good(data, token)
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("eve",), ("eve", "--all", "--token", "x"), ("eve", "--leaked", "-")]
+)
+def test_revoke_says_what_exactly(data: Path, words: tuple[str, ...]) -> None:
+    assert main(["account", "revoke", "--data", str(data), *words]) == 2
+
+
+def test_account_is_suspended_and_resumed(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del token
+    said = run(capsys, data, "suspend", "eve", "--reason", "coins", "--cancel")
+    assert said == {"name": "eve", "suspended": True, "cancelled": 0}
+    (line,) = run(capsys, data, "list")["accounts"]
+    assert line["reason"] == "coins"
+    assert run(capsys, data, "resume", "eve") == {"name": "eve", "resumed": True}
+
+
+def test_person_reads_tables(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["account", "suspend", "--data", str(data), "eve", "--reason", "coins"])
+    main(["account", "list", "--data", str(data)])
+    main(["account", "tokens", "--data", str(data), "eve"])
+    main(["account", "revoke", "--data", str(data), "eve", "--all"])
+    main(["account", "resume", "--data", str(data), "eve"])
+    said = capsys.readouterr().out
+    words = ("suspended", "coins", "researcher", "1 revoked", "resumed")
+    assert all(word in said for word in words)
+    assert token not in said
+
+
+def test_directory_of_no_server_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["account", "list", "--data", str(tmp_path / "none")]) == 2
+    assert "STO-U004" in capsys.readouterr().err
