@@ -150,6 +150,10 @@ def find_flavor(
     )
 
 
+FACADES_ALONE = frozenset({"tqdm"})
+"""Modules that a task has without a library: their façades are all there is."""
+
+
 def smallest_flavor(
     imports: Iterable[str], flavors: Sequence[FlavorManifest] | None = None
 ) -> FlavorManifest:
@@ -164,7 +168,7 @@ def smallest_flavor(
     wanted = sorted(
         name
         for name in set(imports)
-        if name.split(".", 1)[0] not in sys.stdlib_module_names
+        if name.split(".", 1)[0] not in sys.stdlib_module_names | FACADES_ALONE
     )
     for flavor in known:
         if all(flavor.holds(name) for name in wanted):
