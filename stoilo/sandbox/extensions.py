@@ -106,6 +106,7 @@ class Extensions:
                 self._families.add(cls)
         self._above = self._inherit_upwards()
         self._unrelated: set[type] = set()
+        self._beside: dict[type, set[type]] = {}
         self._kept: dict[type, frozenset[str]] = {}
         for cls in self._families:  # of modules and kin: once a zygote, not every run
             self.kept_by(cls)
@@ -166,6 +167,8 @@ class Extensions:
         self._unrelated.clear()
         stored = stored_names(body)
         mixins = [cls for cls in mros if is_own_class(cls)]
+        for mixin in mixins:  # the body may assign on them before the class exists
+            self._beside.setdefault(mixin, set()).update(libraries)
         for library in libraries:
             self._check_names(name, stored, library)
             for mixin in mixins:
@@ -187,18 +190,21 @@ class Extensions:
         """
         if cls in self._unrelated:
             return True
-        libraries = set(_libraries_of(cls))
+        libraries = set(self._libraries_of(cls))
         if not libraries:
             self._unrelated.add(cls)
         return not any(name in self.kept_by(library) for library in libraries)
 
+    def _libraries_of(self, cls: type) -> Iterator[type]:
+        """Yield the library classes above the own class `cls` and above what extends it.
 
-def _libraries_of(cls: type) -> Iterator[type]:
-    """Yield the library classes above the own class `cls` and above what extends it."""
-    yield from (base for base in class_mro(cls) if not _is_free(base))
-    below: list[type] = type.__subclasses__(cls)
-    for child in below:
-        yield from _libraries_of(child)
+        Also above what is about to extend it: `check_class` has been asked.
+        """
+        yield from (base for base in class_mro(cls) if not _is_free(base))
+        yield from self._beside.get(cls, ())
+        below: list[type] = type.__subclasses__(cls)
+        for child in below:
+            yield from self._libraries_of(child)
 
 
 def _is_free(cls: type) -> bool:

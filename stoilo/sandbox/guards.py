@@ -75,12 +75,13 @@ _WRITABLE = {
     "decimal.Context": None,
     "numpy.flagsobj": frozenset({"writeable"}),
     "numpy._core.multiarray.flagsobj": frozenset({"writeable"}),
-    "numpy.ndarray": frozenset({"flat", "imag", "real", "shape"}),
+    "numpy.ndarray": frozenset({"flat", "imag", "real"}),
     "types.SimpleNamespace": None,
 }
 """Library types whose instances take assignment to (plain, or only these) attributes.
 
-Not an array's ``dtype``: its iterators go on in the old steps with the new size."""
+Not an array's ``dtype`` or ``shape``: what numpy is doing with it while code of the task
+runs, as for a conversion, goes on in old steps with the new size, or the other way."""
 
 
 class Guards:

@@ -61,10 +61,13 @@ class cached_property:  # noqa: N801 - the library's name
 def singledispatch(func: Any) -> Any:  # noqa: ANN401
     """``functools.singledispatch`` whose ``register`` takes a class, no annotation.
 
-    The library would evaluate annotations, and a task has some that are text.
+    The library would evaluate annotations, and a task has some that are text. It would
+    also take over what the task stored on `func`, a ``dispatch`` of its own for one.
     """
-    dispatcher = functools.singledispatch(func)
+    dispatcher = functools.singledispatch(lambda *_values, **_named: None)
     register_class = dispatcher.register
+    register_class(object, func)
+    functools.update_wrapper(dispatcher, func, updated=())
 
     def register(cls: Any, func: Any = None) -> Any:  # noqa: ANN401
         """Register `func` for `cls`, or return a decorator that does."""

@@ -6,13 +6,14 @@ import enum
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.ownership import PLAIN_TYPES, class_mro, is_own_class
+from stoilo.sandbox.ownership import PLAIN_TYPES, class_dict, class_mro, is_own_class
 from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import TASK_MODULE, NameKind, attribute_kind
 
 __all__ = ["build"]
 
 _real_call = enum.EnumMeta.__call__
+_make_member = enum._proto_member.__set_name__  # type: ignore[attr-defined]  # noqa: SLF001 - names it
 
 
 def _member_names(names: Any) -> list[Any]:  # noqa: ANN401
@@ -44,8 +45,20 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
     return _real_call(cls, value, members, **options | {"module": TASK_MODULE})
 
 
+def _checked_member(self: Any, cls: Any, name: str) -> None:  # noqa: ANN401
+    """``_proto_member.__set_name__`` of a name that no mixin has, unless it is plain.
+
+    Since CPython 3.12 a member called as a mixin's method reads that name off its value.
+    """
+    mixed = any(name in class_dict(base) for base in class_mro(cls)[1:])
+    if mixed and attribute_kind(name) is not NameKind.PLAIN:
+        raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
+    _make_member(self, cls, name)
+
+
 def build(level: Level) -> dict[str, object]:
-    """Put the check into the metaclass: task enums inherit it, however they are made."""
+    """Put the checks into the metaclass: task enums inherit it, however they are made."""
     del level
     enum.EnumMeta.__call__ = _checked_call  # type: ignore[method-assign]  # see above
+    enum._proto_member.__set_name__ = _checked_member  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {}

@@ -1,8 +1,16 @@
-"""`dataclasses`: the decorator rewrites the task's own classes only."""
+"""`dataclasses`: the decorator rewrites the task's own classes only.
+
+The library asks a class's ``__get__`` for defaults, so one `Field` could serve two classes
+and carry the name of the later one into the first: each class gets a copy. And it writes
+a docstring from the signature that `inspect` finds in the text of another, whose names
+are evaluated among all modules: text of the task is no signature.
+"""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import inspect
 from keyword import iskeyword
 from typing import Any
 
@@ -14,6 +22,9 @@ from stoilo.sandbox.refusals import GuardError
 from stoilo.sandbox.rules import is_variable_name
 
 __all__ = ["build"]
+
+_find_field = dataclasses._get_field  # type: ignore[attr-defined]  # noqa: SLF001 - takes defaults
+_parse_signature = inspect._signature_fromstr  # type: ignore[attr-defined]  # noqa: SLF001 - evaluates
 
 
 def _check_fields(target: type) -> None:
@@ -52,7 +63,21 @@ def dataclass(cls: Any = None, /, **options: Any) -> Any:  # noqa: ANN401
     return decorate if cls is None else decorate(cls)
 
 
+def _own_field(*details: Any) -> Any:  # noqa: ANN401
+    """Return ``dataclasses._get_field(...)`` for one class alone."""
+    return copy.copy(_find_field(*details))
+
+
+def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:  # noqa: ANN401
+    """``inspect._signature_fromstr`` of what no task wrote."""
+    if isinstance(obj, type) and is_own_class(obj):
+        raise ValueError("no signature found in the text of a task")
+    return _parse_signature(cls, obj, text, *more)
+
+
 def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
+    """Put the checks into the libraries; return the replacements."""
     del level
+    dataclasses._get_field = _own_field  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    inspect._signature_fromstr = _checked_signature  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {"dataclass": dataclass}

@@ -14,7 +14,7 @@ def smooth(x: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 
 def run(kwargs):
     x = np.linspace(0, 1, 8)
-    x.shape = (2, 4)
+    x = x.reshape(2, 4)
     flat = x.ravel()
     grid_x, grid_y = np.meshgrid(np.arange(3), np.arange(2))
     total = np.add.reduce(flat)
