@@ -30,6 +30,7 @@ from stoilo.server.engines.stock.checkup.surroundings import (
     check_clock,
     check_database,
     check_disk,
+    check_tables,
     check_web,
 )
 
@@ -46,6 +47,7 @@ def examine(seen: Snapshot) -> tuple[Finding, ...]:
         check_database(seen),
         *check_submission(seen),
         check_clock(seen),
+        *check_tables(seen),
         check_stopped(seen),
         *check_daemons(seen),
         check_cron(seen),

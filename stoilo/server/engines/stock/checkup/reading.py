@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from dataclasses import replace
@@ -54,6 +55,8 @@ TAIL_BYTES: Final = 4096
 _LINE: Final = 160
 _STOPS: Final = ("stop_daemons", "stop_sched")
 _TOOLS: Final = ("create_work", "cancel_jobs")
+_CHANGE: Final = re.compile(rb'array\((\d{1,9}), *"update_')
+_DIGITS: Final = 9
 _PLACES: Final = (CONFIG_FILE, "download", "upload", "templates", "stoilo")
 
 
@@ -104,6 +107,7 @@ def read_snapshot(
             if (daemon.host or config.text("host")) == host
         ),
         database=database,
+        tables=_read_tables(root),
         web=ask_web(project, database) if web else None,
         spaces=_spaces(project, host),
         templates=_templates(project.templates),
@@ -135,6 +139,16 @@ def _is_open(found: os.stat_result, group: int) -> bool:
     return found.st_mode & for_all == for_all or (
         found.st_gid == group and found.st_mode & theirs == theirs
     )
+
+
+def _read_tables(root: Path) -> tuple[int, int] | None:
+    """Return BOINC's number of its tables, and of the last change that its files know."""
+    there = (read_bounded(root / "db_revision") or b"").strip()
+    changes = read_bounded(root / "html" / "ops" / "db_update.php") or b""
+    known = [int(number) for number in _CHANGE.findall(changes)]
+    if not known or not there.isdigit():
+        return None
+    return int(there[:_DIGITS]), max(known)
 
 
 def _age(path: Path) -> int | None:

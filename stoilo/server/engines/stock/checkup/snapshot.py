@@ -262,6 +262,8 @@ class Snapshot:
         cron_age_s: since ``bin/start --cron`` was last seen, None if never.
         daemons: of this host.
         database: see there.
+        tables: BOINC's number of what its tables are, and of what its files need; None
+            where the project does not say.
         web: see there; None when it was not asked.
         spaces: of the directories that are written.
         templates: name → text of ours.
@@ -284,6 +286,7 @@ class Snapshot:
     cron_age_s: int | None = None
     daemons: tuple[DaemonState, ...] = ()
     database: DatabaseView = DatabaseView()
+    tables: tuple[int, int] | None = None
     web: WebView | None = None
     spaces: tuple[Space, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)

@@ -16,9 +16,16 @@ if TYPE_CHECKING:
         Space,
     )
 
-__all__ = ["check_clock", "check_database", "check_disk", "check_web"]
+__all__ = [
+    "check_clock",
+    "check_database",
+    "check_disk",
+    "check_tables",
+    "check_web",
+]
 
 OK_STATUS: Final = 200
+BROKEN_STATUS: Final = 500
 LEAST_FREE: Final = 1_000_000_000
 LOW_SHARE: Final = 0.05
 LEAST_FILES: Final = 1_000
@@ -36,6 +43,21 @@ def check_database(seen: Snapshot) -> Finding:
     return ok("database", "it answers")
 
 
+def check_tables(seen: Snapshot) -> Iterator[Finding]:
+    """Say whether BOINC's tables are what its files need: an upgrade may end before them."""
+    if seen.tables is None:
+        return
+    there, needed = seen.tables
+    if there < needed:
+        yield fail(
+            "tables",
+            f"they are BOINC's of {there}, its files need {needed}",
+            "run ./upgrade_db.php in html/ops, and look whether it says All done",
+        )
+    else:
+        yield ok("tables", f"BOINC's of {there}")
+
+
 def check_web(seen: Snapshot) -> Iterator[Finding]:
     """Say of each URL whether clients get what they expect."""
     if seen.web is None:
@@ -46,7 +68,10 @@ def check_web(seen: Snapshot) -> Iterator[Finding]:
         seen.web.master,
         "boinc_scheduler",
         "it names no scheduler",
-        "let the web server read html/user, and schedulers.txt below it",
+        "let the web server read html/user, and schedulers.txt below it"
+        if seen.web.master.status != BROKEN_STATUS
+        else "read the web server's error log; after an upgrade of BOINC take over what has"
+        " changed in its samples into html/project/*.inc and html/user/index.php",
     )
     yield _scheduler(seen)
     yield _page(

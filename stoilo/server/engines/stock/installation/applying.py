@@ -134,7 +134,11 @@ class Installer:
         if not path.is_dir():
             return
         for folder in path.iterdir():
-            if folder.is_dir() and not folder.is_symlink():
+            if (
+                folder.is_dir()
+                and not folder.is_symlink()
+                and not _is_anothers_for_all(folder)
+            ):
                 _set_mode(folder, step.mode)
 
     def _add_version(self, folder: VersionFolder) -> None:
@@ -231,6 +235,17 @@ def _set_mode(path: Path, mode: int) -> None:
         os.close(handle)
     if found != mode:
         raise PermissionError(0, f"it stays {found:o}; its group must be the owner's")
+
+
+def _is_anothers_for_all(folder: Path) -> bool:
+    """Say whether a folder is another user's and does its work as it is.
+
+    The upload handler makes folders of the web server's, open to the group: nobody but
+    the web server may change their bits, and nobody needs to.
+    """
+    found = folder.stat(follow_symlinks=False)
+    shared = found.st_mode & stat.S_IRWXG == stat.S_IRWXG
+    return found.st_uid != os.geteuid() and shared
 
 
 def _hint(error: OSError) -> str:

@@ -352,3 +352,28 @@ def test_replication_by_machine_in_config_is_named(healthy, tree):
     config = read_config(edit_config(data, {"homogeneous_redundancy": "1"}))
     found = examine(replace(healthy, config=config))
     assert [one.verdict for one in found if one.name == "replication"] == ["warn"]
+
+
+@pytest.mark.parametrize(("there", "verdict"), [("27029", "fail"), ("27032", "ok")])
+def test_tables_that_an_upgrade_has_not_changed_are_named(
+    tree, healthy, there, verdict
+):
+    """As `html/ops/upgrade_db.php` compares them; what it cannot say is not said."""
+    assert "tables" not in {one.name for one in examine(healthy)}
+    ops = tree.root / "html" / "ops"
+    ops.mkdir(parents=True, exist_ok=True)
+    (ops / "db_update.php").write_text(
+        '    array(27029, "update_2_15_2025"),\n    array(27032, "update_5_2_2026b"),\n'
+    )
+    (tree.root / "db_revision").write_text(there)
+    read = read_snapshot(tree.project(), web=False, url=tree.url)
+    found = {one.name: one for one in examine(replace(healthy, tables=read.tables))}
+    (tree.root / "db_revision").unlink()
+    assert found["tables"].verdict == verdict
+
+
+def test_pages_that_end_in_php_say_what_an_upgrade_leaves(healthy):
+    broken = with_web(healthy, master=Answer("http://p/", 500))
+    assert "html/user/index.php" in failed(broken)["master page"].advice
+    away = with_web(healthy, master=Answer("http://p/", 404))
+    assert "html/user/index.php" not in failed(away)["master page"].advice

@@ -7,6 +7,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,20 @@ def test_directory_that_a_link_leads_to_keeps_owner_and_mode(tree, victim):
 def test_directory_of_the_project_gets_its_mode(tree):
     Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
     assert state(tree.root / "upload") == (NOBODY, 0o2775)
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o2771, False), (0o2751, True)])
+def test_folder_of_the_web_server_stays_as_it_is_where_the_group_may_write(
+    tree, mode, refused
+):
+    (tree.root / "upload" / "151").mkdir()
+    os.chown(tree.root / "upload" / "151", NOBODY - 1, NOBODY)
+    (tree.root / "upload" / "151").chmod(mode)
+    (tree.root / "upload").chmod(0o2770)  # as BOINC's upgrade leaves it
+    with pytest.raises(InternalError, match="STO-B026") if refused else nullcontext():
+        Installer(tree.root).do(SetMode("upload", 0o2775, "a test"))
+    assert state(tree.root / "upload") == (NOBODY, 0o2775)
+    assert state(tree.root / "upload" / "151") == (NOBODY - 1, mode)
 
 
 def test_file_behind_a_linked_directory_is_not_written(tree, victim):
