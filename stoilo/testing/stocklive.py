@@ -88,9 +88,9 @@ class NamedEngine:
             [replace(one, name=self._longer(one.name)) for one in specs]
         )
 
-    def cancel(self, name: str) -> None:
-        """Cancel one."""
-        self.engine.cancel(f"{self.prefix}{name}")
+    def cancel(self, *names: str) -> None:
+        """Cancel some."""
+        self.engine.cancel(*(f"{self.prefix}{name}" for name in names))
 
     def ask_again(self, name: str) -> None:
         """Tell it of one."""
@@ -197,7 +197,6 @@ class LiveBench:
         self._sql: SqlEngine = create_engine(
             self.project.database_url, pool_pre_ping=True
         )
-        self._change(_FORGET)
         self._stock = self._open()
 
     @property
@@ -219,11 +218,11 @@ class LiveBench:
         """Return the copies that a user gets, once the feeder has seen all there are."""
         left = self._wait_for_feeder()
         volunteer = self.volunteer(user)
-        found = volunteer.fetch(room)
+        found = self._ask(volunteer, room)
         end = time.monotonic() + 2 * FED_S
         while left and not found and time.monotonic() < end:
             time.sleep(1)
-            found = volunteer.fetch(room)
+            found = self._ask(volunteer, room)
         mine = [name for name in found if name.startswith(self.prefix)]
         return [name.removeprefix(self.prefix) for name in mine]
 
@@ -303,6 +302,16 @@ class LiveBench:
             key = create_stock_account(self.project.config.master_url, mail)
             self._volunteers[user] = StockVolunteer(self.scheduler, key)
         return self._volunteers[user]
+
+    def _ask(self, volunteer: StockVolunteer, room: int) -> list[str]:
+        """Ask for work as one who has not called lately.
+
+        A project that is not installed for tests has computers wait between two calls,
+        and counts from the last call, refused or not: who asks too often is never sent
+        anything.
+        """
+        self._change(_FORGET)
+        return volunteer.fetch(room)
 
     def _open(self) -> StockEngine:
         engine = StockEngine(
