@@ -245,11 +245,11 @@ class EngineContract:
 
     def test_many_are_cancelled_together(self, bench):
         names = [f"w_{number}" for number in range(70)]
-        bench.engine.create_workunits([make_spec(name) for name in [*names, "other"]])
+        bench.engine.create_workunits([make_spec(name) for name in [*names, "w_other"]])
         bench.engine.cancel(*names, "never made")
         bench.settle()
         assert {bench.outcomes.kind(one) for one in names} == {OutcomeKind.CANCELLED}
-        assert bench.engine.status("other").outcome is None
+        assert bench.engine.status("w_other").outcome is None
 
     def test_cancel_after_the_end_and_of_the_unknown_changes_nothing(self, bench):
         (copy,) = self.start(bench, 1, redundancy=SINGLE)
