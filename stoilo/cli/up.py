@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["up"]
 
+SWITCH_S = 0.0005
+"""A call crosses many threads; behind one that reads a large value each crossing waits this
+long for the interpreter. Python's 5 ms made submits beside hostile accounts 2 to 3 times
+slower (`bench/hostile.py`)."""
+
 
 @click.command()
 @click.option(
@@ -68,6 +73,7 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 
+    sys.setswitchinterval(SWITCH_S)
     asyncio.run(run_server(config, ready, find_faces()))
 
 
