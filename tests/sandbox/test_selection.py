@@ -136,9 +136,16 @@ def prepared(*, narrow):
     return changed, loaded
 
 
+BY_ITS_FACADE = {
+    ("dataclasses", "dataclasses", "_get_field"),
+    ("inspect", "inspect", "_signature_fromstr"),
+}
+"""What only `dataclass` calls, which a task without that façade does not have."""
+
+
 def test_what_facades_change_in_loaded_libraries_is_changed_in_any_case():
     (full, _), (narrow, loaded) = prepared(narrow=False), prepared(narrow=True)
-    assert {change for change in full if change[0] in loaded} == narrow
+    assert {change for change in full if change[0] in loaded} - BY_ITS_FACADE == narrow
     assert {
         ("copy", "copy", "_reconstruct"),
         ("enum", "EnumType", "__call__"),

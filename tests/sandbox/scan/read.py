@@ -5,7 +5,8 @@
 A paragraph of a list is a reason and the functions it holds for, each with what was found
 in it and a digest of its text. What is new, or changed in a new version of a library,
 comes last, under `UNREAD`: read it, then close it, withhold it, or give it a reason. A
-level lists what the narrower ones do not.
+level lists what the narrower ones do not. A line stays while its function is there: another
+patch release of the library may have that text.
 """
 
 from __future__ import annotations
@@ -78,7 +79,13 @@ def main() -> None:
     found = {
         item: known.get(item, UNREAD) for item in find(level) if item not in before
     }
-    sys.stdout.write(render(found))
+    names = {item.name for item in found}
+    others = {
+        item: reason
+        for item, reason in known.items()
+        if item not in before and item.name in names
+    }
+    sys.stdout.write(render(others | found))
     sys.stdout.flush()
     os._exit(0)
 
