@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.work import Work
 from stoilo.flavors.manifest import find_flavor
 from stoilo.testing.boincslot import state_of, wait_for
+from stoilo.testing.descendants import descendants
 from stoilo.testing.gate import GateBench
 from stoilo.testing.slots import built_for
 
@@ -252,7 +252,7 @@ def test_stopped_run_goes_on_from_its_state(tmp_path, gate, program, make):
 
 def test_suspended_run_stands_still_until_it_is_resumed(tmp_path, gate, program, make):
     def stands():
-        return "T" in {state_of(pid) for pid in below(os.getpid())}
+        return "T" in {state_of(pid) for pid in descendants(os.getpid())}
 
     work = make_work(tmp_path, gate, WALKS, limits=LONG)
     executor = make(program)
@@ -266,16 +266,6 @@ def test_suspended_run_stands_still_until_it_is_resumed(tmp_path, gate, program,
     executor.cancel(work.result)
     thread.join()
     assert came == ["STO-S008"]
-
-
-def below(pid):
-    """Return all descendants of a process."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/task/*/children"):
-        if int(path.parts[2]) == pid:
-            for child in path.read_text().split():
-                found += [int(child), *below(int(child))]
-    return found
 
 
 def test_launcher_gets_a_clean_environment_and_an_own_slot(tmp_path, make, monkeypatch):
