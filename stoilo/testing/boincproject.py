@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.deployment import Deployment, UpLine
 from stoilo.testing.wire import UNFINISHED, RawClient

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import RunOutcome, RunStatus, TaskState
+from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunOutcome, TaskState
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_items, read_outcome
 from stoilo.sandbox.supervisor import Jail

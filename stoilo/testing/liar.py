@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stoilo.core import skeleton
-from stoilo.core.nodes import Instance, Tensor
-from stoilo.core.values import from_node, to_node
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import Instance, Tensor
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.executor.result import parse_result, render_result
 from stoilo.executor.volunteer import main
 

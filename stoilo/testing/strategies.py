@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stoilo.core.nodes import (
+from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
     FunctionRef,

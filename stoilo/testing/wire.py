@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import grpc
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 
 __all__ = ["BoincPeer", "HttpAnswer", "RawClient", "WireAnswer"]
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.testing.boincpackage import BOINC, BOINCCMD, installed_md5, packaged_md5
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.jailwatch import jailed

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.boincscenes import Scenes

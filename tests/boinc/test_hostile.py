@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import BoincProject
 from stoilo.testing.boincscenes import Scenes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import TWO_COPIES, BoincProject
 

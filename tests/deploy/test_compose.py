@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.server.config import load_config, parse_address
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.mariadb import MariaServer

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.server.backup.restoring import Restore, restore_backup
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.mariadb import MariaServer

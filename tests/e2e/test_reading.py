@@ -14,7 +14,7 @@ from stoilo.audit.leaf import LeafKind
 from stoilo.audit.reading import open_log
 from stoilo.audit.search import parse_query, search_log
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
 

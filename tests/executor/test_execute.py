@@ -8,13 +8,13 @@ import time
 import pytest
 
 from stoilo.audit.proof import parse_proof
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
 from stoilo.executor.result import Disposition, parse_result
 from stoilo.executor.trust import pack_release, read_release

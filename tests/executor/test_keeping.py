@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.executor.bundle import HostState
 from stoilo.executor.checkpoints import Checkpoint

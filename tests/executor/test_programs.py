@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stoilo.core.boincsign import md5_hex, render_boinc_public
+from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.types import Redundancy

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.executor.built import render_built

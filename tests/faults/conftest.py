@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.server import auth
 from stoilo.server.store import Store, open_engine
 from stoilo.testing.deployment import Deployment

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import SyscallRules
 from stoilo.core.limits import RunLimits

@@ -9,10 +9,10 @@ import pytest
 
 from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
 from stoilo.audit.side import SideStore
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 from stoilo.executor.release import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
 from stoilo.server.admission import RENEWAL_S
 from stoilo.server.engines.interface import OutcomeKind

@@ -17,8 +17,8 @@ from stoilo.client import mapping
 from stoilo.client.backoff import Pauses
 from stoilo.client.journal import Journal
 from stoilo.client.session import Connection, connect
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
-from stoilo.core.skeleton import decode
 from stoilo.server import service, store
 from stoilo.server.engines import database as engines
 from stoilo.server.engines.embedded.database import Database

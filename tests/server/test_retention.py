@@ -11,9 +11,9 @@ from sqlalchemy import insert, select
 
 from stoilo.audit.record import RetentionRecord
 from stoilo.audit.side import ObjectKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.skeleton import encode
 from stoilo.executor.release import ReviewerKey
 from stoilo.server import auth, schema
 from stoilo.server.records import Owner

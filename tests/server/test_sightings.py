@@ -11,8 +11,8 @@ import pytest
 from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.seen import SeenStore, parse_seen_page, result_commitment
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import statement_digest
 from stoilo.executor.result import Disposition
 from stoilo.server.docket import Docket

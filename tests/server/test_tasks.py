@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.skeleton import encode
 from stoilo.server import auth, tasks
 from stoilo.server.quotas import RateMeter
 from stoilo.testing.server import make_result

@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.stocktools.project import make_fake_project
 

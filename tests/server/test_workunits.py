@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.executor import workdir
 from stoilo.server.engines.interface import OutcomeKind, WorkunitSpec
 from stoilo.server.estimates import MARGIN

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.executor.result import (
     Disposition,
     ResultHeader,

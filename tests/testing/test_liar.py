@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError
-from stoilo.core.values import from_node, to_node
 from stoilo.learn.acceptance import Expectation, check_reply
 from stoilo.learn.tensors import Form
 from stoilo.testing.liar import ENCODED_LIES, LIES, OTHERS, lie_about

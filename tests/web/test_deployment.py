@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
 

@@ -13,7 +13,7 @@ from stoilo.audit.sequencer import Sequencer
 from stoilo.audit.source import open_source
 from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
 from stoilo.cli.drills.project import DrillProject, Packet
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import load_private_key

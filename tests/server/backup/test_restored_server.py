@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.reader import verify_log
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.skeleton import decode
 from stoilo.server import rows
 from stoilo.server.backup.restoring import Restore, restore_backup
 from stoilo.server.store import Store

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import encode
 from stoilo.testing.boinc import BoincClient
 from stoilo.testing.boincproject import LIMITS, ONE_COPY, SPIN, TWO_COPIES
 from stoilo.testing.deployment import Deployment

@@ -1,4 +1,7 @@
-"""How a run can end, in words that every part uses (design §7)."""
+"""How one run can end, in words that every part uses (design §7).
+
+Apart from `types`: the zygote loads this and nothing that imports dataclasses.
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import (
+from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
     FunctionRef,
@@ -29,6 +27,8 @@ from stoilo.core.nodes import (
     NumpyScalar,
     Tensor,
 )
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.limits import BOUNDS
 
 __all__ = ["References", "from_node", "to_node"]
 

@@ -19,23 +19,18 @@ Wire form (little-endian): ``STO`` 01, then one node. A node is a tag byte and
     B                   blob reference: u32 index
 
 `decode` is total: any bytes end in a value or in a `TrustError` (``STO-D…``), and it never
-builds an object of any class but those of `stoilo.core.nodes`. A value that decodes
+builds an object of any class but those of `stoilo.core.codec.nodes`. A value that decodes
 encodes to the same bytes again. It needs neither numpy nor torch.
 """
 
 from __future__ import annotations
 
+from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.reader import Reader
+from stoilo.core.codec.wire import DATA_BOUNDS, DEFAULT_BOUNDS, MAGIC, SkeletonBounds
+from stoilo.core.codec.writer import Writer
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
-from stoilo.core.nodes import Node
-from stoilo.core.skeleton_reader import Reader
-from stoilo.core.skeleton_wire import (
-    DATA_BOUNDS,
-    DEFAULT_BOUNDS,
-    MAGIC,
-    SkeletonBounds,
-)
-from stoilo.core.skeleton_writer import Writer
 
 __all__ = [
     "DATA_BOUNDS",

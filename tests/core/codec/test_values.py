@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given
 
+from stoilo.core.codec.nodes import FunctionRef, Tensor
+from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.nodes import FunctionRef, Tensor
-from stoilo.core.skeleton import decode, encode
-from stoilo.core.values import from_node, to_node
 from stoilo.testing.strategies import plain_values
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.codec.json_values import parse_json_value, render_json_value
+from stoilo.core.codec.nodes import FunctionRef, Ndarray
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import UsageError
-from stoilo.core.jsonvalue import parse_json_value, render_json_value
-from stoilo.core.nodes import FunctionRef, Ndarray
-from stoilo.core.skeleton import encode
 from stoilo.testing.strategies import arrays, plain_values
 
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.nodes import (
+from stoilo.core.codec.nodes import (
     Ndarray,
     Node,
     NumpyScalar,
@@ -26,7 +25,8 @@ from stoilo.core.nodes import (
     check_array,
     item_bytes,
 )
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.errors import StoiloError, UsageError
 
 __all__ = ["parse_json_value", "render_json_value"]
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import Node
 
 __all__ = ["DATA_BOUNDS", "DEFAULT_BOUNDS", "MAGIC", "SkeletonBounds"]
 

@@ -1,4 +1,4 @@
-"""The decoding half of the skeleton codec; see `stoilo.core.skeleton`."""
+"""The decoding half of the skeleton codec; see `stoilo.core.codec.skeleton`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
-from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import (
+from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
     FunctionRef,
@@ -24,7 +22,7 @@ from stoilo.core.nodes import (
     check_name,
     item_bytes,
 )
-from stoilo.core.skeleton_wire import (
+from stoilo.core.codec.wire import (
     ALIGNMENT,
     C128,
     DATETIME,
@@ -41,6 +39,8 @@ from stoilo.core.skeleton_wire import (
     is_float_list,
     is_int64_list,
 )
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
 
 __all__ = ["Reader"]
 

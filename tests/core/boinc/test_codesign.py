@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.boincsign import (
+from stoilo.core.boinc.codesign import (
     check_boinc_signature,
     check_key_change,
     md5_hex,

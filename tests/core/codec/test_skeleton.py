@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.core.nodes import Instance, Ndarray, Tensor
-from stoilo.core.skeleton import (
+from stoilo.core.codec.nodes import Instance, Ndarray, Tensor
+from stoilo.core.codec.skeleton import (
     DATA_BOUNDS,
     MAGIC,
     SkeletonBounds,
     decode,
     encode,
 )
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.testing.strategies import nodes
 
 

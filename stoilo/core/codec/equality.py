@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
+from stoilo.core.codec.nodes import Node
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import UsageError
-from stoilo.core.nodes import Node
-from stoilo.core.skeleton import encode
 
 __all__ = ["nodes_equal"]
 

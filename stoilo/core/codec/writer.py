@@ -1,4 +1,4 @@
-"""The encoding half of the skeleton codec; see `stoilo.core.skeleton`."""
+"""The encoding half of the skeleton codec; see `stoilo.core.codec.skeleton`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from array import array
 from collections.abc import Callable
 from datetime import datetime, timezone
 
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import (
+from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
     FunctionRef,
@@ -20,7 +18,7 @@ from stoilo.core.nodes import (
     check_array,
     check_name,
 )
-from stoilo.core.skeleton_wire import (
+from stoilo.core.codec.wire import (
     ALIGNMENT,
     C128,
     DATETIME,
@@ -37,6 +35,8 @@ from stoilo.core.skeleton_wire import (
     is_float_list,
     is_int64_list,
 )
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.limits import BOUNDS
 
 __all__ = ["Writer"]
 
