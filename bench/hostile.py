@@ -39,8 +39,8 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth
 from stoilo.server.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.halfsent import HalfSender
-from stoilo.testing.wire import RawClient
+from tests.support.halfsent import HalfSender
+from tests.support.wire import RawClient
 
 MIB = 1024 * 1024
 POLICY = """format = 1

@@ -35,7 +35,7 @@ from stoilo.core.digests import content_digest
 from stoilo.server.disclosure import read_sealed
 from stoilo.server.retention import What, retain
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 OPEN = b"def shown_entry(kwargs):\n    return kwargs['x'] * 2  # shown marker\n"
 SECRET = b"def hidden_entry(kwargs):\n    return kwargs['x'] + 'hidden marker'\n"

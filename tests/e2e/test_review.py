@@ -21,7 +21,7 @@ from stoilo.executor.review import REVIEW_PAYLOAD
 from stoilo.server import auth
 from stoilo.server.store import Store
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 POLICY = """
 format = 1

@@ -17,7 +17,7 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.server import auth
-from stoilo.testing.wire import WireAnswer
+from tests.support.wire import WireAnswer
 
 METHODS = ("CreateTask", "PollTask", "CancelTask", "RejectResult")
 REFUSED = {

@@ -19,8 +19,8 @@ from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import SERVER, Store
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.server import (
+from tests.support.mariadb import MariaServer
+from tests.support.server import (
     ManualClock,
     MemoryEngine,
     MemoryLog,

@@ -13,7 +13,7 @@ from stoilo.server.admission import RENEWAL_S
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.outages import DatabaseAwayError
 from stoilo.server.states import MAX_ATTEMPTS
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 if TYPE_CHECKING:
     from .conftest import Bench

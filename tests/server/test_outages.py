@@ -24,8 +24,8 @@ from stoilo.server.engines import database as engines
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.outages import AWAY, DatabaseAwayError, database_error, is_passing
 from stoilo.server.store import Store
-from stoilo.testing.mariadb import MariaServer
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
+from tests.support.mariadb import MariaServer
 
 FULL = InternalError("STO-R030", "full")
 

@@ -19,7 +19,7 @@ from stoilo.server import auth, schema
 from stoilo.server.records import Owner
 from stoilo.server.retention import Retained, What, delete_old, retain
 from stoilo.server.statements import submitter_commitment
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 from .test_leaves import records

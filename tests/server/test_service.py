@@ -18,7 +18,7 @@ from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.server import auth, tasks
 from stoilo.server.assembly import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 

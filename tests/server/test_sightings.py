@@ -19,7 +19,7 @@ from stoilo.server.docket import Docket
 from stoilo.server.sightings import Sightings, task_of
 from stoilo.server.validation import ResultValidation
 from stoilo.server.validators import Validators
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import Bench
 

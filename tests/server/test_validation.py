@@ -15,7 +15,7 @@ from stoilo.server import schema
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
 from stoilo.server.validators import SwappedProgram, check_program
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import Bench
 

@@ -20,8 +20,8 @@ from stoilo.server import rows
 from stoilo.server.backup.restoring import Restore, restore_backup
 from stoilo.server.store import Store
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.wire import RawClient
+from tests.support.mariadb import MariaServer
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 

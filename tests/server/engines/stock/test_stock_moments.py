@@ -21,7 +21,7 @@ from stoilo.server.assembly import Neighbours, TaskServer
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
-from stoilo.testing.server import (
+from tests.support.server import (
     MemoryLog,
     PlainJudge,
     PythonValidators,
