@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from stoilo.audit.note import (
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     NoteSignature,
@@ -25,8 +25,8 @@ from stoilo.audit.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.audit.policy import LogPolicy, Witness
-from stoilo.audit.store import DiskStore
+from stoilo.audit.format.policy import LogPolicy, Witness
+from stoilo.audit.log.store import DiskStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,11 +19,11 @@ from stoilo.audit.fakes import (
     FaultyStore,
     LogKey,
 )
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.policy import LogPolicy, parse_policy
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.policy import LogPolicy, parse_policy
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.audit.witness.client import Cosigner, CosignSettings
 from stoilo.audit.witness.fakes import LocalWitness
 from stoilo.core.errors import StoiloError, WaitError

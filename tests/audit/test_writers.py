@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.publisher import Prove
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.publisher import Prove
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, StoiloError
 
 Opener = Callable[..., Sequencer]

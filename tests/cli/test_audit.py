@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.policy import render_policy
-from stoilo.audit.proof import check_proof
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.policy import render_policy
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.cli.main import main
 from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import Note, NoteSignature, parse_note, render_note
-from stoilo.audit.seen import open_seen
+from stoilo.audit.format.note import Note, NoteSignature, parse_note, render_note
+from stoilo.audit.log.seen import open_seen
 from stoilo.core.errors import TrustError
 from stoilo.executor.result import (
     Disposition,

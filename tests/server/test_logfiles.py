@@ -9,8 +9,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
 from stoilo.server.logfiles import log_routes
 
 KEY = LogKey("log.test/t")

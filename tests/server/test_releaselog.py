@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.record import ReleaseRecord, parse_record, record_digest
-from stoilo.audit.releaseproof import (
+from stoilo.audit.format.record import ReleaseRecord, parse_record, record_digest
+from stoilo.audit.format.release_proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,
 )
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideStore
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.trust import ReleaseFiles, read_release

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.seen import SeenStore, parse_seen_page, result_commitment
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.log.seen import SeenStore, parse_seen_page, result_commitment
 from stoilo.core.errors import InternalError
 from stoilo.core.skeleton import encode
 from stoilo.core.statement import statement_digest

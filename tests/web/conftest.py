@@ -13,9 +13,9 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.facts import CodeCount
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.record import (
+from stoilo.audit.format.facts import CodeCount
+from stoilo.audit.format.record import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -28,7 +28,7 @@ from stoilo.audit.record import (
     ReviewRecord,
     task_commitment,
 )
-from stoilo.audit.side import SideStore
+from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
 from stoilo.server.faces import PublicPlace
 from stoilo.server.logfiles import log_routes

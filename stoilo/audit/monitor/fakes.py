@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.merkle import MemoryTree, leaf_hash, range_root
-from stoilo.audit.policy import render_policy
-from stoilo.audit.record import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
+from stoilo.audit.format.policy import render_policy
+from stoilo.audit.format.record import (
     KeyRecord,
+    Record,
     WorkunitRecord,
     parse_record,
     record_digest,
@@ -18,17 +19,12 @@ from stoilo.audit.record import (
     render_record,
     task_commitment,
 )
-from stoilo.audit.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, encode_bundle
+from stoilo.audit.log.seen import PAGE_ROWS, SeenRow, render_seen_row, result_commitment
+from stoilo.audit.log.store import LogPaths
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stoilo.audit.record import Record
-    from stoilo.audit.store import LogPaths
 
 __all__ = ["MemoryLogSource"]
 

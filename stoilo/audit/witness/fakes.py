@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.merkle import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import (
     MemoryTree,
     consistency_proof,
     leaf_hash,
     range_root,
 )
-from stoilo.audit.note import parse_vkey
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.witness.client import Answer
 from stoilo.audit.witness.keys import WitnessKey, make_witness_key
 from stoilo.audit.witness.protocol import AddCheckpoint
 from stoilo.audit.witness.service import WitnessService
 from stoilo.audit.witness.store import STORE_FILE, WitnessStore
-from stoilo.audit.witness.wire import Answer
 from stoilo.core.errors import UnreachableError
 
 __all__ = ["GrowingLog", "LocalWitness"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import EMPTY_ROOT
-from stoilo.audit.proof import check_proof
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import EMPTY_ROOT
+from stoilo.audit.format.proof import check_proof
 from stoilo.cli.drills.project import DrillProject
 from stoilo.cli.drills.report import Drill, Notes
 from stoilo.cli.drills.thief import Thief

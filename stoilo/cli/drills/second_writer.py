@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.cli.drills.project import CODE, DrillProject
 from stoilo.cli.drills.report import Drill, Notes
 from stoilo.core.digests import content_digest

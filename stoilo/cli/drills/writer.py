@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.headdb import TreeHead
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import DiskStore
+from stoilo.audit.log.head import TreeHead
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import DiskStore
 from stoilo.cli.drills.second_writer import ORIGIN, drill_leaf
 from stoilo.core.errors import StoiloError
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 
 from stoilo.audit.fakes import Fault, FaultKind, FaultyCall, FaultyStore, LogKey
-from stoilo.audit.policy import parse_policy
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.witness.client import Cosigner
 from stoilo.audit.witness.fakes import LocalWitness
 

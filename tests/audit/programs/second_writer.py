@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import StoiloError
 
 key = LogKey("log.test/t")

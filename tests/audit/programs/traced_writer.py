@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import DiskStore
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import DiskStore
 
 LEAVES = 60
 data_dir = Path(sys.argv[1])

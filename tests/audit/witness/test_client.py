@@ -5,16 +5,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import NoteSignature
-from stoilo.audit.policy import (
-    LogPolicy,
-    open_checkpoint,
-    parse_policy,
-)
-from stoilo.audit.witness.client import Cosigner, CosignSettings
+from stoilo.audit.format.note import NoteSignature
+from stoilo.audit.format.policy import LogPolicy, open_checkpoint, parse_policy
+from stoilo.audit.witness.client import Answer, Cosigner, CosignSettings
 from stoilo.audit.witness.fakes import GrowingLog, LocalWitness
 from stoilo.audit.witness.protocol import render_cosignatures
-from stoilo.audit.witness.wire import Answer
 from stoilo.core.errors import UnreachableError
 
 MakeWitness = Callable[..., LocalWitness]

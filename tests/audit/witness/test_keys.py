@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import KeyType, parse_vkey, verify_signature
+from stoilo.audit.format.note import KeyType, parse_vkey, verify_signature
 from stoilo.audit.witness.fakes import GrowingLog
 from stoilo.audit.witness.keys import (
     KEY_FILE,

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import parse_vkey
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.client import Cosigner
 from stoilo.audit.witness.fakes import GrowingLog
 from stoilo.audit.witness.keys import make_witness_key

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
 from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,
     parse_note,

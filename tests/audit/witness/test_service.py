@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour
-from stoilo.audit.note import parse_note, parse_vkey, verify_signature
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.misbehaviour import check_misbehaviour
+from stoilo.audit.format.note import parse_note, parse_vkey, verify_signature
 from stoilo.audit.witness.fakes import GrowingLog, LocalWitness
 from stoilo.audit.witness.protocol import (
     AddCheckpoint,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.reader import verify_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.skeleton import decode
 from stoilo.server import rows
