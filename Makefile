@@ -17,7 +17,7 @@ SESSIONS := 2
 # Beside 3.11, whichever of them is on the PATH.
 PYTHONS := python3.12 python3.13 python3.14
 
-.PHONY: help setup demo test slow pythons test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
+.PHONY: help setup demo test slow drills pythons test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
   contents lock clean
 
 help: ## list the commands
@@ -37,6 +37,9 @@ test: setup ## unit, property, attack and end-to-end tests
 slow: setup ## kill rounds, fault matrices, long runs
 	@./scripts/system.sh $(COMPILER) $(FREEZER) $(BOINC) $(DATABASE)
 	@$(VENV)/python -m pytest -n $(SESSIONS) -m slow
+
+drills: setup ## rehearse attacks and losses on throw-away projects, each seen contained
+	@$(VENV)/python -m tests.drills
 
 pythons: ## the sandbox's tests and the attack corpus under each later Python that is here (PYTHONS)
 	@PYTHONS="$(PYTHONS)" ./scripts/pythons.sh

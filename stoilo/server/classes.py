@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stoilo.core.types import RunStatus, TaskState
+from stoilo.core.run_status import RunStatus
+from stoilo.core.types import TaskState
 from stoilo.server.answers import Answer, ItemAnswer
 from stoilo.server.records import ItemResult
 

@@ -30,12 +30,12 @@ from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
 from stoilo.audit.log.side import SideStore
 from stoilo.audit.read.fsck_beside import find_side_faults
 from stoilo.audit.read.source import open_source
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.core.skeleton import encode
 from stoilo.server.disclosure import read_sealed
 from stoilo.server.retention import What, retain
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 OPEN = b"def shown_entry(kwargs):\n    return kwargs['x'] * 2  # shown marker\n"
 SECRET = b"def hidden_entry(kwargs):\n    return kwargs['x'] + 'hidden marker'\n"

@@ -9,18 +9,18 @@ import pytest
 
 from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
 from stoilo.audit.log.side import SideStore
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 from stoilo.executor.release import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server import auth
 from stoilo.server.assembly import Neighbours, TaskServer
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import SERVER, Store
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.server import (
+from tests.support.mariadb import MariaServer
+from tests.support.server import (
     ManualClock,
     MemoryEngine,
     MemoryLog,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
 from stoilo.server.admission import RENEWAL_S
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.outages import DatabaseAwayError
 from stoilo.server.states import MAX_ATTEMPTS
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 if TYPE_CHECKING:
     from .conftest import Bench

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from stoilo.core.codec.nodes import Ndarray
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import (
     DeniedError,
@@ -14,8 +16,6 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.nodes import Ndarray
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server import auth
 from stoilo.server.blobs import BlobStore

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.server import schema
 from stoilo.server.states import AttemptState
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import Bench, make_bench
 

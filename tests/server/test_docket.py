@@ -13,7 +13,7 @@ from stoilo.server import docket as module
 from stoilo.server.docket import Docket, Matter, Sitting, machine_shares
 from stoilo.server.engines.interface import NotDecidedYet
 from stoilo.server.validators import Call, JailTrouble, ValidatorProgram, Watch
-from stoilo.testing.server import ManualClock
+from tests.support.server import ManualClock
 
 PROGRAM = ValidatorProgram(b"# a validator\n", "check", "check", "pure")
 SHARES = Shares(slots=2, busy_above=10.0, half_life_s=600.0)

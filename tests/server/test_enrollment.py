@@ -12,8 +12,8 @@ from stoilo.server import auth
 from stoilo.server.datadir import ConnectionFile
 from stoilo.server.enrollment import enroll, reviewers_of, withdraw
 from stoilo.server.store import Store
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 KEY = PrivateKey.generate().public.raw.hex()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.server.gatekeeper import Gatekeeper
 from stoilo.server.ports import SourceUnderReview
-from stoilo.testing.server import PlainJudge
+from tests.support.server import PlainJudge
 
 from .conftest import Bench
 

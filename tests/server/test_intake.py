@@ -16,7 +16,7 @@ from stoilo.policies.policy import Quota
 from stoilo.server import assembly, auth
 from stoilo.server.assembly import bind_grpc
 from stoilo.server.intake import CallPace, Intake, IntakeBounds, Places
-from stoilo.testing.halfsent import HalfSender
+from tests.support.halfsent import HalfSender
 
 from .conftest import Bench
 

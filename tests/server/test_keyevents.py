@@ -13,7 +13,7 @@ from stoilo.server.keyevents import (
     note_changes,
     revoked_keys,
 )
-from stoilo.testing.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench
 
 from .conftest import Bench
 

@@ -32,7 +32,7 @@ from stoilo.server.events import NO_ORIGIN, Event, EventKind, note_events, note_
 from stoilo.server.leaves import LeafBook, log_changes
 from stoilo.server.operators import cancel_for_operator
 from stoilo.server.statements import submitter_commitment
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 

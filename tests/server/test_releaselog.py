@@ -27,8 +27,8 @@ from stoilo.server.releaselog import (
 )
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
-from stoilo.testing.gate import INSTALLED, NOW, GateBench
-from stoilo.testing.release import ReleasedProject, flavor_files
+from tests.support.gate import INSTALLED, NOW, GateBench
+from tests.support.release import ReleasedProject, flavor_files
 
 ORIGIN = "log.test/t"
 KEY = LogKey(ORIGIN)

@@ -11,15 +11,15 @@ from sqlalchemy import insert, select
 
 from stoilo.audit.format.record import RetentionRecord
 from stoilo.audit.log.side import ObjectKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.skeleton import encode
 from stoilo.executor.release import ReviewerKey
 from stoilo.server import auth, schema
 from stoilo.server.records import Owner
 from stoilo.server.retention import Retained, What, delete_old, retain
 from stoilo.server.statements import submitter_commitment
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 from .test_leaves import records

@@ -10,15 +10,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.server import auth, tasks
 from stoilo.server.assembly import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 

@@ -11,15 +11,15 @@ import pytest
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.log.seen import SeenStore, parse_seen_page, result_commitment
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import statement_digest
 from stoilo.executor.result import Disposition
 from stoilo.server.docket import Docket
 from stoilo.server.sightings import Sightings, task_of
 from stoilo.server.validation import ResultValidation
 from stoilo.server.validators import Validators
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import Bench
 

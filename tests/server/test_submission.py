@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from stoilo.audit.format.leaf import LeafKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import (
     DeniedError,
     InternalError,
@@ -15,7 +16,6 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server import auth, schema
 from stoilo.server.gatekeeper import GateRefusal

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.skeleton import encode
 from stoilo.server import auth, tasks
 from stoilo.server.quotas import RateMeter
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -28,9 +28,9 @@ from stoilo.audit.format.record import (
     parse_record,
 )
 from stoilo.audit.read.source import DirectorySource
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import decode, encode
 from stoilo.server.webserver import listen
 from stoilo.testing.deployment import Deployment
 

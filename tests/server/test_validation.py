@@ -6,16 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.skeleton import encode
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.result import Disposition
 from stoilo.server import schema
 from stoilo.server.answers import parse_answer
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
 from stoilo.server.validators import SwappedProgram, check_program
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import Bench
 

@@ -5,11 +5,11 @@ import dataclasses
 
 import pytest
 
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.executor import workdir
 from stoilo.server.engines.interface import OutcomeKind, WorkunitSpec
 from stoilo.server.estimates import MARGIN
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 from .conftest import SOURCE, Bench
 

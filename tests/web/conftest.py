@@ -33,8 +33,8 @@ from stoilo.core.digests import content_digest
 from stoilo.server.faces import PublicPlace
 from stoilo.server.logfiles import log_routes
 from stoilo.server.sidefiles import side_routes
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
 from stoilo.web.face import audit_pages
+from tests.support.archive import ORIGIN, ArchiveWriter
 
 SOURCE = '''\
 """Estimate pi by darts."""

@@ -8,7 +8,7 @@ from stoilo.audit.format.record import WorkunitRecord
 from stoilo.audit.read.evidence import check_evidence
 from stoilo.audit.read.view import Entry, open_log
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.testing.auditlog import SAMPLE_SOURCE, SampleLog
+from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 
 
 def workunit(sample: SampleLog, number: int = 0) -> Entry:

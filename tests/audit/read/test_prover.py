@@ -7,7 +7,7 @@ from stoilo.audit.format.record import WorkunitRecord, task_commitment
 from stoilo.audit.read.prover import explain_admission, find_entries, prove_leaf
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import UsageError
-from stoilo.testing.auditlog import SampleLog
+from tests.support.auditlog import SampleLog
 
 
 def without_databases(sample: SampleLog, folder: Path) -> Path:

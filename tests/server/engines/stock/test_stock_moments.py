@@ -12,16 +12,16 @@ import pytest
 from stock_bench import StockBench
 
 from stoilo.audit.log.side import SideStore
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import default_policy
 from stoilo.server import auth, rows
 from stoilo.server.assembly import Neighbours, TaskServer
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
-from stoilo.testing.server import (
+from tests.support.server import (
     MemoryLog,
     PlainJudge,
     PythonValidators,
