@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from stoilo.audit.log.database import NewLeaf
@@ -27,6 +26,7 @@ from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import DiskStore
 from stoilo.core.digests import content_digest
+from tests.support.faulty_log import LogKey
 
 SUBMITTERS = 64
 OUTPUT = Path(__file__).parent / "out"

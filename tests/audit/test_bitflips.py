@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.facts import OperatorAct, OperatorRecord
 from stoilo.audit.format.policy import LogPolicy
@@ -33,6 +32,7 @@ from stoilo.audit.read.fsck_parts import Finding, Severity
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from tests.support.faulty_log import LogKey
 
 LEAVES = 600
 KEY = LogKey("log.test/t", witness_time=1_700_000_000)

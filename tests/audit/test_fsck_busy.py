@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.log.database import LogDatabase
 from stoilo.audit.log.head import HeadDatabase
 from stoilo.audit.log.sequencer import Sequencer
@@ -14,6 +13,7 @@ from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.fsck_databases import LeafRows
 from stoilo.audit.read.reader import verify_log
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

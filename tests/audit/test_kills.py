@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import DURABLE_STEPS, REMOTE_STEPS, LogKey
 from stoilo.audit.format.checkpoint import check_consistency
 from stoilo.audit.format.merkle import consistency_proof
 from stoilo.audit.format.policy import open_checkpoint
@@ -22,6 +21,7 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import DURABLE_STEPS, REMOTE_STEPS, LogKey
 
 Opener = Callable[..., Sequencer]
 WRITER = Path(__file__).parent / "programs" / "log_writer.py"

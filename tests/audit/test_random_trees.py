@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import (
     Checkpoint,
     check_consistency,
@@ -22,6 +21,7 @@ from stoilo.audit.format.note import Note, cosign_note, parse_note, render_note
 from stoilo.audit.format.policy import LogPolicy, Witness
 from stoilo.audit.format.proof import Proof, check_proof, render_proof
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 from tests.support.notekeys import KeyType, NoteKey
 
 ROUNDS = 3000

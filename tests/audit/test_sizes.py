@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.merkle import leaf_hashes
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.format.tiles import tiles_of
@@ -15,6 +14,7 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import LogPaths
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.reader import verify_log
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 EDGES = (1, 255, 256, 257, 65_535, 65_536, 65_537)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.cli.main import main
 from stoilo.core.errors import UsageError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.record import ReleaseRecord, parse_record, record_digest
 from stoilo.audit.format.release_proof import (
     RELEASE_PROOF_FILE,
@@ -27,6 +26,7 @@ from stoilo.server.releaselog import (
 )
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.store import Store
+from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW, GateBench
 from tests.support.release import ReleasedProject, flavor_files
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.record import (
@@ -28,6 +27,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import default_policy
+from tests.support.faulty_log import LogKey
 
 if TYPE_CHECKING:
     from pathlib import Path

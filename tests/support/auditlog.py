@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.policy import LogPolicy
@@ -28,6 +27,7 @@ from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
+from tests.support.faulty_log import LogKey
 
 __all__ = ["SAMPLE_SOURCE", "SampleLog", "write_sample_log"]
 

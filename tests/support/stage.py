@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.facts import NamedDigest, ReleaseRecord
 from stoilo.audit.format.merkle import (
@@ -84,6 +83,7 @@ from stoilo.signer.ceremony.signing import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offlinekeys import Hardness, OfflineKey, create_key, open_key
 from stoilo.signer.repository import refresh_online_metadata
+from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW
 
 __all__ = [

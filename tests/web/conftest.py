@@ -13,7 +13,6 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.facts import CodeCount
 from stoilo.audit.format.record import (
     FlavorRecord,
@@ -35,6 +34,7 @@ from stoilo.server.logfiles import log_routes
 from stoilo.server.sidefiles import side_routes
 from stoilo.web.face import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
+from tests.support.faulty_log import LogKey
 
 SOURCE = '''\
 """Estimate pi by darts."""

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
 from stoilo.audit.format.misbehaviour import (
@@ -13,6 +12,7 @@ from stoilo.audit.format.misbehaviour import (
     render_misbehaviour,
 )
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 WITNESSED = LogKey("log.test/t", witness_time=1_700_000_000)

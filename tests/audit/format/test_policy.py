@@ -3,7 +3,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.note import (
     KeyType,
@@ -26,6 +25,7 @@ from stoilo.audit.format.policy import (
     vkey_policy,
 )
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 from tests.support.notekeys import NoteKey
 
 NAMES = ["a1", "a2", "a3", "b1"]

@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
     MemoryTree,
@@ -12,6 +11,7 @@ from stoilo.audit.format.merkle import (
 )
 from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 SIZE = 77

@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
     MemoryTree,
@@ -21,6 +20,7 @@ from stoilo.audit.format.record import (
 from stoilo.audit.format.release_proof import check_release_proof, render_release_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 
 ORIGIN, NOW = "log.test/t", 1_800_000_000
 KEY = LogKey(ORIGIN)

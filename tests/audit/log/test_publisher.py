@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
 from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.audit.format.policy import open_checkpoint
@@ -15,6 +14,7 @@ from stoilo.audit.log.publisher import Prove
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import UnreachableError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 Refused = Callable[[Sequencer, int, str], None]

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.log.seen import (
     PAGE_ROWS,
@@ -18,6 +17,7 @@ from stoilo.audit.log.seen import (
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 NOTE = KEY.sign(render_checkpoint(Checkpoint(KEY.origin, 1, b"\1" * 32)))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import Fault, FaultKind, FaultyStore, LogKey
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, TrustError, UsageError, WaitError
+from tests.support.faulty_log import Fault, FaultKind, FaultyStore, LogKey
 
 Opener = Callable[..., Sequencer]
 Refused = Callable[[Sequencer, int, str], None]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import StoiloError, TrustError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

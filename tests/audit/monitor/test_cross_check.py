@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.log.seen import PAGE_ROWS, result_commitment
 from stoilo.audit.monitor import cross_check
-from stoilo.audit.monitor.fakes import MemoryLogSource
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
+from tests.support.memory_log import MemoryLogSource
 
 from .conftest import Watcher
 

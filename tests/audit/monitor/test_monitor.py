@@ -3,7 +3,6 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.merkle import leaf_hash
@@ -14,6 +13,7 @@ from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from tests.support.faulty_log import LogKey
 
 from .conftest import Watcher
 

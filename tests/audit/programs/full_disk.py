@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
+from tests.support.faulty_log import LogKey
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer

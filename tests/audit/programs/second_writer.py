@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
+from tests.support.faulty_log import LogKey
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import StoiloError
 

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 
 from stoilo.audit.log import database
-from stoilo.audit.fakes import LogKey
+from tests.support.faulty_log import LogKey
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import DiskStore

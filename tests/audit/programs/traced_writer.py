@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
+from tests.support.faulty_log import LogKey
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.store import DiskStore
 

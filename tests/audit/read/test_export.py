@@ -5,7 +5,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.read.archive import ArchiveSource
 from stoilo.audit.read.export import export_log
 from stoilo.audit.read.prover import find_entries
@@ -14,6 +13,7 @@ from stoilo.audit.read.search import parse_query, search_log
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
+from tests.support.faulty_log import LogKey
 
 FORMS = ["bundle", "bundle.tar"]
 

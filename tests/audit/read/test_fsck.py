@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.log.head import HeadDatabase, TreeHead
@@ -20,6 +19,7 @@ from stoilo.audit.read.fsck import FsckReport, fsck_log
 from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Finding, Severity
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UnreachableError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

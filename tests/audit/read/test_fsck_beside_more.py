@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.facts import OperatorAct, OperatorRecord
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.record import parse_record, record_leaf, render_record
@@ -17,6 +16,7 @@ from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.audit.read.fsck import fsck_log
 from stoilo.audit.read.fsck_parts import Finding
 from stoilo.core.digests import content_digest
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 SIDE, SEEN = "audit/side.sqlite", "audit/seen.sqlite"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

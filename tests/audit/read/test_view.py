@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.leaf import LeafKind
 from stoilo.audit.format.proof import check_proof, parse_proof
 from stoilo.audit.format.record import OutcomeRecord
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import TrustError, UsageError, WaitError
 from tests.support.auditlog import SampleLog
+from tests.support.faulty_log import LogKey
 
 
 def test_every_entry_is_proven_and_carries_its_leaf(sample: SampleLog) -> None:

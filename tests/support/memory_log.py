@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
@@ -25,6 +24,7 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
+from tests.support.faulty_log import LogKey
 
 __all__ = ["MemoryLogSource"]
 

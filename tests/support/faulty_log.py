@@ -172,7 +172,7 @@ class FaultyStore(DiskStore):
                 work(*values)
             elif step == "write_tiles":
                 (tiles,) = values
-                assert isinstance(tiles, list)  # noqa: S101 - what publishers pass
+                assert isinstance(tiles, list)
                 self._tiles.write_tiles(tiles[: len(tiles) // 2])
             raise strike(fault.kind)
 

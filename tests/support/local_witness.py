@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
 from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.format.merkle import (
     MemoryTree,
@@ -25,6 +24,7 @@ from stoilo.audit.witness.protocol import AddCheckpoint
 from stoilo.audit.witness.service import WitnessService
 from stoilo.audit.witness.store import STORE_FILE, WitnessStore
 from stoilo.core.errors import UnreachableError
+from tests.support.faulty_log import LogKey
 
 __all__ = ["GrowingLog", "LocalWitness"]
 
