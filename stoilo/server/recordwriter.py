@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.audit.record import Record
+    from stoilo.audit.format.record import Record
     from stoilo.server.ports import Log
     from stoilo.server.records import AttemptRow
     from stoilo.server.store import Store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.core.digests import Digest, Domain, domain_digest
 from stoilo.core.statement import (
     CODEC_VERSION,

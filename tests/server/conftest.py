@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.side import SideStore
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.log.side import SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError

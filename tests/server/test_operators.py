@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stoilo.audit.record import OperatorAct, OperatorRecord, task_commitment
+from stoilo.audit.format.record import OperatorAct, OperatorRecord, task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server import auth
 from stoilo.server.operators import cancel_for_operator
