@@ -38,8 +38,8 @@ from stoilo.server.engines.interface import (
     WorkunitSpec,
     WorkunitStatus,
 )
-from stoilo.server.ports import SourceUnderReview
-from stoilo.server.validators import JailAnswer, Watch
+from stoilo.server.log.ports import SourceUnderReview
+from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",

@@ -14,7 +14,7 @@ from typing import Final
 
 from stoilo.server.engines.stock.installation.reading import short_host
 from stoilo.server.engines.stock.project import StockProject, read_project
-from stoilo.server.programs import ReleasedPrograms
+from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.testing.programs import ProgramSigner
 from stoilo.testing.stocktools.project import write_tools
 

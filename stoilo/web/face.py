@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.server.faces import PublicPlace
+    from stoilo.server.http.routes import PublicPlace
 
 __all__ = ["audit_pages"]
 

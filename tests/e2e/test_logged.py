@@ -32,8 +32,8 @@ from stoilo.audit.source import open_source
 from stoilo.audit.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
 from stoilo.core.digests import content_digest
 from stoilo.core.skeleton import encode
-from stoilo.server.disclosure import read_sealed
-from stoilo.server.retention import What, retain
+from stoilo.server.log.disclosure import read_sealed
+from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.wire import RawClient
 

@@ -15,10 +15,10 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.skeleton import encode
 from stoilo.executor.release import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
-from stoilo.server import auth
-from stoilo.server.assembly import Neighbours, TaskServer
-from stoilo.server.statements import ProjectFacts
-from stoilo.server.store import SERVER, Store
+from stoilo.server.admission import tokens
+from stoilo.server.app.assembly import Neighbours, TaskServer
+from stoilo.server.db.store import SERVER, Store
+from stoilo.server.log.ports import ProjectFacts
 from stoilo.testing.mariadb import MariaServer
 from stoilo.testing.server import (
     ManualClock,
@@ -96,7 +96,7 @@ class Bench:
         return f"{task_id}_1", self.statement(task_id)
 
     def statement(self, task_id: str, number: int = 1) -> bytes:
-        from stoilo.server import rows  # noqa: PLC0415
+        from stoilo.server.db import rows  # noqa: PLC0415
 
         with self.store.read() as connection:
             attempt = rows.find_attempt(connection, task_id, number)
@@ -115,7 +115,7 @@ class Bench:
 
     def poll(self, task_id: str) -> pb.PollTaskResponse:
         with self.store.read() as connection:
-            owner = auth.find_owner(connection, self.token, self.clock())
+            owner = tokens.find_owner(connection, self.token, self.clock())
         return self.server.desk.poll(owner, task_id.partition("_")[0])
 
 
@@ -157,7 +157,7 @@ def make_bench(
     server = TaskServer(store, tmp_path / "blobs", around)
     engine.start(server.validation, server.keeper)
     with store.write() as connection:
-        token = auth.issue_token(connection, "ada", auth.Role.RESEARCHER, clock())
+        token = tokens.issue_token(connection, "ada", tokens.Role.RESEARCHER, clock())
     return Bench(
         server,
         store,

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import select
 
 from stoilo.core.skeleton import encode
-from stoilo.server import schema
-from stoilo.server.states import AttemptState
+from stoilo.server.db import schema
+from stoilo.server.db.states import AttemptState
 from stoilo.testing.server import make_result
 
 from .conftest import Bench, make_bench

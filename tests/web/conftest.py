@@ -30,9 +30,9 @@ from stoilo.audit.record import (
 )
 from stoilo.audit.side import SideStore
 from stoilo.core.digests import content_digest
-from stoilo.server.faces import PublicPlace
-from stoilo.server.logfiles import log_routes
-from stoilo.server.sidefiles import side_routes
+from stoilo.server.http.log_files import log_routes
+from stoilo.server.http.routes import PublicPlace
+from stoilo.server.http.side_files import side_routes
 from stoilo.testing.archive import ORIGIN, ArchiveWriter
 from stoilo.web.face import audit_pages
 

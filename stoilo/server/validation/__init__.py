@@ -1,0 +1,1 @@
+"""TODO: what stoilo.server.validation holds."""
