@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.admission holds."""
+"""From a request to a workunit: checks, gate, statement, log, signature, in that order."""

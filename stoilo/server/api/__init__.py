@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.api holds."""
+"""The gRPC interface for researchers and reviewers: who calls, how much, how often."""

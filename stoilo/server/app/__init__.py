@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.app holds."""
+"""The running server: its parts built and joined, started and stopped in order."""

@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.db holds."""
+"""The server's tables: connections and transactions, rows by name, states and their moves."""

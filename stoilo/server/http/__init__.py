@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.http holds."""
+"""What the server's own web server shows: the log's files, the release's files."""

@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.log holds."""
+"""From what happened to the audit log: the outbox, the leaves, the public records."""

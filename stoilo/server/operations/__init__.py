@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.operations holds."""
+"""What an operator does beside the running server: accounts, retention, child processes."""

@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.release holds."""
+"""The signed release while the server runs: what it says, how long it holds, its changes."""

@@ -1,9 +1,9 @@
 """What the log tells of a release, and the proof of it beside the release's files.
 
 Each release that people signed has one record in the log, noted with the other changes
-(`stoilo.server.release.keyevents`). Once a published checkpoint covers its leaf, record and proof
-are written beside the metadata, so that anybody can check offline that the release which
-he was given is one that everybody was shown.
+(`stoilo.server.release.keyevents`). Once a published checkpoint covers its leaf, record and
+proof are written beside the metadata, so that anybody can check offline that the release
+which he was given is one that everybody was shown.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.reviews holds."""
+"""Tasks whose level needs a person: the queue, the reviews handed in, the reviewer's view."""

@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.revocation holds."""
+"""Withdrawing what was once admitted: wishes, signed statements, when one is due."""

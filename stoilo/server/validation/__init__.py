@@ -1,1 +1,1 @@
-"""TODO: what stoilo.server.validation holds."""
+"""From result files to an outcome: what they say, validators in jails, which copies agree."""

@@ -14,7 +14,7 @@ from stoilo.server.db import rows
 from stoilo.server.operations import accounts
 
 from .conftest import Bench
-from .test_operators import acts
+from .test_operator_acts import acts
 
 NOW = 1_700_000_100
 
