@@ -33,14 +33,14 @@ import grpc
 
 from bench.rows import Row
 from bench.submit import filled
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.halfsent import HalfSender
-from stoilo.testing.wire import RawClient
+from tests.support.halfsent import HalfSender
+from tests.support.wire import RawClient
 
 MIB = 1024 * 1024
 POLICY = """format = 1

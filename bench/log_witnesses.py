@@ -23,8 +23,8 @@ from stoilo.server.app.run import WITNESSED_INTERVAL_S
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
-from stoilo.testing.gate import GateBench
 from stoilo.testing.witness import WitnessProcess, write_log_policy
+from tests.support.gate import GateBench
 
 ORIGIN = "log.example/bench"
 MOST_S = 2.0

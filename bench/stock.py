@@ -43,10 +43,10 @@ from stoilo.server.engines.stock.templates import (
 from stoilo.server.validation.answers import parse_answer
 from stoilo.server.validation.validators import ValidatorProgram, Validators
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.engine import OutcomeRecorder, make_spec
-from stoilo.testing.stocktools.daemons import FakeDaemons, output_name
-from stoilo.testing.stocktools.hosts import FakeHosts
-from stoilo.testing.stocktools.project import FakeProject, make_fake_project
+from tests.support.engine import OutcomeRecorder, make_spec
+from tests.support.stocktools.daemons import FakeDaemons, output_name
+from tests.support.stocktools.hosts import FakeHosts
+from tests.support.stocktools.project import FakeProject, make_fake_project
 
 REACH = 20
 PROGRAM = ValidatorProgram(b"", "", "", "pure")

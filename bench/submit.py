@@ -26,9 +26,9 @@ import msgspec
 from sqlalchemy import func, select
 
 from bench.rows import Row
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
 from stoilo.server.app.assembly import TaskServer

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row, paired_seconds
-from stoilo.core.skeleton import encode
-from stoilo.core.types import RunStatus
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.result import FORMAT, Disposition, ResultHeader, render_result
 from stoilo.server.app.dependencies import ValidatorJails
 from stoilo.server.validation.answers import parse_answer

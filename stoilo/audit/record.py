@@ -40,7 +40,7 @@ from stoilo.audit.leaf import Leaf, render_leaf
 from stoilo.core.digests import Digest, Domain, check_digest, domain_digest
 from stoilo.core.dsse import pae
 from stoilo.core.errors import TrustError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

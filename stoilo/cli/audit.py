@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoilo.cli.audit_drill import drill
 from stoilo.cli.audit_fsck import fsck
 from stoilo.cli.audit_monitor import check_misbehaviour, monitor
 from stoilo.cli.audit_read import check, export, prove, read_policy, search, show
@@ -33,7 +32,7 @@ for command in (show, search, prove, check, export):
     audit.add_command(command)
 for command in (fsck, retain, monitor, check_misbehaviour):
     audit.add_command(command)
-for command in (drill, revoke, revocations, log_key, witness, witness_key):
+for command in (revoke, revocations, log_key, witness, witness_key):
     audit.add_command(command)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stoilo.audit.record import Record
     from stoilo.audit.search import Found, SearchResult
     from stoilo.core.errors import StoiloError
-    from stoilo.core.strictjson import Json
+    from stoilo.core.strict_json import Json
 
 __all__ = [
     "ShownEntry",

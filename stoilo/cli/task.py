@@ -27,12 +27,12 @@ from stoilo.client.results import TaskResult, TimedOut, UserError
 from stoilo.client.rpcerrors import SourceRefused
 from stoilo.client.session import Connection, connect
 from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+from stoilo.core.codec.json_values import render_json_value
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.codec.values import to_node
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.jsonvalue import render_json_value
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.skeleton import encode
 from stoilo.core.types import TaskState
-from stoilo.core.values import to_node
 from stoilo.policies.entry import last_function
 
 __all__ = ["task"]

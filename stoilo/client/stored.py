@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.codec.values import to_node
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import encode
-from stoilo.core.values import to_node
 
 __all__ = ["StoredValue", "encode_stored"]
 

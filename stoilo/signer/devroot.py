@@ -29,7 +29,7 @@ from stoilo.audit.policy import LogPolicy
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.release import (
     FloorsFile,
     InstalledRelease,

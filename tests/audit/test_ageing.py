@@ -26,7 +26,7 @@ from stoilo.audit.policy import (
     render_policy,
 )
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import NoteKey
+from tests.support.notekeys import NoteKey
 
 ORIGIN = "log.test/t"
 LOG = NoteKey.from_seed(ORIGIN, KeyType.ED25519, b"\1" * 32)

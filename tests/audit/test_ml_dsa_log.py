@@ -13,7 +13,7 @@ from stoilo.audit.reader import verify_log
 from stoilo.audit.sequencer import Sequencer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.testing.notekeys import KeyType, NoteKey
+from tests.support.notekeys import KeyType, NoteKey
 
 ORIGIN = "log.test/t"
 LOG = LogKey(ORIGIN)

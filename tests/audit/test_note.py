@@ -22,7 +22,7 @@ from stoilo.audit.note import (
     verify_signature,
 )
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import parse_private_key
+from tests.support.notekeys import parse_private_key
 
 # Published with c2sp.org/signed-note.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

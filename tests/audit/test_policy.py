@@ -26,7 +26,7 @@ from stoilo.audit.policy import (
     vkey_policy,
 )
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import NoteKey
+from tests.support.notekeys import NoteKey
 
 NAMES = ["a1", "a2", "a3", "b1"]
 KEYS = {

@@ -19,7 +19,7 @@ from stoilo.audit.note import Note, cosign_note, parse_note, render_note
 from stoilo.audit.policy import LogPolicy, Witness
 from stoilo.audit.proof import Proof, check_proof, render_proof
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import KeyType, NoteKey
+from tests.support.notekeys import KeyType, NoteKey
 
 ROUNDS = 3000
 LEAVES = 5000

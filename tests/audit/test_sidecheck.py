@@ -9,7 +9,7 @@ from stoilo.audit.reading import open_log
 from stoilo.audit.side import SideStore, side_path
 from stoilo.audit.sidecheck import find_side_faults, is_side_right
 from stoilo.audit.sqlite import connect
-from stoilo.testing.auditlog import SampleLog, write_sample_log
+from tests.support.auditlog import SampleLog, write_sample_log
 
 CHANGES = {
     "a record": "UPDATE object SET data = data || x'20' WHERE kind = 1 AND rowid = 1",

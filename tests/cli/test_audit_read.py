@@ -12,7 +12,7 @@ from stoilo.audit.policy import render_policy
 from stoilo.audit.reading import open_log
 from stoilo.cli.audit_text import render_entries, show_entry
 from stoilo.cli.main import main
-from stoilo.testing.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
+from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.signer.devroot import offline_list
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 DIGEST, FLAVOR = "a" * 64, "b" * 64
 

@@ -27,7 +27,7 @@ from stoilo.executor.execute import installed_release
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
 from stoilo.server.http.release_files import read_index
 from stoilo.signer.keyfiles import read_private_key
-from stoilo.testing.release import ReleasedProject
+from tests.support.release import ReleasedProject
 
 PLATFORM = "x86_64-linux"
 TREE = hashlib.sha256(b"tree").hexdigest()

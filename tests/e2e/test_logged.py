@@ -30,12 +30,12 @@ from stoilo.audit.side import SideStore
 from stoilo.audit.sidecheck import find_side_faults
 from stoilo.audit.source import open_source
 from stoilo.audit.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.core.skeleton import encode
 from stoilo.server.log.disclosure import read_sealed
 from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 OPEN = b"def shown_entry(kwargs):\n    return kwargs['x'] * 2  # shown marker\n"
 SECRET = b"def hidden_entry(kwargs):\n    return kwargs['x'] + 'hidden marker'\n"

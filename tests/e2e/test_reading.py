@@ -14,9 +14,9 @@ from stoilo.audit.leaf import LeafKind
 from stoilo.audit.reading import open_log
 from stoilo.audit.search import parse_query, search_log
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 SOURCE = b"def shown(kwargs):\n    return kwargs['x'] * 2\n"
 SECRET = b"def hidden_entry(kwargs):\n    return 'hidden marker'\n"

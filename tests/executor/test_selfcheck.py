@@ -26,7 +26,7 @@ from stoilo.executor.selfcheck import (
     render_check,
 )
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
-from stoilo.testing.frozen import make_tree
+from tests.support.frozen import make_tree
 
 LAUNCHER, TREE, ARCHIVE = "a" * 64, "b" * 64, "c" * 64
 PLATFORM = "x86_64-linux"

@@ -48,7 +48,7 @@ from stoilo.executor.verifier import (
 )
 from stoilo.signer.devroot import revoke
 from stoilo.signer.reviewers import withdraw_reviewer
-from stoilo.testing.gate import (
+from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
     DAY_S,

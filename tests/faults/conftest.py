@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import BoincPeer, RawClient
-from stoilo.testing.workingproject import WorkingProject
+from tests.support.wire import BoincPeer, RawClient
+from tests.support.workingproject import WorkingProject
 
 START = 1_700_000_000
 VOLUNTEERS = 2

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import encode
 from stoilo.server.admission import tokens
-from stoilo.testing.wire import WireAnswer
+from tests.support.wire import WireAnswer
 
 METHODS = ("CreateTask", "PollTask", "CancelTask", "RejectResult")
 REFUSED = {

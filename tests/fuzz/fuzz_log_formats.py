@@ -40,8 +40,8 @@ from stoilo.audit.tiles import (
 )
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
-from stoilo.testing.notekeys import NoteKey
-from stoilo.testing.turns import turns_within
+from tests.support.notekeys import NoteKey
+from tests.support.turns import turns_within
 
 ORIGIN = "log.test/t"
 LOG = NoteKey.from_seed(ORIGIN, KeyType.ED25519, b"\1" * 32)

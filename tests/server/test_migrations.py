@@ -23,7 +23,7 @@ from stoilo.server.db.store import SERVER, begin_writing, open_engine
 from stoilo.server.engines.embedded.database import ENGINE, Database
 from stoilo.server.engines.stock.database import STOCK
 from stoilo.server.migrations import Branch, render_upgrade, upgrade
-from stoilo.testing.mariadb import MariaServer
+from tests.support.mariadb import MariaServer
 
 BRANCHES = [SERVER, ENGINE, STOCK]
 CHANGES = {"CREATE", "ALTER", "DROP", "INSERT", "UPDATE"}

@@ -13,7 +13,7 @@ from stoilo.executor.verifier import HostState, admission_leaf, verify_bundle
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 
 @pytest.fixture

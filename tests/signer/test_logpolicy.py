@@ -20,8 +20,8 @@ from stoilo.executor.trust import load_trust
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.notekeys import NoteKey
+from tests.support.gate import INSTALLED, NOW
+from tests.support.notekeys import NoteKey
 
 ORIGIN = "project.example/log"
 HEAD = Checkpoint(ORIGIN, 7, b"\5" * 32)

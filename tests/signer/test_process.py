@@ -20,7 +20,7 @@ from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
 from stoilo.signer.process import check_peer
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 DOOMED = Path(__file__).parent / "programs" / "killed_signer.py"
 

@@ -24,7 +24,7 @@ from stoilo.signer.protocol import (
     Signed,
 )
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import DAY_S, MODULE, NOW, Admitted, GateBench
+from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
 
 
 class Clock:

@@ -33,8 +33,8 @@ from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import log_routes
 from stoilo.server.http.routes import PublicPlace
 from stoilo.server.http.side_files import side_routes
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
 from stoilo.web.face import audit_pages
+from tests.support.archive import ORIGIN, ArchiveWriter
 
 SOURCE = '''\
 """Estimate pi by darts."""

@@ -9,8 +9,8 @@ import pytest
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.policy import render_policy
 from stoilo.cli.main import main
-from stoilo.testing.archive import ORIGIN
 from stoilo.web import commands
+from tests.support.archive import ORIGIN
 
 URL = "http://pages.test/"
 

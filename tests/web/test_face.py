@@ -13,10 +13,10 @@ from stoilo.audit.leaf import MAX_LEAF_BYTES
 from stoilo.audit.proof import check_proof
 from stoilo.audit.record import task_commitment
 from stoilo.server.http.routes import PublicPlace
-from stoilo.testing.archive import ArchiveWriter
 from stoilo.web.archive import Archive
 from stoilo.web.face import audit_pages
 from stoilo.web.pages import PAGE_ENTRIES
+from tests.support.archive import ArchiveWriter
 
 PAGES = [
     "/audit/",

@@ -21,9 +21,9 @@ from stoilo.client.capture.targets import (
     Target,
     reference,
 )
+from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import Node
 
 __all__ = ["Captured", "CapturedCalls", "capture_calls", "capture_task"]
 

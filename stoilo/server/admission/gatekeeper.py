@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import insert, select
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.skeleton import decode
 from stoilo.core.types import Finding, Verdict
 from stoilo.policies.arguments import find_argument_types
 from stoilo.server.admission.blobs import granted_blobs

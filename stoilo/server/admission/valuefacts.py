@@ -19,10 +19,10 @@ from typing import IO, Final
 
 import msgspec
 
+from stoilo.core.codec.skeleton import SkeletonBounds, decode
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import SkeletonBounds, decode
 from stoilo.policies.arguments import find_argument_types
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Revocation statements in force: written, logged, signed, and handed to workunits.
 
 A statement is issued at the start if none is fresh, every 12 hours, at once after a wish
-X
-changed. The order is the admission's: bytes fixed, leaf appended, published, proof checked by the
-signer, signed. While a newer statement is on its way nothing is issued, so no workunit
+(`stoilo.server.revocation.withdrawals`), and when the offline list or the online key has
+changed. The order is the admission's: bytes fixed, leaf appended, published, proof checked
+by the signer, signed. While a newer statement is on its way nothing is issued, so no workunit
 leaves with an older one than the project had decided on.
 """
 

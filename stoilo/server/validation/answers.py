@@ -11,15 +11,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
+from stoilo.core.codec.skeleton import DATA_BOUNDS, decode
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.skeleton import DATA_BOUNDS, decode
+from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import statement_digest
-from stoilo.core.types import RunStatus
 from stoilo.executor.result import ResultHeader, parse_result, parse_result_header
 
 if TYPE_CHECKING:
-    from stoilo.core.nodes import Node
+    from stoilo.core.codec.nodes import Node
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.engines.interface import ReceivedResult
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.testing.auditlog import SampleLog, write_sample_log
+from tests.support.auditlog import SampleLog, write_sample_log
 
 
 @pytest.fixture(scope="module")

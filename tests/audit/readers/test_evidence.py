@@ -8,7 +8,7 @@ from stoilo.audit.proof import Proof, parse_proof, render_proof
 from stoilo.audit.reading import Entry, open_log
 from stoilo.audit.record import WorkunitRecord
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.testing.auditlog import SAMPLE_SOURCE, SampleLog
+from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 
 
 def workunit(sample: SampleLog, number: int = 0) -> Entry:

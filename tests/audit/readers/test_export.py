@@ -13,7 +13,7 @@ from stoilo.audit.reader import verify_log
 from stoilo.audit.reading import open_log
 from stoilo.audit.search import parse_query, search_log
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.testing.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
+from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 
 FORMS = ["bundle", "bundle.tar"]
 

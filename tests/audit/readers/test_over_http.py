@@ -15,7 +15,7 @@ from stoilo.audit.reader import verify_log
 from stoilo.audit.reading import open_log
 from stoilo.audit.search import parse_query, search_log
 from stoilo.cli.main import main
-from stoilo.testing.auditlog import SAMPLE_SOURCE, SampleLog
+from tests.support.auditlog import SAMPLE_SOURCE, SampleLog
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

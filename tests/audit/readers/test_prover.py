@@ -7,7 +7,7 @@ from stoilo.audit.prover import explain_admission, find_entries, prove_leaf
 from stoilo.audit.reading import open_log
 from stoilo.audit.record import WorkunitRecord, task_commitment
 from stoilo.core.errors import UsageError
-from stoilo.testing.auditlog import SampleLog
+from tests.support.auditlog import SampleLog
 
 
 def without_databases(sample: SampleLog, folder: Path) -> Path:

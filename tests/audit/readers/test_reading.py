@@ -11,7 +11,7 @@ from stoilo.audit.proof import check_proof, parse_proof
 from stoilo.audit.reading import open_log
 from stoilo.audit.record import OutcomeRecord
 from stoilo.core.errors import TrustError, UsageError, WaitError
-from stoilo.testing.auditlog import SampleLog
+from tests.support.auditlog import SampleLog
 
 
 def test_every_entry_is_proven_and_carries_its_leaf(sample: SampleLog) -> None:

@@ -10,7 +10,7 @@ from stoilo.audit.reading import open_log
 from stoilo.audit.record import MentionKind, task_commitment
 from stoilo.audit.search import parse_query, search_log
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.testing.auditlog import START, SampleLog
+from tests.support.auditlog import START, SampleLog
 
 
 def places(sample: SampleLog, *words: str) -> list[int]:

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from stoilo.core.codec.nodes import Ndarray
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import (
     DeniedError,
@@ -14,14 +16,11 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.nodes import Ndarray
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server.admission import tokens
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.quotas import BlobRoom
-
-from .conftest import Bench
+from tests.support.serverbench import Bench
 
 DATA = encode(b"weights" * 1000)
 NAME = content_digest(DATA)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.log.ports import SourceUnderReview
-from stoilo.testing.server import PlainJudge
-
-from .conftest import Bench
+from tests.support.server import PlainJudge
+from tests.support.serverbench import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

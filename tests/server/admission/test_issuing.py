@@ -16,8 +16,7 @@ from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import WorkunitSpec
-
-    from .conftest import Bench
+    from tests.support.serverbench import Bench
 
 NO_APP = UsageError("STO-B009", "the project has no app 'pure'")
 DISK = InternalError("STO-E003", "an input file could not be staged (errno 2)")

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
-from stoilo.server.admission.pipeline import RENEWAL_S
+from stoilo.server.admission import RENEWAL_S
 from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.db.states import MAX_ATTEMPTS
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 if TYPE_CHECKING:
-    from .conftest import Bench
+    from tests.support.serverbench import Bench
 
 
 def ok(value: object) -> dict[str, object]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from stoilo.server.db.records import AttemptRow, TaskRow
-
-    from .conftest import Bench
+    from tests.support.serverbench import Bench
 
 
 def test_outcome_that_was_told_to_a_server_since_restored_is_asked_for_anew(

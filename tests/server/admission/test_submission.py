@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from stoilo.audit.leaf import LeafKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import (
     DeniedError,
     InternalError,
@@ -15,13 +16,11 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.core.skeleton import encode
 from stoilo.policies.policy import Quota
 from stoilo.server.admission import tokens
 from stoilo.server.admission.gatekeeper import GateRefusal
 from stoilo.server.db import schema
-
-from .conftest import SOURCE, Bench, make_bench
+from tests.support.serverbench import SOURCE, Bench, make_bench
 
 if TYPE_CHECKING:
     from pathlib import Path

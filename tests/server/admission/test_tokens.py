@@ -12,8 +12,7 @@ from stoilo.server.admission.tokens import (
     issue_token,
 )
 from stoilo.server.db import schema
-
-from .conftest import Bench
+from tests.support.serverbench import Bench
 
 
 def test_token_is_stored_only_as_a_digest(bench: Bench) -> None:

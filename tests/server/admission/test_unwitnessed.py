@@ -10,7 +10,7 @@ import pytest
 from stoilo.audit.policy import LogPolicy
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.server.admission.unwitnessed import UnwitnessedWork, is_accepted
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 
 @pytest.fixture(scope="module")

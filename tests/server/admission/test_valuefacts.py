@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.nodes import Ndarray
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import TrustError
-from stoilo.core.nodes import Ndarray
-from stoilo.core.skeleton import encode
 from stoilo.server.admission import valuefacts
 from stoilo.server.admission.valuefacts import (
     LIGHT,

@@ -5,13 +5,12 @@ import dataclasses
 
 import pytest
 
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.executor import workdir
 from stoilo.server.admission.estimates import MARGIN
 from stoilo.server.engines.interface import OutcomeKind, WorkunitSpec
-from stoilo.testing.server import make_result
-
-from .conftest import SOURCE, Bench
+from tests.support.server import make_result
+from tests.support.serverbench import SOURCE, Bench
 
 OK = {"status": "ok", "value": encode(2)}
 OTHER = SOURCE + b"# another\n"

@@ -17,9 +17,8 @@ from stoilo.server.admission import tokens
 from stoilo.server.api.intake import CallPace, Intake, IntakeBounds, Places
 from stoilo.server.app import assembly
 from stoilo.server.app.assembly import bind_grpc
-from stoilo.testing.halfsent import HalfSender
-
-from .conftest import Bench
+from tests.support.halfsent import HalfSender
+from tests.support.serverbench import Bench
 
 CREATE = "/stoilo.v1.TaskService/CreateTask"
 CHECK = "/grpc.health.v1.Health/Check"

@@ -10,18 +10,17 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.server.admission import tokens
 from stoilo.server.api import tasks
 from stoilo.server.app.assembly import bind_grpc, set_serving
 from stoilo.server.tls import ensure_tls
-from stoilo.testing.server import make_result
-
-from .conftest import SOURCE, Bench
+from tests.support.server import make_result
+from tests.support.serverbench import SOURCE, Bench
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 Call = Callable[[Any], Awaitable[None]]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.skeleton import encode
 from stoilo.server.admission import tokens
 from stoilo.server.admission.quotas import RateMeter
 from stoilo.server.api import tasks
-from stoilo.testing.server import make_result
+from tests.support.server import make_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .conftest import Bench
+    from tests.support.serverbench import Bench
 
 
 class MarkingEngine:

@@ -7,7 +7,7 @@ from stoilo.server.app.engine import open_engine
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.engines.stock.engine import StockEngine
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ from stoilo.audit.record import (
     parse_record,
 )
 from stoilo.audit.source import DirectorySource
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import decode, encode
 from stoilo.server.http.web_server import listen
 from stoilo.testing.deployment import Deployment
 

@@ -13,7 +13,7 @@ from stoilo.server.db.mariadb import is_mariadb, open_mariadb, write_turn
 from stoilo.server.db.store import Store
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import Database
-from stoilo.testing.mariadb import MariaServer
+from tests.support.mariadb import MariaServer
 
 ROW = schema.settings.c.name == "count"
 

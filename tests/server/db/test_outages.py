@@ -17,16 +17,16 @@ from stoilo.client import mapping
 from stoilo.client.backoff import Pauses
 from stoilo.client.journal import Journal
 from stoilo.client.session import Connection, connect
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
-from stoilo.core.skeleton import decode
 from stoilo.server.api import service
 from stoilo.server.db import store
 from stoilo.server.db.outages import AWAY, DatabaseAwayError, database_error, is_passing
 from stoilo.server.db.store import Store
 from stoilo.server.engines import database as engines
 from stoilo.server.engines.embedded.database import Database
-from stoilo.testing.mariadb import MariaServer
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
+from tests.support.mariadb import MariaServer
 
 FULL = InternalError("STO-R030", "full")
 

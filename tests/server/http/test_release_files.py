@@ -20,8 +20,8 @@ from stoilo.executor.trust import load_trust, parse_release_pack
 from stoilo.server.http import release_files
 from stoilo.server.http.release_files import is_public_name, read_index, release_routes
 from stoilo.server.release.expiry import ReleaseStatus, judge_release, read_roles
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject, flavor_files
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject, flavor_files
 
 ARCHIVE = bytes(range(256)) * 20_000  # larger than what is answered from memory
 SMALL = b"a small archive"

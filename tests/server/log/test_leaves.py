@@ -15,11 +15,9 @@ from stoilo.audit.leaf import LeafKind, parse_leaf
 from stoilo.audit.record import (
     OutcomeRecord,
     PolicyRecord,
-    Record,
     RefusalsRecord,
     RevocationRecord,
     WorkunitRecord,
-    check_record,
     record_leaf,
     task_commitment,
 )
@@ -28,8 +26,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.revocation import RevocationStatement, render_revocation
 from stoilo.server.admission import tokens
+from stoilo.server.admission.statements import submitter_commitment
 from stoilo.server.db import schema
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -39,23 +37,10 @@ from stoilo.server.log.outbox import (
     note_record,
 )
 from stoilo.server.operations.operator_acts import cancel_for_operator
-from stoilo.testing.server import make_result
-
-from .conftest import SOURCE, Bench
+from tests.support.server import make_result
+from tests.support.serverbench import SOURCE, Bench, records
 
 POLICY = PolicyRecord(NO_ORIGIN, 5, "in_force", "a" * 64)
-
-
-def records(bench: Bench) -> list[Record]:
-    """Return the records of the log's leaves in order, each checked by its leaf."""
-    found = []
-    for data in bench.log.leaves:
-        leaf = parse_leaf(data)
-        if leaf.kind is not LeafKind.ADMISSION:
-            text = bench.side.get(ObjectKind.RECORD, leaf.digest)
-            assert text is not None, leaf
-            found.append(check_record(leaf, text))
-    return found
 
 
 def finish(bench: Bench, name: str, statement: bytes) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.server.log.logmemory import check_log_size
-
-from .conftest import Bench
+from tests.support.serverbench import Bench
 
 
 def test_log_as_large_as_everybody_remembers_is_taken(bench: Bench) -> None:

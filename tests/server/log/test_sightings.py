@@ -11,17 +11,16 @@ import pytest
 from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
 from stoilo.audit.fakes import LogKey
 from stoilo.audit.seen import SeenStore, parse_seen_page, result_commitment
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import statement_digest
 from stoilo.executor.result import Disposition
 from stoilo.server.log.sightings import Sightings, task_of
+from stoilo.server.validation import ResultValidation
 from stoilo.server.validation.docket import Docket
-from stoilo.server.validation.results import ResultValidation
 from stoilo.server.validation.validators import Validators
-from stoilo.testing.server import make_result
-
-from .conftest import Bench
+from tests.support.server import make_result
+from tests.support.serverbench import Bench
 
 KEY = LogKey("log.test/t")
 NOTE = KEY.sign(render_checkpoint(Checkpoint(KEY.origin, 1, b"\1" * 32))).decode()

@@ -13,7 +13,7 @@ from stoilo.server.db.store import SERVER
 from stoilo.server.engines.embedded.database import ENGINE
 from stoilo.server.migrating.moving import move_project
 from stoilo.server.migrations import upgrade
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project
 
 NEWEST = "head"
 

@@ -15,8 +15,8 @@ from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.migrating.moving import Moved, move_project
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stocktools.project import FakeProject, make_fake_project
-from stoilo.testing.wire import RawClient
+from tests.support.stocktools.project import FakeProject, make_fake_project
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,7 @@ from stoilo.server.admission import tokens
 from stoilo.server.admission.tokens import OF_SUSPENDED, Role
 from stoilo.server.db import rows
 from stoilo.server.operations import accounts
-
-from .conftest import Bench
-from .test_operator_acts import acts
+from tests.support.serverbench import Bench, acts
 
 NOW = 1_700_000_100
 

@@ -12,8 +12,8 @@ from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store
 from stoilo.server.operations.enrollment import enroll, reviewers_of, withdraw
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 KEY = PrivateKey.generate().public.raw.hex()
 

@@ -6,19 +6,12 @@ import asyncio
 
 import pytest
 
-from stoilo.audit.record import OperatorAct, OperatorRecord, task_commitment
+from stoilo.audit.record import OperatorAct, task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
-
-from .conftest import Bench
-from .test_leaves import records
-
-
-def acts(bench: Bench) -> list[OperatorRecord]:
-    bench.server.leaves.append_all(bench.log)
-    return [one for one in records(bench) if isinstance(one, OperatorRecord)]
+from tests.support.serverbench import Bench, acts
 
 
 def test_start_and_stop_say_by_what_the_server_works(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoilo.server.operations.processes import ChildSpec, SupervisedChild
-from stoilo.testing.server import ManualClock
+from tests.support.server import ManualClock
 
 # A module of the standard library that waits for ever, silently.
 WAITING = ("http.server", ("--bind", "127.0.0.1", "0"))

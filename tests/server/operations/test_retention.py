@@ -11,19 +11,17 @@ from sqlalchemy import insert, select
 
 from stoilo.audit.record import RetentionRecord
 from stoilo.audit.side import ObjectKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.skeleton import encode
 from stoilo.executor.release import ReviewerKey
 from stoilo.server.admission import tokens
+from stoilo.server.admission.statements import submitter_commitment
 from stoilo.server.db import schema
 from stoilo.server.db.records import Owner
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.operations.retention import Retained, What, delete_old, retain
-from stoilo.testing.server import make_result
-
-from .conftest import SOURCE, Bench
-from .test_leaves import records
+from tests.support.server import make_result
+from tests.support.serverbench import SOURCE, Bench, records
 
 OTHER = b"def task(kwargs):\n    return 'other'\n"
 DAY_S = 86_400

@@ -15,9 +15,9 @@ from stoilo.server.release.expiry import (
     read_roles,
     warnings_of,
 )
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
-from stoilo.testing.server import ManualClock
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
+from tests.support.server import ManualClock
 
 DAY_S = 86_400
 

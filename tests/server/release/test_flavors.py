@@ -26,7 +26,7 @@ from stoilo.server.release.flavors import (
     flavor_parts,
     kept_archives,
 )
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 X86, ARM = "x86_64-linux", "aarch64-linux"
 

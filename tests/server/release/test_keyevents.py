@@ -13,9 +13,8 @@ from stoilo.server.release.keyevents import (
     note_changes,
     revoked_keys,
 )
-from stoilo.testing.gate import NOW, GateBench
-
-from .conftest import Bench
+from tests.support.gate import NOW, GateBench
+from tests.support.serverbench import Bench
 
 ROLES = {"root", "targets", "snapshot", "timestamp", "gate", "log", "reviewer"}
 

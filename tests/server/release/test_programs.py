@@ -15,8 +15,8 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.interface import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs
 from stoilo.signer.boinckeys import md5_hex, sign_key_change, sign_md5
-from stoilo.testing.gate import GateBench
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.gate import GateBench
+from tests.support.programs import LINUX, ProgramSigner
 
 SIGNER = ProgramSigner()
 FILES = {"launcher": b"\x7fELF", "verifier": b"archive"}

@@ -18,9 +18,9 @@ from stoilo.server.release.released import ServerTerms
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
 from stoilo.signer.onlinekeys import renew_online_metadata
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
-from stoilo.testing.server import MemoryEngine
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
+from tests.support.server import MemoryEngine
 
 POLICY = default_policy()
 FLAVOR = "f" * 64

@@ -19,8 +19,8 @@ from stoilo.server.release.released import (
 )
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.onlinekeys import make_online_keys
-from stoilo.testing.gate import INSTALLED, NOW, _one_witness
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW, _one_witness
+from tests.support.release import ReleasedProject
 
 ORIGIN = "project.example/log"
 POLICY = default_policy()

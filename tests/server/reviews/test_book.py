@@ -19,6 +19,7 @@ from stoilo.audit.record import (
     task_commitment,
 )
 from stoilo.audit.side import ObjectKind
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import (
@@ -29,7 +30,6 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.limits import RunLimits
-from stoilo.core.skeleton import encode
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
 from stoilo.executor.release import Reviewer

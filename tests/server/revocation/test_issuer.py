@@ -31,7 +31,7 @@ from stoilo.signer.devroot import revoke
 from stoilo.signer.protocol import LastRevocation, Refused, Request, SignRevocation
 from stoilo.signer.revoking import replace_online_key, settle_revocations
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench
 
 OLD = "a" * 64
 

@@ -8,8 +8,7 @@ import pytest
 
 from stoilo.server.engines.interface import OutcomeKind, WorkunitOutcome
 from stoilo.server.validation.results import split_workunit
-
-from .conftest import Bench
+from tests.support.serverbench import Bench
 
 
 @pytest.mark.parametrize(

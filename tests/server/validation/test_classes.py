@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.skeleton import encode
-from stoilo.core.types import RunStatus, TaskState
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.run_status import RunStatus
+from stoilo.core.types import TaskState
 from stoilo.server.validation.answers import Answer, ItemAnswer
 from stoilo.server.validation.classes import item_outcome, item_outcomes, same_items
 

@@ -18,7 +18,7 @@ from stoilo.server.validation.validators import (
     ValidatorProgram,
     Watch,
 )
-from stoilo.testing.server import ManualClock
+from tests.support.server import ManualClock
 
 PROGRAM = ValidatorProgram(b"# a validator\n", "check", "check", "pure")
 SHARES = Shares(slots=2, busy_above=10.0, half_life_s=600.0)

@@ -6,18 +6,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.skeleton import encode
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.result import Disposition
 from stoilo.server.db import schema
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
 from stoilo.server.validation.answers import parse_answer
 from stoilo.server.validation.validators import SwappedProgram, check_program
-from stoilo.testing.server import make_result
-
-from .conftest import Bench
+from tests.support.server import make_result
+from tests.support.serverbench import Bench
 
 VALIDATORS = {"validator_module": b"# by name in the stand-in\n"}
 OK = {"status": "ok", "value": encode(2)}

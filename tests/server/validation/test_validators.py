@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import UserCodeError
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.server.app.dependencies import read_report

@@ -19,8 +19,8 @@ from stoilo.signer.boinckeys import (
     render_boinc_private,
     sign_key_change,
 )
-from stoilo.testing.programs import ProgramSigner
-from stoilo.testing.stockproject import CONFIG, StockTree
+from tests.support.programs import ProgramSigner
+from tests.support.stockproject import CONFIG, StockTree
 
 
 @pytest.fixture

@@ -1,0 +1,229 @@
+"""HTTP to a server that is not trusted: bounded in bytes, and in time to the last header.
+
+Proxies of the environment are not used. Redirections are answers, unless asked for; then
+they lead to http and https only. urllib3 does the protocol and keeps connections; ours is
+the deadline: a server that sends a byte now and then never lets a single read wait.
+"""
+
+# ruff: noqa: ANN401 - the library's own signatures
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+__all__ = ["Answer", "AnswerStream", "HttpClient", "HttpError"]
+
+CHUNK = 256 * 1024
+CONNECT_S = 10.0
+
+
+class HttpError(OSError):
+    """No whole answer came: no connection, too slow, too large, cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, hostile.
+
+    Attributes:
+        status: HTTP's.
+        headers: names in lower case.
+        body: at most as many bytes as were allowed.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class AnswerStream:
+    """An answer whose body is still coming."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers = {name.lower(): text for name, text in response.headers.items()}
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body's pieces; raises `HttpError`."""
+        try:
+            yield from self._response.stream(CHUNK, decode_content=False)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise HttpError(f"the connection was lost ({_kind(error)})") from error
+
+
+class HttpClient:
+    """Kept connections to some servers; safe for several threads.
+
+    Args:
+        agent: what we call ourselves.
+        ca: certificates to trust instead of the system's, None for the system's.
+        read_s: most that one read may wait, s.
+        redirects: how many redirections are followed.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str = "stoilo",
+        ca: Path | None = None,
+        read_s: float = 30.0,
+        redirects: int = 0,
+    ) -> None:
+        self._redirects = redirects
+        self._agent = agent
+        self._allowed = threading.local()
+        self._read_s = read_s
+        self._pool = urllib3.PoolManager(
+            num_pools=8,
+            maxsize=8,
+            timeout=urllib3.Timeout(connect=min(CONNECT_S, read_s), read=read_s),
+            ca_certs=str(ca) if ca else None,
+        )
+        self._pool.pool_classes_by_scheme = _pools_with(self._in_time)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self._pool.clear()
+
+    def fetch(
+        self,
+        method: str,
+        url: str,
+        *,
+        most: int,
+        within_s: float,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Return a whole answer.
+
+        Args:
+            method: for example ``GET``.
+            url: http or https.
+            most: bytes that its body may have.
+            within_s: most that all of it may take, s.
+            body: what is sent.
+            headers: beside ours.
+
+        Raises:
+            HttpError: no such answer came.
+        """
+        with self.open(
+            method, url, within_s=within_s, body=body, headers=headers
+        ) as stream:
+            data = bytearray()
+            for chunk in stream.chunks():
+                data += chunk
+                if len(data) > most:
+                    raise HttpError(f"the answer has more than {most} bytes")
+            return Answer(stream.status, stream.headers, bytes(data))
+
+    @contextmanager
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        within_s: float,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[AnswerStream]:
+        """Yield an answer once its headers are there; see `fetch`."""
+        self._allowed.answer_s = within_s
+        try:
+            response = self._pool.request(
+                method,
+                url,
+                body=body,
+                headers={"User-Agent": self._agent, **(headers or {})},
+                preload_content=False,
+                decode_content=False,
+                redirect=self._redirects > 0,
+                retries=urllib3.Retry(
+                    total=None,  # each kind by its own count
+                    connect=0,
+                    read=0,
+                    status=0,
+                    other=0,
+                    redirect=self._redirects or False,
+                ),
+            )
+        # ValueError: the library's answer to some malformed addresses and headers.
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise HttpError(f"no answer ({_kind(error)})") from error
+        with response:
+            yield AnswerStream(response)
+
+    def _in_time(
+        self, sock: socket.socket, *args: Any, **more: Any
+    ) -> http.client.HTTPResponse:
+        """Return an answer that is read up to this thread's deadline."""
+        made = http.client.HTTPResponse(sock, *args, **more)
+        made.fp.close()
+        deadline = time.monotonic() + float(self._allowed.answer_s)
+        made.fp = io.BufferedReader(_Timed(sock, self._read_s, deadline))
+        return made
+
+
+def _kind(error: Exception) -> str:
+    """Return what failed, without addresses and paths."""
+    reason = getattr(error, "reason", None)
+    return type(reason if isinstance(reason, Exception) else error).__name__
+
+
+def _pools_with(answer: Any) -> dict[str, Any]:
+    """Return pools by scheme whose connections read their answers by `answer`."""
+
+    class Plain(HTTPConnection):
+        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
+
+    class Secure(HTTPSConnection):
+        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+class _Timed(io.RawIOBase):
+    """The bytes of a socket until a deadline."""
+
+    def __init__(self, sock: socket.socket, read_s: float, deadline: float) -> None:
+        self._socket = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._read_s = read_s
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        """Whether bytes can be read: yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read some bytes, in what time is left."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer comes too slowly")
+        self._socket.settimeout(min(left, self._read_s))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Give up the socket."""
+        self._raw.close()
+        super().close()
