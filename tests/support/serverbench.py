@@ -18,9 +18,9 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.executor.release import Reviewer
 from stoilo.policies.policy import Policy, Quota, default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.admission.statements import ProjectFacts
 from stoilo.server.app.assembly import Neighbours, TaskServer
 from stoilo.server.db.store import Store
+from stoilo.server.log.ports import ProjectFacts
 from tests.support.server import (
     ManualClock,
     MemoryEngine,

@@ -26,8 +26,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.revocation import RevocationStatement, render_revocation
 from stoilo.server.admission import tokens
-from stoilo.server.admission.statements import submitter_commitment
 from stoilo.server.db import schema
+from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.outbox import (
     NO_ORIGIN,

@@ -17,9 +17,9 @@ from stoilo.audit.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.trust import ReleaseFiles, read_release
-from stoilo.server.admission.statements import ProjectFacts
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
+from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.release.keyevents import facts_in_force, find_changes, note_changes
 from stoilo.server.release.log_entries import (
     ReleaseProof,

@@ -17,11 +17,11 @@ from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.policies.policy import default_policy
 from stoilo.server.admission import tokens
-from stoilo.server.admission.statements import ProjectFacts
 from stoilo.server.app.assembly import Neighbours, TaskServer
 from stoilo.server.db import rows
 from stoilo.server.db.store import Store
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.log.ports import ProjectFacts
 from tests.support.server import (
     MemoryLog,
     PlainJudge,
