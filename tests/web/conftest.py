@@ -32,7 +32,7 @@ from stoilo.core.digests import content_digest
 from stoilo.server.faces import PublicPlace
 from stoilo.server.logfiles import log_routes
 from stoilo.server.sidefiles import side_routes
-from stoilo.web.face import audit_pages
+from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 from tests.support.faulty_log import LogKey
 
