@@ -82,7 +82,7 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
 def find_faces() -> tuple[Face, ...]:
     """Return the pages to mount; none, and a word about it, without the web extra."""
     try:
-        from stoilo.web.face import audit_pages  # noqa: PLC0415 - extra
+        from stoilo.web.routes import audit_pages  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
         if error.name != "jinja2":
             raise
