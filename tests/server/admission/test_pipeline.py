@@ -9,7 +9,7 @@ import pytest
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.core.statement import parse_statement
-from stoilo.server.admission import RENEWAL_S
+from stoilo.server.admission.pipeline import RENEWAL_S
 from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.db.states import MAX_ATTEMPTS
 from stoilo.server.engines.interface import OutcomeKind

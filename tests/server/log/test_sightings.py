@@ -16,8 +16,8 @@ from stoilo.core.errors import InternalError
 from stoilo.core.statement import statement_digest
 from stoilo.executor.result import Disposition
 from stoilo.server.log.sightings import Sightings, task_of
-from stoilo.server.validation import ResultValidation
 from stoilo.server.validation.docket import Docket
+from stoilo.server.validation.results import ResultValidation
 from stoilo.server.validation.validators import Validators
 from tests.support.server import make_result
 from tests.support.serverbench import Bench
