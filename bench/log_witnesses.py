@@ -14,9 +14,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from bench.rows import Row
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.witness.client import Cosigner
 from stoilo.audit.witness.settings import read_witnesses, with_log
 from stoilo.server.app.run import WITNESSED_INTERVAL_S

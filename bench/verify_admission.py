@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bench.rows import Row, median_seconds
-from stoilo.audit.merkle import leaf_hash
+from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.trust import (
     load_trust,
     pack_release,

@@ -142,7 +142,10 @@ def measure() -> list[Row]:
         Row("files", len(modules), LIMITS["files"], "≤ 450"),
         Row("lines", sum(lines), LIMITS["lines"], "≤ 100,000"),
         Row(
-            "file median, lines", statistics.median(rooms), LIMITS["median"], "150 to 250"
+            "file median, lines",
+            statistics.median(rooms),
+            LIMITS["median"],
+            "150 to 250",
         ),
         Row(
             "files over 400 lines", sum(n > LONG for n in lines), LIMITS["long"], "few"

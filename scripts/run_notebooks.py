@@ -1,4 +1,3 @@
-
 """Run the examples' notebooks and keep what they printed (`make notebooks`).
 
 A notebook runs in a kernel of its own, in its folder. With a connection file, its cell

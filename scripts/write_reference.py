@@ -1,4 +1,3 @@
-
 """Write the generated pages of docs/reference from the code: ``make docs``.
 
 A page here is its introduction (below), then text that the code itself gives. The tests in

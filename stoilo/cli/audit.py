@@ -18,7 +18,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from stoilo.audit.reader import LogReport
+    from stoilo.audit.read.reader import LogReport
 
 __all__ = ["audit"]
 
@@ -50,7 +50,7 @@ def verify(
     log's URL.
     Exit code 0: it holds; 4: tampered; 2: not a log; 7: not reachable.
     """
-    from stoilo.audit.reader import verify_log  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.reader import verify_log  # noqa: PLC0415 - loads cryptography
 
     try:
         trusted = None if policy is None else read_policy(policy)

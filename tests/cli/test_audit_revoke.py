@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stoilo.audit.reader import verify_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.signer.devroot import offline_list

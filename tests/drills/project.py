@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 import stoilo
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.note import parse_note
+from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.note import parse_note
 from stoilo.cli.demo.researcher import load_research
 from stoilo.core.errors import InternalError
 from stoilo.executor import workdir

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     cosign_note,
@@ -13,7 +13,7 @@ from stoilo.audit.note import (
     render_note,
     sign_note,
 )
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.errors import TrustError
 from stoilo.executor.trust import load_trust

@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import consistency_proof, leaf_hash
-from stoilo.audit.policy import open_checkpoint
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import consistency_proof, leaf_hash
+from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.policy import open_checkpoint
+from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.release import RevocationFile

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.release import BuilderFile, BuilderKey, EpochFile, PartFile

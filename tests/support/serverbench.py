@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.record import OperatorRecord, Record, check_record
-from stoilo.audit.side import ObjectKind, SideStore
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.record import OperatorRecord, Record, check_record
+from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError

@@ -1,10 +1,7 @@
 import msgspec
 import pytest
 
-from stoilo.audit.record import (
-    OutcomeRecord,
-    task_commitment,
-)
+from stoilo.audit.format.record import OutcomeRecord, task_commitment
 from stoilo.core.digests import content_digest
 from stoilo.web.archive import Archive
 from stoilo.web.story import tell_story

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.core.statement import (
     CODEC_VERSION,
     Statement,

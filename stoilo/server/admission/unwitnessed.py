@@ -1,18 +1,18 @@
 """Work whose log proof the policy of today no longer accepts: found, and admitted anew.
 
 A project that gets witnesses, or takes one out, has workunits under way whose proofs
-carry other cosignatures. Most stay good by a retired policy (`stoilo.audit.ageing`);
-volunteers would refuse the others. Looks only after the policy has changed, and after a
-start.
+carry other cosignatures. Most stay good by a retired policy
+(`stoilo.audit.format.policy_history`); volunteers would refuse the others. Looks only
+after the policy has changed, and after a start.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.note import parse_note
-from stoilo.audit.policy import NO_QUORUM, LogPolicy, has_quorum, open_checkpoint
-from stoilo.audit.proof import parse_proof
+from stoilo.audit.format.note import parse_note
+from stoilo.audit.format.policy import NO_QUORUM, LogPolicy, has_quorum, open_checkpoint
+from stoilo.audit.format.proof import parse_proof
 from stoilo.core.errors import TrustError
 from stoilo.server.db import rows
 from stoilo.server.db.states import AttemptState

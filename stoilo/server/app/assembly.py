@@ -12,8 +12,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from sqlalchemy import select
 
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.side import SideStore
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.blobs import BlobStore

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.seen import SeenStore
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import SideStore
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.seen import SeenStore
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import SideStore
 from stoilo.audit.witness.client import Cosigner
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.executor.trust import ReleaseFiles

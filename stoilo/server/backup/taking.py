@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.note import parse_note
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.note import parse_note
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.cut import Cut, open_cut
 from stoilo.server.backup.files import (

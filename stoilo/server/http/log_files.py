@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.note import MAX_NOTE_BYTES
-from stoilo.audit.policy import MAX_POLICY_BYTES
-from stoilo.audit.tiledir import TileDirectory
-from stoilo.audit.tiles import parse_tile_path
+from stoilo.audit.format.note import MAX_NOTE_BYTES
+from stoilo.audit.format.policy import MAX_POLICY_BYTES
+from stoilo.audit.format.tiles import parse_tile_path
+from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:

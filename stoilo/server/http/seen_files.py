@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.seen import PAGE_ROWS, SeenStore
+from stoilo.audit.log.seen import PAGE_ROWS, SeenStore
 from stoilo.core.errors import StoiloError
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.note import MAX_NOTE_BYTES
-from stoilo.audit.side import ObjectKind, render_records
-from stoilo.audit.tiledir import TileDirectory
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle, tile_at
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.note import MAX_NOTE_BYTES
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, decode_bundle, tile_at
+from stoilo.audit.log.side import ObjectKind, render_records
+from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.server.http.log_files import (
     FOREVER,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from stoilo.audit.side import SideStore
+    from stoilo.audit.log.side import SideStore
 
     Answer = Callable[[Request], Response]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.record import (
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.record import (
     OutcomeRecord,
     WorkunitRecord,
     salted_commitment,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from stoilo.audit.record import (
+from stoilo.audit.format.record import (
     Record,
     RetentionRecord,
     RevocationRecord,
@@ -25,7 +25,7 @@ from stoilo.audit.record import (
     record_digest,
     render_record,
 )
-from stoilo.audit.side import ObjectKind, SideObject
+from stoilo.audit.log.side import ObjectKind, SideObject
 from stoilo.core.errors import InternalError
 from stoilo.server.db import rows, schema
 from stoilo.server.db.bulk import update_many
@@ -36,7 +36,7 @@ from stoilo.server.log.refusals import close_refusals
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stoilo.audit.side import SideStore
+    from stoilo.audit.log.side import SideStore
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log, ProjectFacts
 

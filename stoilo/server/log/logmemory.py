@@ -1,6 +1,6 @@
 """What others remember of the log, compared with the log itself at every start (I1).
 
-The log's own parts check each other (`stoilo.audit.startup`), but where all of them are
+The log's own parts check each other (`stoilo.audit.log.startup`), but where all of them are
 gone together an empty log looks like a new one. The signer remembers the newest size
 that it signed and the server's database the indices that were acknowledged to it.
 """

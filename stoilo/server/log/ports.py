@@ -25,7 +25,7 @@ DAY_S = 86_400
 
 
 class Log(Protocol):
-    """The audit log as seen by its one writer (`stoilo.audit.sequencer.Sequencer`)."""
+    """The audit log as seen by its one writer (`stoilo.audit.log.sequencer.Sequencer`)."""
 
     def append_many(
         self, leaves: Sequence[bytes], labels: Sequence[str | None] | None = None

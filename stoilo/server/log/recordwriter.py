@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.audit.record import Record
+    from stoilo.audit.format.record import Record
     from stoilo.server.db.records import AttemptRow
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.note import Note, parse_note, render_note, verify_signature
-from stoilo.audit.record import task_commitment
-from stoilo.audit.seen import SeenRow, open_seen, result_commitment
+from stoilo.audit.format.note import Note, parse_note, render_note, verify_signature
+from stoilo.audit.format.record import task_commitment
+from stoilo.audit.log.seen import SeenRow, open_seen, result_commitment
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from stoilo.audit.note import NoteSignature, VerifierKey
-    from stoilo.audit.policy import LogPolicy
-    from stoilo.audit.seen import SeenStore
+    from stoilo.audit.format.note import NoteSignature, VerifierKey
+    from stoilo.audit.format.policy import LogPolicy
+    from stoilo.audit.log.seen import SeenStore
     from stoilo.executor.result import ResultHeader
 
 __all__ = ["Sightings"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from sqlalchemy import delete, insert, select
 
-from stoilo.audit.record import OperatorAct
+from stoilo.audit.format.record import OperatorAct
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
 from stoilo.server.admission import tokens as auth

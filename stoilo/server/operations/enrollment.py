@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from sqlalchemy import Connection, select
 
-from stoilo.audit.record import OperatorAct
+from stoilo.audit.format.record import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.executor.release import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens

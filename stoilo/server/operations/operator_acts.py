@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from stoilo.audit.record import (
+from stoilo.audit.format.record import (
     NamedDigest,
     OperatorAct,
     OperatorRecord,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.audit.record import (
+from stoilo.audit.format.record import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
-from stoilo.audit.record import NamedDigest, ReleaseRecord
-from stoilo.audit.releaseproof import (
+from stoilo.audit.format.record import NamedDigest, ReleaseRecord
+from stoilo.audit.format.release_proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     render_release_proof,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoilo.audit.policy import LogPolicy
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.installed import installed_release

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from stoilo.audit.note import parse_vkey
+from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.trust import is_development_root
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.format.policy import LogPolicy
     from stoilo.executor.release import TrustedRelease
     from stoilo.policies.policy import Policy
     from stoilo.server.release.expiry import RoleStatus

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import insert, select
 
-from stoilo.audit.record import ReviewRecord, salted_commitment
+from stoilo.audit.format.record import ReviewRecord, salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.review import OpenedReview, open_review

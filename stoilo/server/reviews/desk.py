@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stoilo.audit.record import ReviewRecord, salted_commitment, task_commitment
+from stoilo.audit.format.record import ReviewRecord, salted_commitment, task_commitment
 from stoilo.core.errors import PolicyRefusal, TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.core.rpc import reviews_pb2 as pb

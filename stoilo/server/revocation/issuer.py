@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.format.policy import LogPolicy
     from stoilo.executor.release import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 

@@ -52,7 +52,7 @@ WATCH_FILE = "watch"
 
 
 class WatchedLog(Protocol):
-    """What is asked of the log (`stoilo.audit.sequencer.Sequencer`)."""
+    """What is asked of the log (`stoilo.audit.log.sequencer.Sequencer`)."""
 
     @property
     def size(self) -> int:

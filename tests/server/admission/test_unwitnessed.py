@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.policy import LogPolicy
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.server.admission.unwitnessed import UnwitnessedWork, is_accepted
 from tests.support.gate import GateBench

@@ -20,14 +20,14 @@ from typing import Any
 import grpc
 import pytest
 
-from stoilo.audit.record import (
+from stoilo.audit.format.record import (
     OperatorAct,
     OperatorRecord,
     OutcomeRecord,
     WorkunitRecord,
     parse_record,
 )
-from stoilo.audit.source import DirectorySource
+from stoilo.audit.read.source import DirectorySource
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc

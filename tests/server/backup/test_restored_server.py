@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.reader import verify_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.server.backup.restoring import Restore, restore_backup

@@ -8,10 +8,10 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
 from stoilo.server.http.log_files import log_routes
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.seen import SeenRow, SeenStore, parse_seen_page, result_commitment
+from stoilo.audit.log.seen import SeenRow, SeenStore, parse_seen_page, result_commitment
 from stoilo.core.digests import content_digest
 from stoilo.server.http.seen_files import seen_routes
 

@@ -14,14 +14,14 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf, render_leaf
-from stoilo.audit.record import PolicyRecord, record_leaf, render_record
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideObject, SideStore, parse_records
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.record import PolicyRecord, record_leaf, render_record
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideObject, SideStore, parse_records
 from stoilo.core.digests import content_digest
 from stoilo.server.http.log_files import FOREVER, REVALIDATE, log_routes
 from stoilo.server.http.side_files import side_routes
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 SOURCE = b"<script>alert(1)</script>\n"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.record import (
     OutcomeRecord,
     PolicyRecord,
     RefusalsRecord,
@@ -21,7 +21,7 @@ from stoilo.audit.record import (
     record_leaf,
     task_commitment,
 )
-from stoilo.audit.side import ObjectKind, SideStore
+from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.revocation import RevocationStatement, render_revocation

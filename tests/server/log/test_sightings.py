@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.seen import SeenStore, parse_seen_page, result_commitment
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.log.seen import SeenStore, parse_seen_page, result_commitment
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
 from stoilo.core.statement import statement_digest
@@ -19,6 +18,7 @@ from stoilo.server.log.sightings import Sightings, task_of
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
 from stoilo.server.validation.validators import Validators
+from tests.support.faulty_log import LogKey
 from tests.support.server import make_result
 from tests.support.serverbench import Bench
 

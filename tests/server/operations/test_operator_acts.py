@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stoilo.audit.record import OperatorAct, task_commitment
+from stoilo.audit.format.record import OperatorAct, task_commitment
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.admission import tokens
 from stoilo.server.log.disclosure import submitter_commitment

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from stoilo.audit.record import RetentionRecord
-from stoilo.audit.side import ObjectKind
+from stoilo.audit.format.record import RetentionRecord
+from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stoilo.audit.record import KeyRecord, LevelRecord, PolicyRecord, Record
+from stoilo.audit.format.record import KeyRecord, LevelRecord, PolicyRecord, Record
 from stoilo.executor.trust import read_release
 from stoilo.server.release.keyevents import (
     Standing,

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.record import ReleaseRecord, parse_record, record_digest
-from stoilo.audit.releaseproof import (
+from stoilo.audit.format.record import ReleaseRecord, parse_record, record_digest
+from stoilo.audit.format.release_proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     check_release_proof,
 )
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideStore
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.trust import ReleaseFiles, read_release
@@ -27,6 +26,7 @@ from stoilo.server.release.log_entries import (
     read_transcript,
     release_record,
 )
+from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW, GateBench
 from tests.support.release import ReleasedProject, flavor_files
 

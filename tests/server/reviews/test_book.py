@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.leaf import parse_leaf
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.record import (
     Record,
     ReviewRecord,
     WorkunitRecord,
     parse_record,
     task_commitment,
 )
-from stoilo.audit.side import ObjectKind
+from stoilo.audit.log.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stock_bench import StockBench
 
-from stoilo.audit.side import SideStore
+from stoilo.audit.log.side import SideStore
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
