@@ -19,11 +19,14 @@ from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fairturns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
+from stoilo.server.admission.outdated import (
+    UnwitnessedWork,
+    WithdrawnTerms,
+    WithdrawnWork,
+)
 from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
-from stoilo.server.admission.unwitnessed import UnwitnessedWork
-from stoilo.server.admission.withdrawn import WithdrawnTerms, WithdrawnWork
 from stoilo.server.admission.workunits import WorkunitWriter
 from stoilo.server.api.authenticate import Callers
 from stoilo.server.api.decoding import (

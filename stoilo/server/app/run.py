@@ -31,7 +31,7 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.server.admission import tokens
-from stoilo.server.admission.withdrawn import terms_of
+from stoilo.server.admission.outdated import terms_of
 from stoilo.server.app.allocator import give_large_blocks_back
 from stoilo.server.app.assembly import (
     Neighbours,
@@ -71,6 +71,13 @@ from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.logmemory import check_log_size
 from stoilo.server.log.sightings import Sightings
 from stoilo.server.operations.chores import Chore
+from stoilo.server.release.changes import (
+    ReleaseProof,
+    facts_in_force,
+    note_changes,
+    read_transcript,
+    revoked_keys,
+)
 from stoilo.server.release.expiry import ReleaseWatch
 from stoilo.server.release.flavors import (
     FlavorFiles,
@@ -78,12 +85,10 @@ from stoilo.server.release.flavors import (
     choose_flavor,
     kept_archives,
 )
-from stoilo.server.release.keyevents import facts_in_force, note_changes, revoked_keys
-from stoilo.server.release.log_entries import ReleaseProof, read_transcript
 from stoilo.server.release.programs import offer_programs
 from stoilo.server.release.project import REFRESH_S, Project, Release, start_project
 from stoilo.server.revocation.issuer import RevocationIssuer
-from stoilo.server.revocation.withdrawals import FOLDER
+from stoilo.server.revocation.wishes import FOLDER
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 from stoilo.server.watching.admissions import CountedSigner
 from stoilo.server.watching.calls import MeteredCalls
