@@ -124,7 +124,7 @@ def _withdraw_online(
     data: Path, made: RevocationStatement, wait_s: float, *, as_json: bool
 ) -> None:
     """Store the wish and, beside a running server, wait until it is in force."""
-    from stoilo.server.revocation import wishes as revoking  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
 
     wanted = wishes.withdraw(data, made)
     if not wishes.is_running(data):

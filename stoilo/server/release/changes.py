@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from stoilo.server.log.ports import Log
 
 __all__ = [
-    "ReleaseProof",
     "TRANSCRIPT_FILE",
+    "ReleaseProof",
     "facts_in_force",
     "find_changes",
     "is_logged_release",

@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import os, sys
-from stoilo.server.app.allocator import give_large_blocks_back
+from stoilo.server.app.process_limits import give_large_blocks_back
 
 def resident():
     with open("/proc/self/statm") as file:
