@@ -1,81 +1,32 @@
-"""The real neighbours: gate, validators' jails, log, signer, release. No stand-ins here."""
+"""The gate and the validators in jails: hostile code never runs in the server's process."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import InternalError
 from stoilo.core.types import Verdict
 from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
-from stoilo.policies.policy import Policy, default_policy, parse_policy
+from stoilo.policies.policy import Policy
 from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.sandbox.supervisor import Jail
-from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.validation.validators import JailAnswer, JailTrouble
 
 if TYPE_CHECKING:
     from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
-    from stoilo.executor.release import TrustedRelease
     from stoilo.server.log.ports import SourceUnderReview
     from stoilo.server.validation.validators import Watch
 
 __all__ = [
     "JailedJudge",
     "ValidatorJails",
-    "facts_of",
-    "load_policy",
 ]
 
 VALIDATE_JOB = "stoilo.sandbox.jobs.validate"
-
-
-def load_policy(path: str) -> Policy:
-    """Return the policy in `path`, the shipped one when empty."""
-    return parse_policy(Path(path).read_bytes()) if path else default_policy()
-
-
-def facts_of(
-    trust: Callable[[], TrustedRelease], clock: Callable[[], int], life_s: int
-) -> Callable[[], ProjectFacts]:
-    """Return a function that says what statements say about the project now.
-
-    The newest epoch that is open is used; its end bounds every admission. Where none is
-    open, asking raises ``STO-K024``: tasks wait until the next one is certified.
-    """
-
-    def facts() -> ProjectFacts:
-        release, now = trust(), clock()
-        open_epochs = [
-            epoch
-            for epoch in release.epochs
-            if epoch.not_before <= now < epoch.not_after
-            and epoch.number >= release.min_epoch
-            and epoch.number not in release.revoked_epochs
-        ]
-        if not open_epochs:
-            raise InternalError(
-                "STO-K024",
-                "no epoch is open now",
-                hint="operators: stoilo explain STO-K096",
-            )
-        epoch = open_epochs[-1]
-        return ProjectFacts(
-            origin=release.origin,
-            epoch=epoch.number,
-            epoch_end=epoch.not_after,
-            language_digest=LANGUAGE_DIGEST,
-            python=release.python,
-            admission_life_s=life_s,
-        )
-
-    return facts
 
 
 class JailedJudge:

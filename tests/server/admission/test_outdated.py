@@ -15,7 +15,7 @@ from stoilo.core.statement import (
 )
 from stoilo.core.types import TaskState
 from stoilo.executor import workdir
-from stoilo.server.admission.withdrawn import WithdrawnTerms, WithdrawnWork
+from stoilo.server.admission.outdated import WithdrawnTerms, WithdrawnWork
 
 
 @pytest.fixture

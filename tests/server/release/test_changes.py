@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.audit.format.record import KeyRecord, LevelRecord, PolicyRecord, Record
 from stoilo.executor.trust import read_release
-from stoilo.server.release.keyevents import (
+from stoilo.server.release.changes import (
     Standing,
     facts_in_force,
     find_changes,

@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.server.app.databases import engine_url
 from stoilo.server.config import ServerConfig, load_config
 
 MARIADB = "mariadb+pymysql://a:b@localhost/stoilo"
 
 
 def test_without_settings_each_part_has_a_file(tmp_path: Path) -> None:
-    url = engine_url(ServerConfig(data=tmp_path))
+    url = ServerConfig(data=tmp_path).engine_database_url
     assert url == f"sqlite:///{tmp_path / 'engine' / 'engine.sqlite'}"
 
 
 def test_engine_goes_where_the_server_goes(tmp_path: Path) -> None:
-    assert engine_url(ServerConfig(data=tmp_path, database=MARIADB)) == MARIADB
+    assert ServerConfig(data=tmp_path, database=MARIADB).engine_database_url == MARIADB
 
 
 def test_file_in_use_is_not_left_silently(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "engine.sqlite").touch()
+    moved = ServerConfig(data=tmp_path, database=MARIADB)
     with pytest.raises(UsageError, match="STO-B062"):
-        engine_url(ServerConfig(data=tmp_path, database=MARIADB))
+        str(moved.engine_database_url)
     chosen = ServerConfig(data=tmp_path, database=MARIADB, engine_database=MARIADB)
-    assert engine_url(chosen) == MARIADB
+    assert chosen.engine_database_url == MARIADB
 
 
 @pytest.mark.parametrize(

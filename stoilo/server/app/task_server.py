@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from sqlalchemy import select
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
-from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fairturns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
+from stoilo.server.admission.outdated import (
+    UnwitnessedWork,
+    WithdrawnTerms,
+    WithdrawnWork,
+)
 from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
-from stoilo.server.admission.unwitnessed import UnwitnessedWork
-from stoilo.server.admission.withdrawn import WithdrawnTerms, WithdrawnWork
 from stoilo.server.admission.workunits import WorkunitWriter
-from stoilo.server.api.authenticate import Callers
-from stoilo.server.api.decoding import (
-    REVIEW_SERVICE_NAME,
-    SERVICE_NAME,
-    add_review_service,
-    add_task_service,
-)
-from stoilo.server.api.intake import Intake, IntakeBounds
 from stoilo.server.api.review_service import ReviewService
 from stoilo.server.api.service import TaskService
 from stoilo.server.api.tasks import TaskDesk
@@ -51,7 +42,7 @@ from stoilo.server.validation.results import ResultValidation
 from stoilo.server.validation.validators import JailRunner, Validators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from stoilo.executor.release import Reviewer
@@ -62,30 +53,16 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine, WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Judge, Log
-    from stoilo.server.tls import TlsFiles
 
-__all__ = ["Neighbours", "TaskServer", "bind_grpc"]
+__all__ = ["Dependencies", "TaskServer"]
 
 LOGGER = logging.getLogger(__name__)
-CONNECTION_OPTIONS = (
-    ("grpc.max_allowed_incoming_connections", 1024),
-    ("grpc.max_concurrent_streams", 128),
-    # Bytes of a stream that come before anybody asks for them; the probe would raise
-    # that to MiB for whoever has a fast network.
-    ("grpc.http2.lookahead_bytes", 32 * 1024),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 600_000),
-    ("grpc.keepalive_time_ms", 60_000),  # finds peers that are gone
-    ("grpc.keepalive_timeout_ms", 20_000),
-)
-"""What one connection may have of the server before anybody knows who it is."""
 SALTS_S = 60.0
 """Accounts' salts are read again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Dependencies:
     """Everything that the server talks to, real or (in tests) standing in.
 
     Attributes:
@@ -136,7 +113,7 @@ class TaskServer:
         self,
         store: Store,
         blob_directory: Path,
-        around: Neighbours,
+        around: Dependencies,
         leaves: LeafBook | None = None,
         review_wait_s: int = WAIT_S,
     ) -> None:
@@ -267,55 +244,3 @@ class TaskServer:
             self.leaves.append_all(self._log)
         except StoiloError as error:
             LOGGER.warning("the last events wait for the next start: %s", error)
-
-
-def bind_grpc(
-    service: TaskService,
-    address: str,
-    tls: TlsFiles | None,
-    reviews: ReviewService | None = None,
-    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
-    bounds: IntakeBounds | None = None,
-) -> tuple[grpc.aio.Server, int]:
-    """Return a gRPC server with health and its bound port; must run in the event loop.
-
-    `tls` None is for tests on loopback only; `stoilo up` always has TLS.
-    Raises ``RuntimeError`` when the port is taken (gRPC's own).
-    """
-    callers = Callers(service.store, service.clock)
-    intake = Intake(callers, service.early, bounds or IntakeBounds())
-    server = grpc.aio.server(
-        interceptors=(*interceptors, intake),
-        options=[
-            ("grpc.max_receive_message_length", BOUNDS.rpc_message_bytes),
-            ("grpc.max_send_message_length", BOUNDS.rpc_answer_bytes),
-            ("grpc.so_reuseport", 0),
-            *CONNECTION_OPTIONS,
-        ],
-    )
-    add_task_service(service, server)
-    if reviews is not None:
-        add_review_service(reviews, server)
-    checks = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    if tls is None:
-        port = server.add_insecure_port(address)
-    else:
-        credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
-        port = server.add_secure_port(address, credentials)
-    server.stoilo_health = checks
-    return server, port
-
-
-def tell_health(server: grpc.aio.Server, ready: bool) -> None:
-    """Let gRPC's health service say what readiness says; for the event loop."""
-    task = asyncio.ensure_future(set_serving(server, serving=ready))
-    server.stoilo_telling = task  # or it could be collected before it has run
-
-
-async def set_serving(server: grpc.aio.Server, *, serving: bool) -> None:
-    """Tell health checkers whether calls are welcome."""
-    states = health_pb2.HealthCheckResponse
-    state = states.SERVING if serving else states.NOT_SERVING
-    for name in ("", SERVICE_NAME, REVIEW_SERVICE_NAME):
-        await server.stoilo_health.set(name, state)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from stoilo.server.app.allocator import settle_collector
+from stoilo.server.app.process_limits import settle_collector
 
 PROGRAM = """
 import os, sys
-from stoilo.server.app.allocator import give_large_blocks_back
+from stoilo.server.app.process_limits import give_large_blocks_back
 
 def resident():
     with open("/proc/self/statm") as file:

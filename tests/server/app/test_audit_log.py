@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.server.log.logmemory import check_log_size
+from stoilo.server.app.audit_log import check_log_size
 from tests.support.serverbench import Bench
 
 
