@@ -9,8 +9,8 @@ import click
 from stoilo.cli.flavor_attest import attest
 from stoilo.cli.flavor_build import build, lock
 from stoilo.cli.flavor_check import compare, inspect, verify
-from stoilo.cli.flavor_publish import publish, withdraw
 from stoilo.cli.policy import read_source
+from stoilo.cli.release.flavors import publish, withdraw
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.flavors.manifest import (

@@ -23,7 +23,7 @@ from stoilo.server.datadir import CONNECTION_FILE, ConnectionFile
 from stoilo.server.events import note_act
 from stoilo.server.statements import submitter_commitment
 from stoilo.server.store import Store
-from stoilo.signer.reviewers import (
+from stoilo.signer.development.lists import (
     enroll_reviewer,
     list_reviewers,
     with_reviewer,

@@ -34,7 +34,7 @@ from stoilo.server.events import NO_ORIGIN, make_mark, note_record
 from stoilo.server.records import TaskSpec
 from stoilo.server.statements import submitter_commitment
 from stoilo.server.store import Store
-from stoilo.signer.reviewers import list_reviewers
+from stoilo.signer.development.lists import list_reviewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -88,8 +88,8 @@ from stoilo.server.webserver import (
 from stoilo.server.withdrawals import FOLDER
 from stoilo.server.withdrawn import terms_of
 from stoilo.server.workengine import WorkEngine, open_engine
-from stoilo.signer.checkpoints import CheckpointSigner
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.checkpoint_signing import CheckpointSigner
+from stoilo.signer.process.client import SignerClient
 
 if TYPE_CHECKING:
     from stoilo.executor.release import TrustedRelease

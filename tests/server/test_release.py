@@ -15,9 +15,9 @@ from stoilo.server import release as module
 from stoilo.server.release import Project, ProjectRoot, Release
 from stoilo.server.released import ServerTerms
 from stoilo.server.releasestatus import ReleaseWatch, warnings_of
-from stoilo.signer.client import SignerClient
-from stoilo.signer.launch import SignerProcess
-from stoilo.signer.onlinekeys import renew_online_metadata
+from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.launch import SignerProcess
+from stoilo.signer.process.online_keys import renew_online_metadata
 from stoilo.testing.gate import INSTALLED, NOW
 from stoilo.testing.release import ReleasedProject
 from stoilo.testing.server import MemoryEngine

@@ -17,8 +17,8 @@ from stoilo.server.released import (
     is_released,
 )
 from stoilo.server.releasestatus import read_roles
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.onlinekeys import make_online_keys
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.process.online_keys import make_online_keys
 from stoilo.testing.gate import INSTALLED, NOW, _one_witness
 from stoilo.testing.release import ReleasedProject
 

@@ -23,10 +23,15 @@ from stoilo.executor.revocation import open_revocations
 from stoilo.server.nextstatement import REISSUE_S, next_statement, offline_records
 from stoilo.server.revocations import RevocationIssuer
 from stoilo.server.withdrawals import Withdrawals, wish
-from stoilo.signer.devroot import revoke
-from stoilo.signer.protocol import LastRevocation, Refused, Request, SignRevocation
-from stoilo.signer.revoking import replace_online_key, settle_revocations
-from stoilo.signer.service import SignerService
+from stoilo.signer.development.lists import replace_online_key, settle_revocations
+from stoilo.signer.development.root import revoke
+from stoilo.signer.process.protocol import (
+    LastRevocation,
+    Refused,
+    Request,
+    SignRevocation,
+)
+from stoilo.signer.process.service import SignerService
 from stoilo.testing.gate import NOW, GateBench
 
 OLD = "a" * 64

@@ -11,7 +11,8 @@ from securesystemslib.signer import Signer
 from stoilo.cli.drills.release_scene import ReleaseScene
 from stoilo.cli.drills.release_theft import Forger
 from stoilo.cli.drills.report import Drill, Notes
-from stoilo.signer.ceremony.changes import Changes, RoleChange
+from stoilo.signer.ceremony.key_holders import RoleChange
+from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.repository import LIFETIMES
 
 __all__ = ["LOST_KEY", "ROTATE_ONE_KEY", "ROTATE_THRESHOLD"]

@@ -11,7 +11,7 @@ from stoilo.cli.drills.thief import DAY_S, Thief
 from stoilo.core.errors import StoiloError
 from stoilo.core.revocation import split_revocations
 from stoilo.core.statement import parse_statement
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 
 __all__ = ["STOLEN_GATE_KEY"]
 

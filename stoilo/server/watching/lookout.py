@@ -25,7 +25,7 @@ from stoilo.server.webserver import (
     wait_until_started,
     web_server,
 )
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
