@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.release import ReviewerKey, RevocationFile
-from stoilo.server.neighbours import facts_of
+from stoilo.server.app.dependencies import facts_of
 from stoilo.signer.development.lists import (
     enroll_reviewer,
     replace_online_key,
@@ -29,8 +29,8 @@ from stoilo.signer.process.online_keys import (
 )
 from stoilo.signer.process.protocol import Ping, Pong, Refreshed, RefreshMetadata
 from stoilo.signer.process.service import SignerService
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 ORIGIN = "project.example/log"
 DAY_S = 86_400

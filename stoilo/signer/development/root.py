@@ -25,9 +25,14 @@ from typing import Final
 import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
 
-from stoilo.audit.ageing import MAX_RETIRED, parse_history, render_history, succeed
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
-from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy_history import (
+    MAX_RETIRED,
+    parse_history,
+    render_history,
+    succeed,
+)
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS

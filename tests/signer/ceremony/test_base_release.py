@@ -14,7 +14,7 @@ from stoilo.signer.ceremony.base_release import (
 )
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.requests import begin_on, find_release, roles_ending
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 
 
 def without(directory: Path, name: str) -> ReleaseFiles:

@@ -14,8 +14,8 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import take_reviewers
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.signatures import combine
-from stoilo.testing.ceremony import NOW, ORIGIN, CeremonyBench
-from stoilo.testing.gate import INSTALLED
+from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
+from tests.support.gate import INSTALLED
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import raise_floors, take_online_keys
 from stoilo.signer.ceremony.review import review
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench, new_key
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 ALL = ("root", "targets", "gate", "policy", "reviewers", "revocation")
 

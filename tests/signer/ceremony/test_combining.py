@@ -9,7 +9,7 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, role_file
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.signatures import combine
-from stoilo.testing.ceremony import NOW, CeremonyBench
+from tests.support.ceremony import NOW, CeremonyBench
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from stoilo.signer.ceremony.key_memory import (
     write_memory,
 )
 from stoilo.signer.ceremony.proposal import Changes, Proposal
-from stoilo.testing.ceremony import NOW, CeremonyBench
+from tests.support.ceremony import NOW, CeremonyBench
 
 KEY = "0" * 64
 

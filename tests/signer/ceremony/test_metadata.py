@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.signer.ceremony.metadata import check_shape, parse_role_name
-from stoilo.testing.ceremony import CeremonyBench
+from tests.support.ceremony import CeremonyBench
 
 
 def root_of(bench: CeremonyBench) -> dict:

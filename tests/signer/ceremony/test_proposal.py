@@ -11,7 +11,7 @@ from stoilo.signer.ceremony.metadata import open_root, open_targets
 from stoilo.signer.ceremony.proposal import Changes, NewTarget, Proposal, amend_proposal
 from stoilo.signer.ceremony.requests import raise_floors
 from stoilo.signer.ceremony.signatures import sign_proposal
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench, new_key
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 
 def roles_of(proposal: Proposal) -> list[str]:

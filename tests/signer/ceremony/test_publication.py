@@ -14,9 +14,9 @@ from stoilo.signer.ceremony.key_holders import KeyHolder, RoleChange
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.ceremony.publication import ReleaseWriter, publish
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.ceremony import NOW, CeremonyBench, new_key
-from stoilo.testing.gate import INSTALLED
-from stoilo.testing.stage import ReleaseStage, make_offline_key
+from tests.support.ceremony import NOW, CeremonyBench, new_key
+from tests.support.gate import INSTALLED
+from tests.support.stage import ReleaseStage, make_offline_key
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

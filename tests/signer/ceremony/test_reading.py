@@ -4,8 +4,8 @@ import pytest
 
 from stoilo.core.errors import TrustError
 from stoilo.signer.ceremony.base_release import open_current, read_published
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 DAY_S = 86_400
 

@@ -12,7 +12,7 @@ from stoilo.signer.development.lists import (
     withdraw_reviewer,
 )
 from stoilo.signer.development.root import create_development_root
-from stoilo.testing.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW
 
 KEY = PrivateKey.generate().public.raw.hex()
 

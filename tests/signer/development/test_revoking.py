@@ -9,7 +9,7 @@ from stoilo.signer.development.lists import settle_list, settle_revocations
 from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.process.service import SignerService
-from stoilo.testing.gate import DAY_S, INSTALLED, NOW, GateBench
+from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench
 
 OLD, NEW = "a" * 64, "b" * 64
 

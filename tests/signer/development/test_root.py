@@ -6,7 +6,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.trust import is_development_root
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.process.service import RateLimit
-from stoilo.testing.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW
 
 ORIGIN = "project.example/log"
 

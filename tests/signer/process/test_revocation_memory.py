@@ -33,7 +33,7 @@ from stoilo.signer.process.revocation_memory import (
     judge_statement,
 )
 from stoilo.signer.process.service import SignerService
-from stoilo.testing.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench
 
 
 def service(gate: GateBench) -> SignerService:
