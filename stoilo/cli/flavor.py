@@ -10,7 +10,6 @@ from stoilo.cli.flavor_attest import attest
 from stoilo.cli.flavor_build import build, lock
 from stoilo.cli.flavor_check import compare, inspect, verify
 from stoilo.cli.policy import read_source
-from stoilo.cli.release.flavors import publish, withdraw
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.flavors.manifest import (
@@ -29,7 +28,7 @@ def flavor() -> None:
     """Name frozen dependency sets, build them, look into them."""
 
 
-for command in (lock, build, attest, inspect, verify, compare, publish, withdraw):
+for command in (lock, build, attest, inspect, verify, compare):
     flavor.add_command(command)
 
 

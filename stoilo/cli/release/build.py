@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from stoilo.cli.policy import read_source
-from stoilo.core.errors import UsageError
+from stoilo.cli.flavor_build import find_manifest
+from stoilo.cli.release.ceremony_folder import read_floors, read_small
+from stoilo.flavors.build import BuiltPart
+from stoilo.signer.part_building import (
+    build_parts,
+    built_file,
+)
 
-if TYPE_CHECKING:
-    from stoilo.flavors.build import BuiltPart
-
-__all__ = ["build", "build_parts", "built_file"]
+__all__ = ["build"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -71,156 +68,12 @@ def build(
     Example: stoilo release build --output build --root root.json --origin lab --serial 1
     """
     version = version or str(serial)
-    facts = built_file(root, origin, serial, version, commit, _floors(floors))
-    made = build_parts(output, facts, flavors, version, serial, python=python)
-    _show(made, output, as_json=as_json)
-
-
-def build_parts(
-    output: Path,
-    facts: bytes,
-    flavors: tuple[str, ...],
-    version: str,
-    serial: int,
-    *,
-    python: Path | None = None,
-) -> list[BuiltPart]:
-    """Build verifier, launcher and `flavors` into `output`, new or empty.
-
-    As many parts are built at once as this process has processors.
-
-    Args:
-        output: gets the files under the names that a release gives them.
-        facts: the verifier's built file, of `built_file`.
-        flavors: names of flavors.
-        version: of every part, for people.
-        serial: of every part.
-        python: interpreter to freeze with.
-    """
-    from stoilo.cli.flavor_build import find_manifest  # noqa: PLC0415 - loads the levels
-    from stoilo.flavors.build import build_flavor, build_verifier  # noqa: PLC0415
-    from stoilo.flavors.freeze import make_empty  # noqa: PLC0415 - as above
-
-    output = make_empty(output)
+    facts = built_file(
+        read_small(root), origin, serial, version, commit, read_floors(floors)
+    )
     found = [find_manifest(name) for name in flavors]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
-        parts = output / "parts"
-        waiting = [
-            workers.submit(build_verifier, facts, parts / "verifier", python=python)
-        ]
-        waiting += [
-            workers.submit(
-                build_flavor, flavor, data, parts / flavor.name, python=python
-            )
-            for flavor, data in found
-        ]
-        made = [one.result() for one in waiting]
-    _record(made[0], None, version, serial)
-    for part in made[1:]:
-        _record(part, part.part, version, serial)
-    _launcher(made[0], output, version, serial)
-    for part in made:
-        _gather(part, output)
-    return made
-
-
-def _floors(words: tuple[str, ...]) -> dict[str, int]:
-    """Return part → lowest serial, or raise ``STO-U003``."""
-    found = {}
-    for word in words:
-        part, _, serial = word.partition("=")
-        if not part or not serial.isdecimal():
-            raise UsageError(
-                "STO-U003", f"--floor takes PART=SERIAL, not {word[:60]!r}"
-            )
-        found[part] = int(serial)
-    return found
-
-
-def built_file(
-    root: Path,
-    origin: str,
-    serial: int,
-    version: str,
-    commit: str,
-    floors: dict[str, int],
-) -> bytes:
-    """Return the verifier's built file.
-
-    Raises:
-        TrustError: ``STO-K013``, the root cannot be read; ``STO-F035``, a value is
-            malformed.
-    """
-    from stoilo.executor.built import (  # noqa: PLC0415 - an extra
-        Built,
-        BuiltFloors,
-        parse_built,
-        render_built,
-    )
-    from stoilo.executor.trust import (  # noqa: PLC0415 - an extra
-        is_development_root,
-        is_rehearsal_root,
-    )
-    from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - used here only
-
-    data = read_source(str(root))
-    rehearsal, development = is_rehearsal_root(data), is_development_root(data)
-    facts = render_built(
-        Built(
-            format="stoilo-built/1",
-            part="verifier",
-            platform=platform_name(),
-            version=version,
-            serial=serial,
-            commit=commit,
-            root=base64.b64encode(data).decode("ascii"),
-            origin=origin,
-            rehearsal=rehearsal,
-            development=development or rehearsal,
-            floors=BuiltFloors(serials=floors),
-        )
-    )
-    parse_built(facts)
-    return facts
-
-
-def _record(part: BuiltPart, flavor: str | None, version: str, serial: int) -> None:
-    """Write a part's record beside its archive."""
-    from stoilo.flavors.manifest import find_flavor  # noqa: PLC0415 - used here only
-    from stoilo.signer.part_building import part_record, render_part  # noqa: PLC0415
-
-    manifest = find_flavor(flavor) if flavor else None
-    record = part_record(part, manifest, version, serial)
-    (part.targets / f"{part.platform}.json").write_bytes(render_part(record))
-
-
-def _launcher(verifier: BuiltPart, output: Path, version: str, serial: int) -> None:
-    """Build the launcher that starts exactly this verifier."""
-    from stoilo.flavors.launcher import LauncherHeld, build_launcher  # noqa: PLC0415
-    from stoilo.signer.part_building import launcher_record, render_part  # noqa: PLC0415
-
-    held = LauncherHeld(
-        platform=verifier.platform,
-        version=version,
-        serial=serial,
-        archive=verifier.archive_digest,
-        archive_size=verifier.archive_size,
-        tree=verifier.tree,
-    )
-    folder = output / "launcher"
-    folder.mkdir()
-    program = folder / verifier.platform
-    build_launcher(held, program)
-    record = launcher_record(held, program.read_bytes())
-    (folder / f"{verifier.platform}.json").write_bytes(render_part(record))
-
-
-def _gather(part: BuiltPart, output: Path) -> None:
-    """Move what a release names from the part's own directory to the common one."""
-    own = output / "parts" / part.part
-    target = output / part.targets.relative_to(own)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(part.targets, target)
+    made = build_parts(output, facts, found, version, serial, python=python)
+    _show(made, output, as_json=as_json)
 
 
 def _show(made: list[BuiltPart], output: Path, *, as_json: bool) -> None:

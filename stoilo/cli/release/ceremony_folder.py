@@ -6,20 +6,25 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.witness.settings import read_witnesses
 from stoilo.cli.keys import read_public_file
+from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.audit.format.policy import LogPolicy
-    from stoilo.policies.policy import Policy
-    from stoilo.signer.ceremony.folder import Ceremony
-    from stoilo.signer.ceremony.key_holders import KeyHolder
-    from stoilo.signer.ceremony.review import Review
-    from stoilo.signer.offlinekeys import PublicKeyFile
+from stoilo.policies.policy import Policy, parse_policy
+from stoilo.signer.ceremony.built_parts import read_attestations
+from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
+from stoilo.signer.ceremony.key_holders import KeyHolder
+from stoilo.signer.ceremony.requests import add_builds, begin_on
+from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review_text import render_review
+from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
+from stoilo.signer.offlinekeys import PublicKeyFile
 
 __all__ = [
     "FILE",
@@ -29,6 +34,7 @@ __all__ = [
     "json_option",
     "open_or_begin",
     "print_review",
+    "read_floors",
     "read_holders",
     "read_named",
     "read_policies",
@@ -99,26 +105,30 @@ def read_named(path: Path, role: str) -> PublicKeyFile:
     return public
 
 
+def read_floors(rows: Iterable[str]) -> dict[str, int]:
+    """Return part → lowest serial, of ``PART=SERIAL`` texts; raises ``STO-U003``."""
+    floors = {}
+    for row in rows:
+        part, _, serial = row.partition("=")
+        if not part or not serial.isascii() or not serial.isdigit():
+            raise UsageError("STO-U003", f"{row[:40]!r} is not PART=SERIAL")
+        floors[part] = int(serial)
+    return floors
+
+
 def read_holders(paths: Iterable[Path], role: str) -> tuple[KeyHolder, ...]:
     """Return who holds the keys in these public files, all made for `role`."""
-    from stoilo.core.ed25519 import parse_public_key  # noqa: PLC0415 - loads cryptography
-    from stoilo.signer.ceremony.key_holders import KeyHolder  # noqa: PLC0415 - as above
-
     files = (read_named(path, role) for path in paths)
     return tuple(KeyHolder(one.name, parse_public_key(one.key)) for one in files)
 
 
 def read_policies(paths: Iterable[Path]) -> tuple[Policy, ...]:
     """Return server policies (``stoilo up --policy``'s files)."""
-    from stoilo.policies.policy import parse_policy  # noqa: PLC0415 - only when asked
-
     return tuple(parse_policy(read_small(path)) for path in paths)
 
 
 def read_witness_policy(path: Path | None) -> LogPolicy:
     """Return who must cosign the log, without the log; None: nobody must."""
-    from stoilo.audit.witness.settings import read_witnesses  # noqa: PLC0415 - as above
-
     return read_witnesses("" if path is None else str(path))
 
 
@@ -140,9 +150,6 @@ def open_or_begin(
     Raises:
         UsageError: ``STO-K051`` when there is neither.
     """
-    from stoilo.signer.ceremony.folder import read_folder  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.ceremony.requests import begin_on  # noqa: PLC0415 - as above
-
     if (folder / "ceremony.json").exists():
         if release is not None:
             raise UsageError(
@@ -164,9 +171,6 @@ def open_or_begin(
 
 def with_attestations(ceremony: Ceremony, folder: Path) -> Ceremony:
     """Return the ceremony with what builders have put into its folder already."""
-    from stoilo.signer.ceremony.built_parts import read_attestations  # noqa: PLC0415
-    from stoilo.signer.ceremony.requests import add_builds  # noqa: PLC0415 - loads tuf
-
     return add_builds(ceremony, read_attestations(folder))
 
 
@@ -180,12 +184,6 @@ def save(
     key: str = "",
 ) -> None:
     """Write the folder and a line of its transcript, for everybody to read."""
-    from stoilo.signer.ceremony.folder import write_folder  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.ceremony.transcript import (  # noqa: PLC0415 - as above
-        TRANSCRIPT_FILE,
-        append_line,
-    )
-
     write_folder(folder, ceremony)
     append_line(
         folder,
@@ -202,10 +200,6 @@ def save(
 
 def print_review(found: Review, folder: Path, *, as_json: bool) -> None:
     """Print a review, for people or for programs."""
-    import msgspec  # noqa: PLC0415 - with the rest of what a review loads
-
-    from stoilo.signer.ceremony.review_text import render_review  # noqa: PLC0415 - as above
-
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
     else:

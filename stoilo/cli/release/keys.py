@@ -6,7 +6,6 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -19,10 +18,27 @@ from stoilo.cli.keys import (
     read_public_file,
 )
 from stoilo.core.errors import InternalError, UsageError
-
-if TYPE_CHECKING:
-    from stoilo.signer.offlinekeys import PublicKeyFile
-    from stoilo.signer.process.online_keys import OnlineKeys
+from stoilo.server.config import DEFAULT_ORIGIN, load_config
+from stoilo.signer.boinckeys import (
+    parse_boinc_public,
+    render_boinc_public,
+    sign_key_change,
+)
+from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.offlinekeys import (
+    BOINC_ROLE,
+    HARD,
+    Hardness,
+    PublicKeyFile,
+    create_key,
+    render_public_file,
+)
+from stoilo.signer.process.online_keys import (
+    OnlineKeys,
+    make_online_keys,
+    render_online_keys,
+    requested_keys,
+)
 
 __all__ = ["boinc_change", "keygen", "online_keys"]
 
@@ -85,13 +101,6 @@ def keygen(
 
     Example: stoilo release keygen --role root --name ada --output /media/ada --copy /media/safe
     """
-    from stoilo.signer.offlinekeys import (  # noqa: PLC0415 - loads cryptography
-        HARD,
-        Hardness,
-        create_key,
-        render_public_file,
-    )
-
     paths = [folder / f"{name}.{role}" for folder in (output, *copies)]
     _refuse_present(paths)
     passphrase = ask_passphrase(passphrase_fd, f"the new {role} key", twice=True)
@@ -122,8 +131,6 @@ def _refuse_present(paths: list[Path]) -> None:
 
 def _write_key(path: Path, private: bytes, public: bytes) -> None:
     """Write both files, 0600, durably."""
-    from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - an extra
-
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private_file(_with(path, ".key"), private)
     write_private_file(_with(path, ".pub"), public)
@@ -203,12 +210,6 @@ def online_keys(
     Run it on the server, also while it runs. Nothing that these keys sign counts before
     a ceremony has certified them. Call it again for further gate epochs.
     """
-    from stoilo.signer.process.online_keys import (  # noqa: PLC0415 - heavy
-        make_online_keys,
-        render_online_keys,
-        requested_keys,
-    )
-
     known = requested_keys(data / "keys")
     name = origin or (known.origin if known else _configured_origin(data))
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -224,8 +225,6 @@ def online_keys(
 
 def _configured_origin(data: Path) -> str:
     """Return the origin of the server's configuration; raises ``STO-K092``."""
-    from stoilo.server.config import DEFAULT_ORIGIN, load_config  # noqa: PLC0415 - extra
-
     config, _ = load_config(data, {}, os.environ)
     if config.origin == DEFAULT_ORIGIN:
         raise UsageError(
@@ -301,14 +300,6 @@ def boinc_change(
     signature is all that BOINC asks for, so a thief of the old key can do the same: the
     launcher's own checks do not rest on it.
     """
-    from stoilo.signer.boinckeys import (  # noqa: PLC0415 - loads cryptography
-        parse_boinc_public,
-        render_boinc_public,
-        sign_key_change,
-    )
-    from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - an extra
-    from stoilo.signer.offlinekeys import BOINC_ROLE  # noqa: PLC0415 - an extra
-
     successor = read_public_file(new)
     if successor.role != BOINC_ROLE:
         raise UsageError("STO-U003", f"{new.name} is a {successor.role} key")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,11 +12,17 @@ import msgspec
 from stoilo.cli.release.ceremony_folder import FOLDER, clock, json_option
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
-
-if TYPE_CHECKING:
-    from stoilo.signer.ceremony.base_release import CurrentRelease
-    from stoilo.signer.ceremony.folder import Ceremony
-    from stoilo.signer.ceremony.status import ReleaseState
+from stoilo.executor.installed import installed_release
+from stoilo.executor.trust import load_trust
+from stoilo.signer.ceremony.base_release import CurrentRelease
+from stoilo.signer.ceremony.change_words import render_time
+from stoilo.signer.ceremony.folder import Ceremony, read_folder
+from stoilo.signer.ceremony.key_holders import role_set
+from stoilo.signer.ceremony.metadata import open_root
+from stoilo.signer.ceremony.publication import publish as put
+from stoilo.signer.ceremony.status import ReleaseState, read_state
+from stoilo.signer.ceremony.transcript import append_line
+from stoilo.signer.process.online_keys import find_key, renew_online_metadata
 
 __all__ = ["publish", "status"]
 
@@ -44,12 +49,6 @@ def publish(
     Refuses what is not signed by enough people. Interrupted, it is finished by running
     it again. With --data the server's own keys sign snapshot and timestamp at once.
     """
-    from stoilo.signer.ceremony.folder import read_folder  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.ceremony.publication import (  # noqa: PLC0415 - as above
-        publish as put,
-    )
-    from stoilo.signer.ceremony.transcript import append_line  # noqa: PLC0415 - as above
-
     if (data is None) == (release_directory is None):
         raise UsageError(
             "STO-U003",
@@ -74,10 +73,6 @@ def _refuse_foreign_keys(data: Path, ceremony: Ceremony) -> None:
 
     Published there, the release would be one that nobody can renew.
     """
-    from stoilo.signer.ceremony.key_holders import role_set  # noqa: PLC0415 - as above
-    from stoilo.signer.ceremony.metadata import open_root  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.process.online_keys import find_key  # noqa: PLC0415 - as above
-
     file = ceremony.proposal.newest("root")
     if file is None:
         return  # said by the publication itself
@@ -94,8 +89,6 @@ def _refuse_foreign_keys(data: Path, ceremony: Ceremony) -> None:
 
 def _sign_online(place: Path, now: int) -> bool:
     """Sign snapshot and timestamp with the server's own keys, where they lie here."""
-    from stoilo.signer.process.online_keys import renew_online_metadata  # noqa: PLC0415 - loads tuf
-
     if not (place / "online").is_dir():
         return False
     renew_online_metadata(place, now)
@@ -105,9 +98,6 @@ def _sign_online(place: Path, now: int) -> bool:
 
 def _verify_as_volunteer(place: Path, now: int) -> None:
     """Raise what a volunteer would, before one does."""
-    from stoilo.executor.installed import installed_release  # noqa: PLC0415 - loads tuf
-    from stoilo.executor.trust import load_trust  # noqa: PLC0415 - as above
-
     root = (place / "root.json").read_bytes()
     load_trust(place, root, now, installed=installed_release())
 
@@ -146,8 +136,6 @@ def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
     DIR_OR_FOLDER is a release, a server's data directory, or a ceremony's folder (then
     who has signed is shown too). Exit code 4: something has expired.
     """
-    from stoilo.signer.ceremony.status import read_state  # noqa: PLC0415 - loads tuf
-
     found = read_state(directory, clock())
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
@@ -158,7 +146,6 @@ def status(context: click.Context, directory: Path, *, as_json: bool) -> None:
 
 
 def _show_status(found: ReleaseState) -> None:
-    from stoilo.signer.ceremony.change_words import render_time  # noqa: PLC0415 - loads tuf
 
     lines = [f"Release of {found.origin}: {found.state if found.roles else 'not yet'}"]
     for role in found.roles:

@@ -6,7 +6,6 @@ import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,11 +21,28 @@ from stoilo.cli.release.ceremony_folder import (
     save,
 )
 from stoilo.core.errors import TrustError, UsageError
-
-if TYPE_CHECKING:
-    from stoilo.signer.ceremony.folder import Ceremony
-    from stoilo.signer.ceremony.review import Review
-    from stoilo.signer.offlinekeys import OfflineKey
+from stoilo.signer.ceremony.boinc_files import sign_boinc_files
+from stoilo.signer.ceremony.folder import Ceremony, read_folder
+from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.ceremony.key_memory import (
+    check_memory,
+    check_project,
+    memory_file,
+    read_memory,
+    write_memory,
+)
+from stoilo.signer.ceremony.metadata import RoleFile
+from stoilo.signer.ceremony.review import Review
+from stoilo.signer.ceremony.review import review as review_ceremony
+from stoilo.signer.ceremony.review_text import next_step
+from stoilo.signer.ceremony.signatures import combine as unite
+from stoilo.signer.ceremony.signatures import sign_proposal, signable
+from stoilo.signer.offlinekeys import (
+    OfflineKey,
+    check_typed_back,
+    choose_groups,
+    fingerprint_digest,
+)
 
 __all__ = ["check_first_root", "combine", "review", "sign"]
 
@@ -48,11 +64,8 @@ def review(
 
     Exit code 0: nothing is wrong; 4: nobody may sign this.
     """
-    from stoilo.signer.ceremony.folder import read_folder  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.ceremony.review import review as look  # noqa: PLC0415 - as above
-
     ceremony = read_folder(folder)
-    found = look(ceremony, clock())
+    found = review_ceremony(ceremony, clock())
     if root_file is not None:
         check_first_root(found.first_root, root_file)
     print_review(found, folder, as_json=as_json)
@@ -62,9 +75,6 @@ def review(
 
 def check_first_root(first_root: str, root_file: Path) -> None:
     """Raise ``STO-K052`` unless the release begins with the root in `root_file`."""
-    from stoilo.core.errors import TrustError  # noqa: PLC0415 - with the rest
-    from stoilo.signer.ceremony.metadata import RoleFile  # noqa: PLC0415 - loads tuf
-
     known = RoleFile("root", 0, read_small(root_file)).signed_digest
     if known != first_root:
         raise TrustError(
@@ -119,11 +129,8 @@ def sign(
 
     Example: stoilo release sign /media/stick --key /media/ada/ada.root.key
     """
-    from stoilo.signer.ceremony.folder import read_folder  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.ceremony.review import review  # noqa: PLC0415 - as above
-
     ceremony = read_folder(folder)
-    found = review(ceremony, clock())
+    found = review_ceremony(ceremony, clock())
     if root_file is not None:
         check_first_root(found.first_root, root_file)
     if not as_json:
@@ -133,12 +140,11 @@ def sign(
     key = open_key_file(key_file, passphrase_fd)
     signed = _signed(ceremony, key, memory or _memory_of(key_file), replaces=replaces)
     _save(folder, signed, key)
-    after = review(signed, clock())
+    after = review_ceremony(signed, clock())
     _show(after, folder, key, as_json=as_json)
 
 
 def _memory_of(key_file: Path) -> Path:
-    from stoilo.signer.ceremony.key_memory import memory_file  # noqa: PLC0415 - loads tuf
 
     return memory_file(key_file)
 
@@ -179,12 +185,6 @@ def _is_typed_back(digest: str) -> bool:
     A forged proposal that shares the first digits can be had by trying; one that shares
     all of them cannot.
     """
-    from stoilo.signer.ceremony.key_holders import group_digest  # noqa: PLC0415 - loads tuf
-    from stoilo.signer.offlinekeys import (  # noqa: PLC0415 - as above
-        check_typed_back,
-        choose_groups,
-    )
-
     click.echo("From the proposer's screen, as read to you, the proposal's", err=True)
     typed = {
         number: str(click.prompt(f"  group {number} (of 16)", err=True))
@@ -201,15 +201,6 @@ def _signed(
     ceremony: Ceremony, key: OfflineKey, memory: Path, *, replaces: bool
 ) -> Ceremony:
     """Return the ceremony with one key's signatures, remembered before they are given."""
-    from stoilo.signer.ceremony.boinc_files import sign_boinc_files  # noqa: PLC0415
-    from stoilo.signer.ceremony.key_memory import (  # noqa: PLC0415 - loads tuf
-        check_memory,
-        check_project,
-        read_memory,
-        write_memory,
-    )
-    from stoilo.signer.ceremony.signatures import sign_proposal, signable  # noqa: PLC0415 - as above
-
     if key.role == "boinc":
         return sign_boinc_files(ceremony, key)
     signed = replace(ceremony, proposal=sign_proposal(ceremony.proposal, key))
@@ -223,14 +214,12 @@ def _signed(
 
 
 def _save(folder: Path, ceremony: Ceremony, key: OfflineKey) -> None:
-    from stoilo.signer.offlinekeys import fingerprint_digest  # noqa: PLC0415 - loads tuf
 
     who = f"{key.name} ({key.role})"
     save(folder, ceremony, "sign", who=who, key=fingerprint_digest(key.public))
 
 
 def _show(found: Review, folder: Path, key: OfflineKey, *, as_json: bool) -> None:
-    from stoilo.signer.ceremony.review_text import next_step  # noqa: PLC0415 - loads tuf
 
     if as_json:
         print_review(found, folder, as_json=True)
@@ -249,11 +238,7 @@ def combine(out: Path, folders: tuple[Path, ...], *, as_json: bool) -> None:
 
     The order of FOLDERS does not matter; copies of different proposals are refused.
     """
-    from stoilo.signer.ceremony.folder import read_folder  # noqa: PLC0415 - as above
-    from stoilo.signer.ceremony.review import review  # noqa: PLC0415 - as above
-    from stoilo.signer.ceremony.signatures import combine as unite  # noqa: PLC0415 - loads tuf
-
     refuse_present(out)
     together = unite([read_folder(folder) for folder in folders])
     save(out, together, "combine", f"{len(folders)} copies")
-    print_review(review(together, clock()), out, as_json=as_json)
+    print_review(review_ceremony(together, clock()), out, as_json=as_json)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stoilo.signer.published.history import RoleVersion
-    from stoilo.signer.published.verify import PublishedRelease
+from stoilo.executor.installed import installed_release
+from stoilo.signer.ceremony.change_words import show_line
+from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.published.history import RoleVersion
+from stoilo.signer.published.places import open_place
+from stoilo.signer.published.verify import PublishedRelease, verify_release
 
 __all__ = ["verify"]
 
@@ -45,12 +45,6 @@ def verify(
 
     Exit code 0: it holds; 4: something does not; 2: no release there; 7: not reachable.
     """
-    from stoilo.executor.installed import (  # noqa: PLC0415 - an extra
-        installed_release,
-    )
-    from stoilo.signer.published.places import open_place  # noqa: PLC0415 - as above
-    from stoilo.signer.published.verify import verify_release  # noqa: PLC0415 - as above
-
     try:
         found = verify_release(
             open_place(location),
@@ -69,8 +63,6 @@ def verify(
 
 def _text(found: PublishedRelease) -> str:
     """Return what a person reads; names in it cannot look like lines of ours."""
-    from stoilo.signer.ceremony.change_words import show_line  # noqa: PLC0415 - an extra
-
     return "\n".join(show_line(line) for line in _lines(found))
 
 
@@ -158,8 +150,6 @@ def _lines(found: PublishedRelease) -> Iterator[str]:
 
 def _notes(found: PublishedRelease) -> Iterator[str]:
     """Yield what the reader should know besides."""
-    from stoilo.signer.ceremony.key_holders import group_digest  # noqa: PLC0415 - an extra
-
     if found.logged is None:
         yield "Not in the project's log yet, or its proof was not published."
     else:

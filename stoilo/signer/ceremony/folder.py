@@ -31,6 +31,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
+from stoilo.core.files import sync_directory
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.trust import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
@@ -44,7 +45,6 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
-from stoilo.signer.keyfiles import sync_directory
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
@@ -41,7 +42,6 @@ from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
 from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.ceremony.review import Review, review
 from stoilo.signer.ceremony.transcript import parse_transcript
-from stoilo.signer.keyfiles import sync_directory
 from stoilo.signer.roles import OFFLINE
 
 __all__ = ["ReleaseWriter", "publish", "refuse_incomplete"]

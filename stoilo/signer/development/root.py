@@ -73,7 +73,16 @@ from stoilo.signer.process.checkpoint_memory import (
     CheckpointLedger,
     create_ledger,
 )
-from stoilo.signer.process.online_keys import REQUESTED_FILE
+from stoilo.signer.process.online_keys import (
+    CLOCK_MARGIN_S,
+    DAY_S,
+    EPOCH_LIFE_S,
+    EPOCH_STEP_S,
+    REQUESTED_FILE,
+    epochs_ahead,
+    last_epoch,
+    make_epoch,
+)
 from stoilo.signer.repository import (
     Delegation,
     RoleKeys,
@@ -133,12 +142,7 @@ def role_keys(folder: Path, name: str, count: int, *, threshold: int) -> RoleKey
     return RoleKeys(tuple(ensure_key(file) for file in files), threshold)
 
 
-DAY_S: Final = 24 * 3600
-EPOCH_LIFE_S: Final = 28 * DAY_S
-EPOCH_STEP_S: Final = 13 * DAY_S
 EPOCHS_AHEAD: Final = 2
-CLOCK_MARGIN_S: Final = 3600
-MAX_PER_MINUTE: Final = 600_000
 _EPOCH_NAME: Final = re.compile(r"gate/[0-9]{1,10}\.json")
 
 
@@ -152,8 +156,8 @@ def certify_fresh_epoch(directory: Path, now: int) -> int:
         epochs = published_epochs(directory)
         if not epochs:
             raise TrustError("STO-K014", "the release has no epochs")
-        number = _last_number(directory) + 1
-        fresh = _make_epoch(directory, number, now - CLOCK_MARGIN_S)
+        number = last_epoch(directory) + 1
+        fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
         publish_epochs(directory, [*epochs, fresh], now)
         online = ensure_key(directory / "online" / "online.pem")
         refresh_online_metadata(directory, online, now)
@@ -169,34 +173,15 @@ def publish_epochs(directory: Path, epochs: Sequence[EpochFile], now: int) -> No
     publish_targets(directory, "gate", offline_role(directory, "gate"), files, now)
 
 
-def wanted_epochs(directory: Path, now: int) -> list[EpochFile]:
+def wanted_epochs(directory: Path, now: int) -> tuple[EpochFile, ...]:
     """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    epochs = [
+    kept = [
         epoch
         for epoch in published_epochs(directory)
         if epoch.not_after > now - EPOCH_LIFE_S
     ]
-    if not epochs:
-        last = _last_number(directory)
-        epochs = [_make_epoch(directory, last + 1, now - CLOCK_MARGIN_S)]
-    while epochs[-1].not_before < now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S:
-        last_epoch = epochs[-1]
-        start = max(last_epoch.not_before + EPOCH_STEP_S, now - CLOCK_MARGIN_S)
-        epochs.append(_make_epoch(directory, last_epoch.epoch + 1, start))
-    return epochs
-
-
-def _make_epoch(directory: Path, number: int, start: int) -> EpochFile:
-    """Return a new epoch's certificate, making its key."""
-    key = ensure_key(directory / "online" / f"gate-{number}.pem")
-    return EpochFile(
-        epoch=number,
-        keys=(key.public.raw.hex(),),
-        threshold=1,
-        not_before=start,
-        not_after=start + EPOCH_LIFE_S,
-        max_per_minute=MAX_PER_MINUTE,
-    )
+    until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
+    return epochs_ahead(directory, now, kept, until)
 
 
 def published_epochs(directory: Path) -> list[EpochFile]:
@@ -213,12 +198,6 @@ def published_epochs(directory: Path) -> list[EpochFile]:
             data = newest_file(directory, role, name) or b""
             found.append(read_target(data, EpochFile, name))
     return sorted(found, key=lambda epoch: epoch.epoch)
-
-
-def _last_number(directory: Path) -> int:
-    """Return the highest epoch that ever had a key here, 0 for none."""
-    names = (path.stem for path in (directory / "online").glob("gate-*.pem"))
-    return max((int(name.removeprefix("gate-")) for name in names), default=0)
 
 
 def log_policy_files(directory: Path, policy: LogPolicy, now: int) -> dict[str, bytes]:

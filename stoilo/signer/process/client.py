@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar
 
 import msgspec
 
+from stoilo.core.backoff import Backoff
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.signer.process.protocol import (
     MAX_BATCH,
@@ -36,7 +37,7 @@ from stoilo.signer.process.protocol import (
     Signed,
     SignRevocation,
     receive_response,
-    send_frame,
+    send_record,
     unix_address,
 )
 
@@ -161,12 +162,15 @@ class SignerClient:
     def _exchange(self, request: msgspec.Struct) -> Response:
         """Send and receive, over a new connection as often as needed."""
         deadline = time.monotonic() + self._timeout_s
-        pause_s = FIRST_PAUSE_S
+        pauses = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, jitter=0)
+        pause_s = pauses.next_pause()
         while True:
             try:
                 return self._exchange_once(request, deadline)
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, TrustError) as error:
                 self._drop()
+                if isinstance(error, TrustError) and error.code != "STO-K020":
+                    raise
                 if time.monotonic() + pause_s > deadline:
                     raise UnreachableError(
                         "STO-K020", "the signer does not answer"
@@ -174,14 +178,14 @@ class SignerClient:
                 time.sleep(pause_s)
                 if self._revive is not None:
                     self._revive()
-                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                pause_s = pauses.next_pause()
 
     def _exchange_once(self, request: msgspec.Struct, deadline: float) -> Response:
         """Send `request` over the present connection and read one answer."""
         connection = self._connection or self._connect()
         self._connection = connection
         connection.settimeout(max(deadline - time.monotonic(), FIRST_PAUSE_S))
-        send_frame(connection, request)
+        send_record(connection, request)
         response = receive_response(connection)
         if response is None:
             raise EOFError

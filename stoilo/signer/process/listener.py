@@ -27,7 +27,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.signer.process.protocol import (
     Refused,
     receive_request,
-    send_frame,
+    send_record,
     unix_address,
 )
 from stoilo.signer.process.service import SignerService
@@ -84,9 +84,9 @@ def _attend(
         while request := receive_request(connection):
             with lock:
                 response = service.answer(request)
-            send_frame(connection, response)
+            send_record(connection, response)
     except TrustError as error:
-        send_frame(connection, Refused(error.code, error.message))
+        send_record(connection, Refused(error.code, error.message))
 
 
 def _peer_uid(connection: socket.socket) -> int:

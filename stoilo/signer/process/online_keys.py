@@ -13,7 +13,9 @@ Trust: the directory is the server's own; `parse_online_keys` takes bytes from a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
 import msgspec
 from tuf.api.metadata import Root
@@ -33,19 +35,22 @@ from stoilo.signer.keyfiles import (
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, create_ledger
 from stoilo.signer.repository import newest, publishing, refresh_online_metadata
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
 __all__ = [
+    "CLOCK_MARGIN_S",
+    "DAY_S",
     "DEFAULT_EPOCHS",
+    "EPOCH_LIFE_S",
+    "EPOCH_STEP_S",
     "ONLINE_KEYS_FORMAT",
     "REPLACEABLE",
     "REQUESTED_FILE",
     "OnlineKeys",
     "awaits_ceremony",
     "certified_online_key",
+    "epochs_ahead",
     "find_key",
+    "last_epoch",
+    "make_epoch",
     "make_online_keys",
     "parse_online_keys",
     "render_online_keys",
@@ -260,7 +265,9 @@ def _next_keys(
         log_vkey=render_vkey(private_vkey(origin, KeyType.ED25519, log.key)),
         online=_named_key(directory, "online", before, replace),
         revocation=_named_key(directory, "revocation", before, replace),
-        epochs=_epochs_ahead(directory, now, kept, count),
+        epochs=epochs_ahead(
+            directory, now, kept, now + (count - 1) * EPOCH_STEP_S - DAY_S
+        ),
     )
 
 
@@ -279,23 +286,22 @@ def _named_key(
     return ensure_key(folder / f"{name}.pem").public.raw.hex()
 
 
-def _epochs_ahead(
-    directory: Path, now: int, kept: list[EpochFile], count: int
+def epochs_ahead(
+    directory: Path, now: int, kept: Sequence[EpochFile], until: int
 ) -> tuple[EpochFile, ...]:
-    """Return `kept` and as many more as begin in the next `count` steps."""
+    """Return `kept` and as many more, their keys made, as begin before `until`."""
     epochs = list(kept)
-    number = _last_number(directory)
-    enough = now + (count - 1) * EPOCH_STEP_S - DAY_S
-    while not epochs or epochs[-1].not_before < enough:
+    while not epochs or epochs[-1].not_before < until:
         start = now - CLOCK_MARGIN_S
+        number = last_epoch(directory)
         if epochs:
             start = max(start, epochs[-1].not_before + EPOCH_STEP_S)
-        number += 1
-        epochs.append(_make_epoch(directory, number, start))
+            number = max(number, epochs[-1].epoch)
+        epochs.append(make_epoch(directory, number + 1, start))
     return tuple(epochs)
 
 
-def _make_epoch(directory: Path, number: int, start: int) -> EpochFile:
+def make_epoch(directory: Path, number: int, start: int) -> EpochFile:
     """Return the certificate to ask for, making the epoch's key."""
     key = ensure_key(directory / "online" / f"gate-{number}.pem")
     return EpochFile(
@@ -308,7 +314,7 @@ def _make_epoch(directory: Path, number: int, start: int) -> EpochFile:
     )
 
 
-def _last_number(directory: Path) -> int:
+def last_epoch(directory: Path) -> int:
     """Return the highest epoch that ever had a key here, 0 for none."""
     names = (path.stem for path in (directory / "online").glob("gate-*.pem"))
     return max((int(name.removeprefix("gate-")) for name in names), default=0)

@@ -17,6 +17,7 @@ from typing import Annotated, Final
 import msgspec
 
 from stoilo.core.errors import TrustError
+from stoilo.core.frames import receive_frame, send_frame
 from stoilo.core.limits import BOUNDS
 
 __all__ = [
@@ -39,14 +40,13 @@ __all__ = [
     "Signed",
     "receive_request",
     "receive_response",
-    "send_frame",
+    "send_record",
     "unix_address",
 ]
 
 
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH: Final = 256
-_LENGTH_BYTES: Final = 4
 
 
 class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,10 +162,10 @@ _REQUEST = msgspec.json.Decoder(Request)
 _RESPONSE = msgspec.json.Decoder(Response)
 
 
-def send_frame(connection: socket.socket, record: msgspec.Struct) -> None:
+def send_record(connection: socket.socket, record: msgspec.Struct) -> None:
     """Send one record; raises OSError when the other side is gone."""
     body = msgspec.json.encode(record)
-    connection.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+    send_frame(connection, body, most=MAX_FRAME_BYTES, code="STO-K022")
 
 
 def receive_request(connection: socket.socket) -> Request | None:
@@ -174,7 +174,7 @@ def receive_request(connection: socket.socket) -> Request | None:
     Raises:
         TrustError: STO-K022 for anything that is no request, or too large.
     """
-    body = _receive_frame(connection)
+    body = receive_frame(connection, most=MAX_FRAME_BYTES, code="STO-K022")
     try:
         return None if body is None else _REQUEST.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -182,37 +182,18 @@ def receive_request(connection: socket.socket) -> Request | None:
 
 
 def receive_response(connection: socket.socket) -> Response | None:
-    """Return the next answer, None when the signer has closed; raises ``STO-K022``."""
-    body = _receive_frame(connection)
+    """Return the next answer, None when the signer has closed; raises ``STO-K022``.
+
+    An answer that is cut off is ``STO-K020``, as when none came: the signer was killed.
+    """
+    body = receive_frame(connection, most=MAX_FRAME_BYTES, code="STO-K020")
     try:
         return None if body is None else _RESPONSE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise TrustError("STO-K022", f"not an answer: {error}") from error
 
 
-def _receive_frame(connection: socket.socket) -> bytes | None:
-    """Return the next frame's body, None when the stream has ended."""
-    head = _receive(connection, _LENGTH_BYTES)
-    if not head:
-        return None
-    length = int.from_bytes(head, "big")
-    if not 0 < length <= MAX_FRAME_BYTES:
-        raise TrustError("STO-K022", "a frame is larger than the protocol allows")
-    return _receive(connection, length) or None
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    """Return `size` bytes, or b"" when the stream ended before."""
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(min(size - len(parts), 256 * 1024))
-        if not part:
-            return b""
-        parts += part
-    return bytes(parts)
-
-
-MAX_ADDRESS_BYTES = 107
+MAX_ADDRESS_BYTES: Final = 107  # of a unix socket, by the kernel
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
@@ -27,6 +26,7 @@ from stoilo.audit.format.note import (
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.rate_limit import WindowLimit
 from stoilo.core.revocation import RECORD_PAYLOAD
 from stoilo.core.statement import Statement, parse_statement, statement_digest
 from stoilo.executor.release import GateEpoch, InstalledRelease
@@ -62,33 +62,10 @@ from stoilo.signer.process.protocol import (
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import publishing, refresh_online_metadata
 
-__all__ = ["ADMISSION_SKEW_S", "RateLimit", "SignerService", "wall_clock"]
+__all__ = ["ADMISSION_SKEW_S", "SignerService", "wall_clock"]
 
 
-WINDOW_S = 60
-
-
-class RateLimit:
-    """Counts signatures in the last minute, by whole seconds."""
-
-    def __init__(self, max_per_minute: int, clock: Callable[[], int]) -> None:
-        self._max = max_per_minute
-        self._clock = clock
-        self._spent: deque[tuple[int, int]] = deque()
-        self._total = 0
-
-    def take(self, count: int) -> None:
-        """Spend `count` signatures or raise ``STO-K023``, spending none."""
-        now = self._clock()
-        while self._spent and self._spent[0][0] <= now - WINDOW_S:
-            self._total -= self._spent.popleft()[1]
-        if self._total + count > self._max:
-            raise TrustError("STO-K023", f"the epoch allows {self._max} a minute")
-        self._total += count
-        if self._spent and self._spent[-1][0] == now:
-            count += self._spent.pop()[1]
-        self._spent.append((now, count))
-
+MINUTE_S: Final = 60
 
 ADMISSION_SKEW_S: Final = 300
 """How far ahead of the signer's clock an admission's time may lie."""
@@ -128,7 +105,7 @@ class SignerService:
         self._log_key = read_private_key(directory / "online" / "log.pem")
         self._ledger = ledger or CheckpointLedger(directory / "state" / LEDGER_FILE)
         self._gate_keys: dict[int, PrivateKey] = {}
-        self._rates: dict[int, RateLimit] = {}
+        self._rates: dict[int, WindowLimit] = {}
         self._stamp = 0
         self._sign_online_metadata()
         self._revocations = RevocationLedger(directory / "state" / REVOCATION_LEDGER)
@@ -186,7 +163,10 @@ class SignerService:
         check_times(verified, clock)
         check_revocations(verified, self._trust)
         check_review_rules(statement, self._trust, clock)
-        self._rate(epoch).take(1)
+        if not self._rate(epoch).take(1):
+            raise TrustError(
+                "STO-K023", f"the epoch allows {epoch.max_per_minute} a minute"
+            )
         key = self._gate_key(epoch)
         keyid = f"gate-{epoch.number}"
         envelope = sign_envelope(admission.statement, [(keyid, key)], IN_TOTO_PAYLOAD)
@@ -290,8 +270,9 @@ class SignerService:
             self._gate_keys[epoch.number] = key
         return key
 
-    def _rate(self, epoch: GateEpoch) -> RateLimit:
+    def _rate(self, epoch: GateEpoch) -> WindowLimit:
         """Return the epoch's rate, as certified."""
         if epoch.number not in self._rates:
-            self._rates[epoch.number] = RateLimit(epoch.max_per_minute, self._clock)
+            most = epoch.max_per_minute
+            self._rates[epoch.number] = WindowLimit(most, MINUTE_S, self._clock)
         return self._rates[epoch.number]

@@ -5,7 +5,6 @@ import pytest
 from stoilo.core.errors import TrustError
 from stoilo.executor.trust import is_development_root
 from stoilo.signer.development.root import create_development_root
-from stoilo.signer.process.service import RateLimit
 from tests.support.gate import DAY_S, INSTALLED, NOW
 
 ORIGIN = "project.example/log"
@@ -88,16 +87,3 @@ def test_an_epoch_is_open_for_a_full_admission_on_any_day(
     later = NOW + days * DAY_S
     root = create_development_root(tmp_path / "r", ORIGIN, later, installed=INSTALLED)
     assert root.trust.epoch_at(later, 14 * DAY_S - 3600) is not None
-
-
-def test_rate_is_kept_in_any_minute() -> None:
-    now = [100]
-    rate = RateLimit(3, lambda: now[0])
-    rate.take(3)
-    with pytest.raises(TrustError, match="STO-K023"):
-        rate.take(1)
-    now[0] += 59
-    with pytest.raises(TrustError, match="STO-K023"):
-        rate.take(1)
-    now[0] += 1
-    rate.take(3)

@@ -6,6 +6,7 @@ import pytest
 from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
+from stoilo.core.rate_limit import WindowLimit
 from stoilo.executor.release import RevocationFile
 from stoilo.executor.verifier import HostState, verify_bundle
 from stoilo.signer.development.root import revoke
@@ -158,3 +159,15 @@ def test_cosignature_by_a_stranger_is_no_quorum(tmp_path: Path) -> None:
     gate = GateBench(tmp_path / "witnessed", witnessed=True)
     gate.witness_key = PrivateKey.generate().key
     assert code_of(sign(gate, gate.admit(gate.statement()))) == "STO-L013"
+
+
+def test_epoch_signs_no_more_than_its_rate_in_any_minute(gate: GateBench) -> None:
+    signer = service(gate)
+    statement = gate.statement()
+    signer._rates[statement.epoch] = WindowLimit(1, 60, lambda: NOW)
+    asked = [gate.admit(statement), gate.admit(gate.statement())]
+    request = SignAdmissions(tuple(Admission(a.payload, a.proof) for a in asked))
+    response = signer.answer(request)
+    assert isinstance(response, EnvelopesSigned)
+    assert isinstance(response.answers[0], Signed)
+    assert code_of(response.answers[1]) == "STO-K023"

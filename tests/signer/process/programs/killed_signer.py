@@ -34,7 +34,7 @@ class DoomedLedger(CheckpointLedger):
 
 
 ledger = DoomedLedger(DIRECTORY / "state" / LEDGER_FILE)
-real = listener.send_frame
+real = listener.send_record
 
 
 def send(connection, record):
@@ -45,7 +45,7 @@ def send(connection, record):
         die()
 
 
-listener.send_frame = send
+listener.send_record = send
 lock = listener.take_lock(DIRECTORY)
 signer = SignerService(DIRECTORY, ledger=ledger, clock=service.wall_clock)
 listener.serve(signer, listener.open_listener(SOCKET), {os.geteuid()})
