@@ -28,7 +28,7 @@ from stoilo.flavors.tree import parse_tree, platform_name
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail
-from stoilo.signer.devroot import certify_parts
+from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData
 

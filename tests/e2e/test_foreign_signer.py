@@ -30,7 +30,7 @@ WAIT_S = 60.0
 READ = "print(len(open({path!r}, 'rb').read()) > 0)"
 PING = """
 from pathlib import Path
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 with SignerClient(Path({path!r}), timeout_s=30) as client:
     try:
         print(client.ping().log_vkey)
