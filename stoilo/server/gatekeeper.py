@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import Finding, Verdict
-from stoilo.policies.arguments import find_argument_types
+from stoilo.policies.levels import find_argument_types
 from stoilo.server import rows, schema
 from stoilo.server.batcher import Batcher
 from stoilo.server.blobs import granted_blobs

@@ -13,9 +13,9 @@ from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy, default_policy, parse_policy
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.statements import ProjectFacts
 from stoilo.server.validators import JailAnswer, JailTrouble
 
@@ -33,7 +33,7 @@ __all__ = [
     "load_policy",
 ]
 
-VALIDATE_JOB = "stoilo.sandbox.jobs.validate"
+VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
 
 
 def load_policy(path: str) -> Policy:
