@@ -30,8 +30,8 @@ from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.run import TaskRequest, run_task
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.signer.devroot import certify_parts
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import BoincData
+from tests.support.gate import GateBench
+from tests.support.slots import BoincData
 
 FLAVORS = ("pure", "numeric")
 PEERS = {"pure": "pass", "numeric": "import numpy"}

@@ -13,7 +13,7 @@ from stoilo.executor.result import parse_result
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.work import Work
 from stoilo.flavors.manifest import find_flavor
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 STEPS = b"""
 def task(kwargs, state=None):

@@ -30,7 +30,7 @@ from stoilo.sandbox.process.run import TaskRequest, read_outcome
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.suite.case import Kind, find_cases, read_case
 from stoilo.sandbox.suite.programs import Ground
-from stoilo.testing.turns import turns_within
+from tests.support.turns import turns_within
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 AREAS = frozenset({"language", "stdlib", "numpy", "torch", "benign", "benign_numeric"})

@@ -54,7 +54,9 @@ def run(job: str, requests: str, *, control: bool = False) -> str:
     return done.stdout.split()[-1]
 
 
-@pytest.mark.parametrize(("job", "requests"), [("task_job", TASK), ("validate_job", VALIDATE)])
+@pytest.mark.parametrize(
+    ("job", "requests"), [("task_job", TASK), ("validate_job", VALIDATE)]
+)
 def test_job_unpickles_nothing(job, requests):
     assert run(job, requests) == "0"
 

@@ -16,7 +16,7 @@ from stoilo.sandbox.kernel.mandatory import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.process.channel import PROBE_JOB
 from stoilo.sandbox.process.run import encode_probe
 from stoilo.sandbox.process.supervisor import Jail, zygote_command
-from stoilo.testing.openpython import find_open_python, library_paths
+from tests.support.openpython import find_open_python, library_paths
 
 WITHOUT = """
 from stoilo.sandbox.kernel.mandatory import KernelHost
