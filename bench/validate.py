@@ -19,7 +19,12 @@ from pathlib import Path
 from bench.rows import Row, paired_seconds
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.run_status import RunStatus
-from stoilo.executor.result import FORMAT, Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.result import (
+    FORMAT,
+    Disposition,
+    ResultHeader,
+    render_result,
+)
 from stoilo.server.answers import parse_answer
 from stoilo.server.neighbours import ValidatorJails
 from stoilo.server.validators import ValidatorProgram, Validators

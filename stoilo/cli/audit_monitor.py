@@ -13,7 +13,7 @@ import platformdirs
 
 from stoilo.cli.audit_read import read_policy
 from stoilo.core.errors import UsageError
-from stoilo.executor.waking import Waking
+from stoilo.executor.volunteer.wakeup import Waking
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -151,16 +151,13 @@ def built_file(
         TrustError: ``STO-K013``, the root cannot be read; ``STO-F035``, a value is
             malformed.
     """
-    from stoilo.executor.built import (  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.installation import (  # noqa: PLC0415 - an extra
         Built,
         BuiltFloors,
         parse_built,
         render_built,
     )
-    from stoilo.executor.trust import (  # noqa: PLC0415 - an extra
-        is_development_root,
-        is_rehearsal_root,
-    )
+    from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root  # noqa: PLC0415 - an extra
     from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - used here only
 
     data = read_source(str(root))

@@ -26,7 +26,7 @@ from stoilo.cli.ceremony import (
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import BuilderFile
+    from stoilo.executor.verifier.release import BuilderFile
     from stoilo.signer.ceremony.folder import Ceremony
     from stoilo.signer.ceremony.holders import RoleSet
     from stoilo.signer.onlinekeys import OnlineKeys
@@ -163,7 +163,7 @@ def _role_set(paths: tuple[Path, ...], role: str, threshold: int) -> RoleSet:
 
 
 def _builder_file(paths: tuple[Path, ...], threshold: int) -> BuilderFile:
-    from stoilo.executor.release import BuilderFile, BuilderKey  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.release import BuilderFile, BuilderKey  # noqa: PLC0415 - as above
 
     named = (read_named(path, "builder") for path in paths)
     keys = tuple(BuilderKey(one.key, one.name) for one in named)
@@ -177,9 +177,7 @@ def _first_content(
     builders: BuilderFile,
 ) -> tuple[Any, ...]:
     """Return every target of the first release but its parts."""
-    from stoilo.executor.installed import (  # noqa: PLC0415 - loads tuf
-        installed_release,
-    )
+    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - loads tuf
     from stoilo.policies.levels import level_files  # noqa: PLC0415 - as above
     from stoilo.policies.policy import default_policy  # noqa: PLC0415 - as above
     from stoilo.signer.ceremony.asks import (  # noqa: PLC0415 - as above

@@ -203,7 +203,7 @@ class _Asked:
         return take_online_keys(proposal, parse_online_keys(read_small(path)))
 
     def _levels(self, proposal: Proposal) -> Changes:
-        from stoilo.executor.installed import installed_release  # noqa: PLC0415
+        from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415
         from stoilo.policies.levels import level_files  # noqa: PLC0415 - as above
         from stoilo.signer.ceremony.asks import take_levels  # noqa: PLC0415 - loads tuf
 
@@ -233,7 +233,7 @@ class _Asked:
         return accept_policies(proposal, add, self.texts("dropped"))
 
     def _reviewers(self, proposal: Proposal) -> Changes:
-        from stoilo.executor.release import ReviewerFile, read_target  # noqa: PLC0415
+        from stoilo.executor.verifier.release import ReviewerFile, read_target  # noqa: PLC0415
         from stoilo.signer.ceremony.asks import take_reviewers  # noqa: PLC0415
 
         del proposal
@@ -247,7 +247,7 @@ class _Asked:
         return raise_floors(proposal, read_floors(self.texts("floors")))
 
     def _builders(self, proposal: Proposal) -> Changes:
-        from stoilo.executor.release import BuilderKey  # noqa: PLC0415 - loads tuf
+        from stoilo.executor.verifier.release import BuilderKey  # noqa: PLC0415 - loads tuf
         from stoilo.signer.ceremony.asks import change_builders  # noqa: PLC0415
 
         named = (read_named(path, "builder") for path in self.paths("builder_in"))

@@ -45,9 +45,7 @@ def verify(
 
     Exit code 0: it holds; 4: something does not; 2: no release there; 7: not reachable.
     """
-    from stoilo.executor.installed import (  # noqa: PLC0415 - an extra
-        installed_release,
-    )
+    from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - an extra
     from stoilo.signer.published.places import open_place  # noqa: PLC0415 - as above
     from stoilo.signer.published.verify import verify_release  # noqa: PLC0415 - as above
 

@@ -13,7 +13,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.selfcheck import SelfCheck
+    from stoilo.executor.verifier.self_check import SelfCheck
 
 __all__ = ["self_check"]
 
@@ -47,21 +47,17 @@ def self_check(
     if as_json:
         click.echo(json.dumps(_document(check)))
         return
-    from stoilo.executor.selfcheck import render_check  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.self_check import render_check  # noqa: PLC0415 - an extra
 
     click.echo(render_check(check), nl=False)
 
 
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     """Return what held."""
-    from stoilo.executor.judge import installed_release  # noqa: PLC0415 - an extra
-    from stoilo.executor.releasefetch import fetch_release  # noqa: PLC0415 - as above
-    from stoilo.executor.selfcheck import (  # noqa: PLC0415 - as above
-        OwnParts,
-        check_self,
-        prove_release,
-    )
-    from stoilo.executor.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.host_verifier import installed_release  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.self_check import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.volunteer.release_fetch import fetch_release  # noqa: PLC0415 - as above
     from stoilo.flavors.launcher import (  # noqa: PLC0415 - as above
         MAX_LAUNCHER_BYTES,
         describe_launcher,

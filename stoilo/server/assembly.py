@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from stoilo.executor.release import Reviewer
-    from stoilo.executor.result import ResultHeader
+    from stoilo.executor.verifier.release import Reviewer
+    from stoilo.executor.verifier.result import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.draft import FlavorLookup, LevelLookup
     from stoilo.server.engines.interface import Engine, WorkunitFile

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from stoilo.audit.record import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.executor.release import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.release import ReviewerFile, ReviewerKey
 from stoilo.server import auth, schema
 from stoilo.server.config import load_config
 from stoilo.server.datadir import CONNECTION_FILE, ConnectionFile

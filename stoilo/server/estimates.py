@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.result import largest_result
+from stoilo.executor.verifier.result import largest_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

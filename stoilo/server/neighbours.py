@@ -22,7 +22,7 @@ from stoilo.server.validators import JailAnswer, JailTrouble
 if TYPE_CHECKING:
     from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release import TrustedRelease
     from stoilo.server.ports import SourceUnderReview
     from stoilo.server.validators import Watch
 

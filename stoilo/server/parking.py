@@ -19,7 +19,7 @@ from stoilo.server.records import NO_REVIEWS, Outcome
 from stoilo.server.states import AttemptState
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import Reviewer
+    from stoilo.executor.verifier.release import Reviewer
     from stoilo.server.records import AttemptRow, Reviews, TaskRow
     from stoilo.server.reviews import ReviewBook
     from stoilo.server.store import Store

@@ -20,7 +20,7 @@ from stoilo.audit.releaseproof import (
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.executor.releaseparts import part_target
+from stoilo.executor.verifier.release import part_target
 from stoilo.server import schema
 from stoilo.server.events import NO_ORIGIN
 from stoilo.signer.keyfiles import write_private_file
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stoilo.executor.release import TrustedRelease
-    from stoilo.executor.trust import ReleaseFiles
+    from stoilo.executor.verifier.release import TrustedRelease
+    from stoilo.executor.verifier.trust import ReleaseFiles
     from stoilo.server.ports import Log
     from stoilo.server.store import Store
 

@@ -27,7 +27,7 @@ from stoilo.audit.record import RetentionRecord
 from stoilo.audit.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.release import ReviewerKey
+from stoilo.executor.verifier.release import ReviewerKey
 from stoilo.server import schema
 from stoilo.server.config import load_config
 from stoilo.server.events import NO_ORIGIN, make_mark, note_record

@@ -17,7 +17,7 @@ from sqlalchemy import insert, select
 from stoilo.audit.record import ReviewRecord, salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.review import OpenedReview, open_review
+from stoilo.executor.verifier.review import OpenedReview, open_review
 from stoilo.server import schema
 from stoilo.server.disclosure import review_commitment
 from stoilo.server.events import NO_ORIGIN, note_record
@@ -27,7 +27,7 @@ from stoilo.server.statements import submitter_commitment
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.release import Reviewer
+    from stoilo.executor.verifier.release import Reviewer
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.store import Store
 

@@ -24,7 +24,11 @@ from stoilo.core.revocation import (
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.revocation import in_force, open_revocations, revocation_leaf
+from stoilo.executor.verifier.revocation import (
+    in_force,
+    open_revocations,
+    revocation_leaf,
+)
 from stoilo.server.nextstatement import DRAFT_S, next_statement, offline_records
 from stoilo.server.withdrawals import Withdrawals
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.policy import LogPolicy
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release import TrustedRelease
     from stoilo.server.ports import LabelledLog
 
 __all__ = ["RevocationIssuer", "RevocationSigner"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoilo.audit.note import NoteSignature, VerifierKey
     from stoilo.audit.policy import LogPolicy
     from stoilo.audit.seen import SeenStore
-    from stoilo.executor.result import ResultHeader
+    from stoilo.executor.verifier.result import ResultHeader
 
 __all__ = ["Sightings"]
 

@@ -16,7 +16,7 @@ from stoilo.server.states import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release import TrustedRelease
     from stoilo.server.records import AttemptRow, TaskRow
     from stoilo.server.store import Store
 
@@ -33,7 +33,7 @@ _ON_THEIR_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTerms:
-    """What is withdrawn at one moment; see `stoilo.executor.release.TrustedRelease`."""
+    """What is withdrawn at one moment; see `executor.verifier.release.TrustedRelease`."""
 
     epochs: frozenset[int] = frozenset()
     min_epoch: int = 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoilo.audit.ageing import MAX_RETIRED, parse_history, render_history, succeed
 from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
-from stoilo.executor.trust import HISTORY_FILE, POLICY_FILE
+from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.repository import newest_file
 

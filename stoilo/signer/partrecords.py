@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.release import ArchiveFile, PartFile
+from stoilo.executor.verifier.release import ArchiveFile, PartFile
 from stoilo.flavors.build import BuiltPart
 from stoilo.flavors.launcher import LauncherHeld
 from stoilo.flavors.manifest import FlavorManifest

@@ -40,9 +40,9 @@ from stoilo.core.revocation import (
 )
 from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
-from stoilo.executor.release import InstalledRelease, ReviewerKey
-from stoilo.executor.revocation import revocation_leaf
-from stoilo.executor.verifier import TaskBundle, admission_leaf
+from stoilo.executor.verifier.admission import TaskBundle, admission_leaf
+from stoilo.executor.verifier.release import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.signer.devroot import (
     ONLINE_REVOCATION_KEY,
     DevelopmentRoot,

@@ -23,8 +23,8 @@ from stoilo.audit.record import (
 )
 from stoilo.audit.releaseproof import render_release_proof
 from stoilo.cli.main import main
-from stoilo.executor.execute import installed_release
-from stoilo.executor.targetfiles import ArchiveFile, PartFile
+from stoilo.executor.verifier.execution import installed_release
+from stoilo.executor.verifier.release import ArchiveFile, PartFile
 from stoilo.server.releasefiles import read_index
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.testing.release import ReleasedProject

@@ -12,7 +12,9 @@ import pytest
 
 LIST = Path(__file__).with_name("trusted_base.txt")
 PARTS = {
-    "verifier": "stoilo.executor.main, stoilo.executor.explain, stoilo.executor.selfcheck",
+    "verifier": ", ".join(
+        f"stoilo.executor.verifier.{name}" for name in ("main", "explain", "self_check")
+    ),
     "zygote": "stoilo.sandbox.zygote, stoilo.sandbox.jobs.task",
 }
 ALLOWED = frozenset(
@@ -73,7 +75,7 @@ def test_verifier_has_no_network_and_starts_no_program_of_others():
     done = subprocess.run(
         [
             *(sys.executable, "-I", "-c"),
-            "import stoilo.executor.main, sys; print(*sys.modules)",
+            "import stoilo.executor.verifier.main, sys; print(*sys.modules)",
         ],
         capture_output=True,
         check=True,

@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
-from stoilo.executor.release import ReviewerFile, read_target
+from stoilo.executor.verifier.release import ReviewerFile, read_target
 from stoilo.server import auth
 from stoilo.server.datadir import ConnectionFile
 from stoilo.server.enrollment import enroll, reviewers_of, withdraw

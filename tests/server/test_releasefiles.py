@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.trust import load_trust, parse_release_pack
+from stoilo.executor.verifier.trust import load_trust, parse_release_pack
 from stoilo.server import releasefiles
 from stoilo.server.releasefiles import is_public_name, read_index, release_routes
 from stoilo.server.releasestatus import ReleaseStatus, judge_release, read_roles

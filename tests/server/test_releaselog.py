@@ -15,8 +15,8 @@ from stoilo.audit.releaseproof import (
 from stoilo.audit.sequencer import Sequencer
 from stoilo.audit.side import ObjectKind, SideStore
 from stoilo.core.digests import content_digest
-from stoilo.executor.release import TrustedRelease
-from stoilo.executor.trust import ReleaseFiles, read_release
+from stoilo.executor.verifier.release import TrustedRelease
+from stoilo.executor.verifier.trust import ReleaseFiles, read_release
 from stoilo.server.keyevents import facts_in_force, find_changes, note_changes
 from stoilo.server.leaves import LeafBook
 from stoilo.server.releaselog import (

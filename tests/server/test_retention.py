@@ -14,7 +14,7 @@ from stoilo.audit.side import ObjectKind
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.release import ReviewerKey
+from stoilo.executor.verifier.release import ReviewerKey
 from stoilo.server import auth, schema
 from stoilo.server.records import Owner
 from stoilo.server.retention import Retained, What, delete_old, retain

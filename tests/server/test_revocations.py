@@ -18,8 +18,8 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.revocation import open_revocations
+from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.revocation import open_revocations
 from stoilo.server.nextstatement import REISSUE_S, next_statement, offline_records
 from stoilo.server.revocations import RevocationIssuer
 from stoilo.server.withdrawals import Withdrawals, wish

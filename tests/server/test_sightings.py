@@ -14,7 +14,7 @@ from stoilo.audit.seen import SeenStore, parse_seen_page, result_commitment
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
 from stoilo.core.statement import statement_digest
-from stoilo.executor.result import Disposition
+from stoilo.executor.verifier.result import Disposition
 from stoilo.server.docket import Docket
 from stoilo.server.sightings import Sightings, task_of
 from stoilo.server.validation import ResultValidation

@@ -9,7 +9,7 @@ from stoilo.audit.policy import open_checkpoint
 from stoilo.audit.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier import HostState, admission_leaf, verify_bundle
+from stoilo.executor.verifier.admission import HostState, admission_leaf, verify_bundle
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess

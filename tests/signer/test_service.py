@@ -6,8 +6,8 @@ import pytest
 from stoilo.audit.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.verifier import HostState, verify_bundle
+from stoilo.executor.verifier.admission import HostState, verify_bundle
+from stoilo.executor.verifier.release import RevocationFile
 from stoilo.signer.devroot import revoke
 from stoilo.signer.protocol import (
     Admission,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import insert, select
 
+from stoilo.core.boinc.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
-from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from stoilo.executor.messages import SchedulerReply
+    from stoilo.core.boinc.messages import SchedulerReply
     from stoilo.server.engines.embedded.people.accounts import Account
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
     from stoilo.server.population.hosts import Host

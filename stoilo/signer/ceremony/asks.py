@@ -18,7 +18,7 @@ from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import UsageError
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release import (
     BuilderFile,
     BuilderKey,
     EpochsFile,
@@ -30,7 +30,7 @@ from stoilo.executor.release import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

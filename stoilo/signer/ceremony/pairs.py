@@ -13,9 +13,8 @@ from typing import IO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.built import parse_built
-from stoilo.executor.release import PartFile
-from stoilo.executor.releaseparts import part_target
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.release import PartFile, part_target
 from stoilo.flavors.archive import read_archive
 from stoilo.signer.ceremony.changes import NewTarget
 from stoilo.signer.ceremony.content import release_parts

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from stoilo.executor.built import Built, render_built
+from stoilo.executor.verifier.installation import Built, render_built
 from stoilo.flavors.build import build_verifier
 from stoilo.flavors.launcher import LauncherHeld, build_launcher
 from stoilo.flavors.tree import platform_name
