@@ -29,8 +29,8 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail
 from stoilo.signer.devroot import certify_parts
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import BoincData
+from tests.support.gate import GateBench
+from tests.support.slots import BoincData
 
 FLAVORS = ("pure", "numeric")
 PEERS = {"pure": "pass", "numeric": "import numpy"}

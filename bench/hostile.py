@@ -36,11 +36,11 @@ from bench.submit import filled
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.server import auth
-from stoilo.server.store import Store, open_engine
+from stoilo.server.admission import tokens
+from stoilo.server.db.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.halfsent import HalfSender
-from stoilo.testing.wire import RawClient
+from tests.support.halfsent import HalfSender
+from tests.support.wire import RawClient
 
 MIB = 1024 * 1024
 POLICY = """format = 1
@@ -211,7 +211,7 @@ def token_for(data: Path, name: str) -> str:
     store = Store(open_engine(f"sqlite:///{data / 'server.sqlite'}"))
     with store.write() as connection:
         now = int(time.time())
-        token = auth.issue_token(connection, name, auth.Role.RESEARCHER, now)
+        token = tokens.issue_token(connection, name, tokens.Role.RESEARCHER, now)
     store.close()
     return token
 

@@ -25,9 +25,9 @@ from stoilo.executor.verifier.result import (
     ResultHeader,
     render_result,
 )
-from stoilo.server.answers import parse_answer
-from stoilo.server.neighbours import ValidatorJails
-from stoilo.server.validators import ValidatorProgram, Validators
+from stoilo.server.app.dependencies import ValidatorJails
+from stoilo.server.validation.answers import parse_answer
+from stoilo.server.validation.validators import ValidatorProgram, Validators
 
 VALUE = {"mean": 0.25, "parts": [number / 7 for number in range(100)]}
 PEER = """import json, sys

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoilo.cli.audit_drill import drill
 from stoilo.cli.audit_fsck import fsck
 from stoilo.cli.audit_monitor import check_misbehaviour, monitor
 from stoilo.cli.audit_read import check, export, prove, read_policy, search, show
@@ -19,7 +18,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from stoilo.audit.reader import LogReport
+    from stoilo.audit.read.reader import LogReport
 
 __all__ = ["audit"]
 
@@ -33,7 +32,7 @@ for command in (show, search, prove, check, export):
     audit.add_command(command)
 for command in (fsck, retain, monitor, check_misbehaviour):
     audit.add_command(command)
-for command in (drill, revoke, revocations, log_key, witness, witness_key):
+for command in (revoke, revocations, log_key, witness, witness_key):
     audit.add_command(command)
 
 
@@ -51,7 +50,7 @@ def verify(
     log's URL.
     Exit code 0: it holds; 4: tampered; 2: not a log; 7: not reachable.
     """
-    from stoilo.audit.reader import verify_log  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.reader import verify_log  # noqa: PLC0415 - loads cryptography
 
     try:
         trusted = None if policy is None else read_policy(policy)

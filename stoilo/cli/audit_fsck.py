@@ -12,7 +12,7 @@ import click
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
-    from stoilo.audit.fsck.check import FsckReport
+    from stoilo.audit.read.fsck import FsckReport
 
 __all__ = ["fsck"]
 
@@ -33,7 +33,7 @@ def fsck(
     after the first fault. Nothing is changed; the server may run meanwhile.
     Exit code 0: no fault; 4: faults; 2: not a log; 7: not readable.
     """
-    from stoilo.audit.fsck.check import fsck_log  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.fsck import fsck_log  # noqa: PLC0415 - loads cryptography
     from stoilo.cli.audit_read import read_policy  # noqa: PLC0415 - as above
 
     report = fsck_log(location, None if policy is None else read_policy(policy))

@@ -18,11 +18,11 @@ from stoilo.executor.volunteer.wakeup import Waking
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stoilo.audit.format.misbehaviour import Misbehaviour
+    from stoilo.audit.format.policy import LogPolicy
     from stoilo.audit.monitor.finding import Finding
-    from stoilo.audit.monitor.misbehaviour import Misbehaviour
-    from stoilo.audit.monitor.run import MonitorReport
-    from stoilo.audit.monitor.settings import MonitorSettings
-    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.monitor.monitor import MonitorReport
+    from stoilo.audit.monitor.watches import MonitorSettings
 
 __all__ = ["check_misbehaviour", "monitor"]
 
@@ -102,10 +102,8 @@ def monitor(
     Example: stoilo audit monitor http://127.0.0.1:57080/ --policy policy.txt
     --watch kind:key --watch @mine.txt
     """
-    from stoilo.audit.monitor.settings import (  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.monitor.watches import (  # noqa: PLC0415
         MonitorSettings,
-    )
-    from stoilo.audit.monitor.watch import (  # noqa: PLC0415
         parse_commitments,
         parse_watches,
     )
@@ -141,10 +139,9 @@ def _follow(
     """Follow a log until SIGTERM, or once where there is no interval (s)."""
     import time  # noqa: PLC0415 - with the others
 
-    from stoilo.audit.monitor.monitor import Monitor  # noqa: PLC0415
-    from stoilo.audit.monitor.run import run_monitor  # noqa: PLC0415
+    from stoilo.audit.monitor.monitor import Monitor, run_monitor  # noqa: PLC0415
     from stoilo.audit.monitor.state import MonitorState  # noqa: PLC0415
-    from stoilo.audit.source import open_source  # noqa: PLC0415
+    from stoilo.audit.read.source import open_source  # noqa: PLC0415
 
     stop = _Stop()
     state = MonitorState.open(directory or _default_state(policy))
@@ -186,7 +183,7 @@ def check_misbehaviour(file: Path, policy: str, as_json: bool) -> None:
 
     Exit code 0: it is proven; 4: the file proves nothing.
     """
-    from stoilo.audit.monitor import misbehaviour  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.format import misbehaviour  # noqa: PLC0415 - loads cryptography
 
     trusted = read_policy(policy)
     try:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from stoilo.audit.policy import LogPolicy
-    from stoilo.audit.reading import LogView
+    from stoilo.audit.format.policy import LogPolicy
+    from stoilo.audit.read.view import LogView
 
 __all__ = ["check", "export", "prove", "read_policy", "search", "show"]
 
@@ -60,7 +60,7 @@ def show(
     Each entry is proven to lie under the signed checkpoint, and each record to be the one
     that its leaf names.
     """
-    from stoilo.audit.prover import find_entries  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.prover import find_entries  # noqa: PLC0415 - loads cryptography
     from stoilo.cli.audit_text import render_entries, show_entry  # noqa: PLC0415
 
     log = _open(data, policy)
@@ -89,10 +89,7 @@ def search(
     and until: must all hold. Every entry of the log is read and the signed tree built
     again from them, so nothing that matches is left out.
     """
-    from stoilo.audit.search import (  # noqa: PLC0415 - loads cryptography
-        parse_query,
-        search_log,
-    )
+    from stoilo.audit.read.search import parse_query, search_log  # noqa: PLC0415 - loads cryptography
     from stoilo.cli.audit_text import render_search  # noqa: PLC0415
 
     query = parse_query(words)
@@ -111,7 +108,7 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
     The text is a C2SP tlog-proof with the leaf in its `extra`; keep it as
     FILE.tlog-proof. `stoilo audit check` verifies it, without the log.
     """
-    from stoilo.audit.prover import prove_leaf  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.prover import prove_leaf  # noqa: PLC0415 - loads cryptography
 
     found = prove_leaf(data, task, None if policy is None else read_policy(policy))
     if not as_json:
@@ -152,7 +149,7 @@ def check(
 
     Exit code 0: the entry is in the log that the policy trusts; 4: it is not shown to be.
     """
-    from stoilo.audit.evidence import check_evidence  # noqa: PLC0415 - cryptography
+    from stoilo.audit.read.evidence import check_evidence  # noqa: PLC0415 - cryptography
     from stoilo.cli.audit_text import (  # noqa: PLC0415
         render_entries,
         render_json,
@@ -198,7 +195,7 @@ def export(
     """
     import dataclasses  # noqa: PLC0415 - heavy for a CLI that may do something else
 
-    from stoilo.audit.export import export_log  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.export import export_log  # noqa: PLC0415 - loads cryptography
 
     trusted = None if policy is None else read_policy(policy)
     report = export_log(data, target, trusted, sources=_chosen(sources))
@@ -231,14 +228,14 @@ def _chosen(sources: str) -> frozenset[str] | None:
 
 
 def _open(data: str | Path, policy: str | None) -> LogView:
-    from stoilo.audit.reading import open_log  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.view import open_log  # noqa: PLC0415 - loads cryptography
 
     return open_log(data, None if policy is None else read_policy(policy))
 
 
 def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
     """Return at most limit+1 bytes of a file or URL; None for no place."""
-    from stoilo.audit.source import read_url  # noqa: PLC0415 - loads cryptography
+    from stoilo.audit.read.source import read_url  # noqa: PLC0415 - loads cryptography
 
     if place is None:
         return None
@@ -259,14 +256,15 @@ def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
 def read_policy(text: str) -> LogPolicy:
     """Return the policy of ``--policy``: a verifier key or a file's name.
 
-    The file is a tlog-policy; older policies may follow it (`stoilo.audit.ageing`).
+    The file is a tlog-policy; older policies may follow it
+    (`stoilo.audit.format.policy_history`).
 
     Raises:
         UsageError: ``STO-L003``, ``STO-L004`` or ``STO-L060`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
-    from stoilo.audit.ageing import parse_policies  # noqa: PLC0415 - cryptography
-    from stoilo.audit.policy import MAX_POLICY_BYTES, vkey_policy  # noqa: PLC0415
+    from stoilo.audit.format.policy import MAX_POLICY_BYTES, vkey_policy  # noqa: PLC0415
+    from stoilo.audit.format.policy_history import parse_policies  # noqa: PLC0415 - cryptography
 
     try:
         if "+" in text and not Path(text).exists():

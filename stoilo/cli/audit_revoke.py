@@ -95,8 +95,8 @@ def revoke(
     and every workunit from then on carries it. With --offline: publishes a new offline
     list, which takes over everything withdrawn online, and can take back (--remove).
     """
-    from stoilo.server import revoking  # noqa: PLC0415 - an extra
-    from stoilo.server.withdrawals import wish  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation import revoking  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation.withdrawals import wish  # noqa: PLC0415 - an extra
 
     if (remove or settle or replace_online_key) and not offline:
         raise UsageError(
@@ -124,7 +124,7 @@ def _withdraw_online(
     data: Path, made: RevocationStatement, wait_s: float, *, as_json: bool
 ) -> None:
     """Store the wish and, beside a running server, wait until it is in force."""
-    from stoilo.server import revoking  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation import revoking  # noqa: PLC0415 - an extra
 
     wanted = revoking.withdraw(data, made)
     if not revoking.is_running(data):
@@ -145,7 +145,7 @@ def _withdraw_online(
 @json_option
 def revocations(data: Path, as_json: bool) -> None:
     """Show what a project has withdrawn: offline, online, and what waits."""
-    from stoilo.server.revoking import revocations_in_force  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation.revoking import revocations_in_force  # noqa: PLC0415 - an extra
 
     found = revocations_in_force(data)
     offline = _offline_part(found.offline)

@@ -13,7 +13,7 @@ import click
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.audit.note import VerifierKey
+    from stoilo.audit.format.note import VerifierKey
 
 __all__ = ["log_key", "witness", "witness_key"]
 
@@ -58,11 +58,7 @@ def log_key(data: Path, origin: str | None, as_json: bool) -> None:
 
     Witnesses need it before the project's first start.
     """
-    from stoilo.audit.note import (  # noqa: PLC0415 - extra
-        KeyType,
-        private_vkey,
-        render_vkey,
-    )
+    from stoilo.audit.format.note import KeyType, private_vkey, render_vkey  # noqa: PLC0415 - extra
     from stoilo.server.config import load_config  # noqa: PLC0415 - extra
     from stoilo.signer.keyfiles import (  # noqa: PLC0415 - extra
         ensure_key,

@@ -1,7 +1,7 @@
 """An in-memory TaskService on a real loopback port.
 
 `FakeTaskService` keeps tasks in a dict and answers them by a function of yours (an
-`Answerer`): by scripted values, or by `stoilo.testing.jailed.JailAnswerer`, which runs the
+`Answerer`): by scripted values, or by `tests.support.jailed.JailAnswerer`, which runs the
 task's source in the real sandbox. It can lose answers, and counts calls.
 """
 

@@ -7,12 +7,9 @@ to refuse all that. What a hostile source could smuggle in would stay text.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
+from starlette.requests import Request
 from starlette.responses import Response
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 __all__ = ["FOREVER", "answer", "answer_download", "answer_page"]
 

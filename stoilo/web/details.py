@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from stoilo.audit.facts import CodeCount, NamedDigest
-from stoilo.audit.record import WorkunitRecord
+from stoilo.audit.format.facts import CodeCount, NamedDigest
+from stoilo.audit.format.record import Record, WorkunitRecord
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.web.wording import render_amount, render_bytes, render_seconds, render_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stoilo.audit.record import Record
 
 __all__ = ["Detail", "Shape", "describe_limits", "describe_redundancy", "list_details"]
 

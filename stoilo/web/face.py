@@ -6,29 +6,24 @@ in 400 or 404, a log that cannot be read in 503.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.to_thread
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stoilo.audit.reading import open_log
-from stoilo.audit.store import LogPaths
+from stoilo.audit.log.store import LogPaths
+from stoilo.audit.read.view import open_log
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.server.http.routes import PublicPlace
 from stoilo.web.answers import FOREVER, answer, answer_download, answer_page
 from stoilo.web.archive import Archive
 from stoilo.web.commands import proof_name
 from stoilo.web.pages import PAGE_ENTRIES, Pages
 from stoilo.web.search import MAX_QUERY_CHARS, name_task, parse_query, run_query
 from stoilo.web.story import tell_story
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.requests import Request
-
-    from stoilo.server.faces import PublicPlace
 
 __all__ = ["audit_pages"]
 

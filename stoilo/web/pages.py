@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import jinja2
 
-from stoilo.audit.leaf import LeafKind
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import LeafKind
+from stoilo.audit.format.record import (
     Mention,
     MentionKind,
     RetentionRecord,
     WorkunitRecord,
     record_digest,
 )
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError
 from stoilo.web import commands, wording
+from stoilo.web.archive import Entry, View
 from stoilo.web.details import (
     Shape,
     describe_limits,
@@ -27,13 +28,7 @@ from stoilo.web.details import (
 )
 from stoilo.web.listing import Listing, list_source
 from stoilo.web.rules import describe_permission, judge_rules, remarks_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stoilo.core.errors import StoiloError
-    from stoilo.web.archive import Entry, View
-    from stoilo.web.story import Attempt, TaskStory
+from stoilo.web.story import Attempt, TaskStory
 
 __all__ = ["PAGE_ENTRIES", "Asset", "Pages", "load_assets"]
 

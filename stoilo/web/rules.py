@@ -6,16 +6,13 @@ An admission means that no rule refused; remarks (warnings) are in the record by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from stoilo.audit.format.record import WorkunitRecord
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UsageError
+from stoilo.core.levels import Level
 from stoilo.policies.levels import load_level
 from stoilo.web.wording import render_amount
-
-if TYPE_CHECKING:
-    from stoilo.audit.record import WorkunitRecord
-    from stoilo.core.levels import Level
 
 __all__ = [
     "Permission",

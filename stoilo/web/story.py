@@ -6,18 +6,16 @@ All facts come from the public log; nothing here knows a name, a host or a task'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from stoilo.audit.record import (
+from stoilo.audit.format.record import (
     Mention,
     MentionKind,
     OutcomeRecord,
     RevocationRecord,
     WorkunitRecord,
 )
-
-if TYPE_CHECKING:
-    from stoilo.web.archive import Entry
+from stoilo.web.archive import Entry
 
 __all__ = ["Attempt", "Denial", "TaskStory", "find_denials", "tell_story"]
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from stoilo.audit.leaf import LeafKind
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import LeafKind
+from stoilo.audit.format.record import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,
     PolicyRecord,
+    Record,
     RefusalsRecord,
     ReleaseRecord,
     RetentionRecord,
@@ -21,11 +22,8 @@ from stoilo.audit.record import (
     WorkunitRecord,
 )
 from stoilo.core.limits import KIB, MIB
-
-if TYPE_CHECKING:
-    from stoilo.audit.record import Record
-    from stoilo.web.archive import Entry
-    from stoilo.web.story import TaskStory
+from stoilo.web.archive import Entry
+from stoilo.web.story import TaskStory
 
 __all__ = [
     "KIND_TITLES",

@@ -15,11 +15,11 @@ from stoilo.server.engines.embedded.people.accounts import load_secret
 from stoilo.server.mirror.pull import Origin, sync
 from stoilo.server.mirror.serving import create_mirror_app
 from stoilo.server.mirror.shelf import Shelf
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.meddler import Meddler
-from stoilo.testing.mirrors import FickleMirror, serve_app
-from stoilo.testing.wire import UNFINISHED
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import BoincProject
+from tests.support.meddler import Meddler
+from tests.support.mirrors import FickleMirror, serve_app
+from tests.support.wire import UNFINISHED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

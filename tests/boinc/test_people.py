@@ -15,9 +15,9 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.people.accounts import Account
 from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincpackage import BOINC
-from stoilo.testing.engine import ProjectServer
+from tests.support.boinc import BoincClient
+from tests.support.boincpackage import BOINC
+from tests.support.engine import ProjectServer
 
 pytestmark = [
     pytest.mark.slow,

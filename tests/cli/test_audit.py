@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.policy import render_policy
-from stoilo.audit.proof import check_proof
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.policy import render_policy
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.cli.main import main
 from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 ADMISSION = render_leaf(Leaf(LeafKind.ADMISSION, content_digest(b"s"), "1", 5))

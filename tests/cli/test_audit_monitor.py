@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.cli.audit_monitor import _Stop
 from stoilo.cli.main import main
 from stoilo.core.digests import content_digest
+from tests.support.faulty_log import LogKey
 
 KEY = LogKey("log.test/t")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stoilo.audit.reader import verify_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.signer.devroot import offline_list
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 DIGEST, FLAVOR = "a" * 64, "b" * 64
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stoilo.audit.note import parse_vkey
+from stoilo.audit.format.note import parse_vkey
 from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError
 from stoilo.signer.devroot import create_development_root
-from stoilo.testing.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW
 
 
 def run(*words: str) -> str:

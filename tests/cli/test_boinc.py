@@ -13,7 +13,7 @@ from stoilo.core.errors import DeniedError
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.rules.hosttrust import is_trusted_account
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 EMAIL = "a@example.org"
 FIELDS = {

@@ -12,7 +12,7 @@ import urllib3
 
 from stoilo.cli.main import main
 from stoilo.server.mirror.listing import Listed, render_listing
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = b"shared" * 10_000
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -13,8 +13,8 @@ import pytest
 from stoilo.client.address import Address
 from stoilo.client.journal import Journal
 from stoilo.client.session import Connection, connect
-from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
+from tests.support.jailed import JailAnswerer
 
 
 @pytest.fixture(scope="session")

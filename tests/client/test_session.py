@@ -20,8 +20,8 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.types import Finding, Redundancy, Severity, TaskState
-from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
+from tests.support.jailed import JailAnswerer
 
 ADD = {"a": 2, "b": 3}
 

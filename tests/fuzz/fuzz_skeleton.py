@@ -10,7 +10,7 @@ import sys
 from stoilo.core.codec.nodes import Instance, Ndarray
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import TrustError
-from stoilo.testing.turns import turns_within
+from tests.support.turns import turns_within
 
 CORPUS = [
     encode(node)

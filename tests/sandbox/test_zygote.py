@@ -18,7 +18,7 @@ from stoilo.sandbox.run import (
     encode_probe,
 )
 from stoilo.sandbox.supervisor import Jail, zygote_command
-from stoilo.testing.openpython import find_open_python, library_paths
+from tests.support.openpython import find_open_python, library_paths
 
 WITHOUT = """
 from stoilo.sandbox.mechanisms import KernelHost

@@ -20,7 +20,7 @@ from stoilo.server.engines.mirrorboard import (
     after_bad,
 )
 from stoilo.server.engines.mirrors import Mirror
-from stoilo.testing.server import ManualClock
+from tests.support.server import ManualClock
 
 ONE, TWO = Mirror("https://one.example/f/"), Mirror("https://two.example/")
 HELD, OTHER = "a" * 64, "b" * 64

@@ -11,7 +11,7 @@ from stoilo.executor.verifier.result import (
     render_result,
 )
 from stoilo.testing.cheat import Cheat, falsify
-from stoilo.testing.strategies import nodes
+from tests.support.strategies import nodes
 
 
 def frame(value):

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from stoilo.audit.leaf import MAX_LEAF_BYTES
-from stoilo.audit.proof import check_proof
-from stoilo.audit.record import task_commitment
-from stoilo.server.faces import PublicPlace
-from stoilo.testing.archive import ArchiveWriter
+from stoilo.audit.format.leaf import MAX_LEAF_BYTES
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.record import task_commitment
+from stoilo.server.http.routes import PublicPlace
 from stoilo.web.archive import Archive
 from stoilo.web.face import audit_pages
 from stoilo.web.pages import PAGE_ENTRIES
+from tests.support.archive import ArchiveWriter
 
 PAGES = [
     "/audit/",

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from stoilo.testing.archive import ArchiveWriter
 from stoilo.web.rules import describe_permission, judge_rules
+from tests.support.archive import ArchiveWriter
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,11 @@
 import msgspec
 import pytest
 
-from stoilo.audit.record import (
-    OutcomeRecord,
-    task_commitment,
-)
+from stoilo.audit.format.record import OutcomeRecord, task_commitment
 from stoilo.core.digests import content_digest
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
 from stoilo.web.archive import Archive
 from stoilo.web.story import tell_story
+from tests.support.archive import ORIGIN, ArchiveWriter
 
 SOURCE = b"def task(kwargs):\n    return 1\n"
 HEX = "ab" * 32

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 from tuf.api.metadata import TargetFile
 
-from stoilo.audit.policy import LogPolicy
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from stoilo.audit.proof import ProvenLeaf
+from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level

@@ -16,9 +16,10 @@ from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.app.databases import engine_url
 from stoilo.server.backup.tables import read_revision
-from stoilo.server.databases import engine_url
-from stoilo.server.datadir import claim_directory
+from stoilo.server.data_directory import claim_directory
+from stoilo.server.db.store import SERVER, Store, open_engine
 from stoilo.server.engines.embedded.database import ENGINE, Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,
@@ -30,7 +31,6 @@ from stoilo.server.migrating.attempts import count_running, reopen_running
 from stoilo.server.migrating.people import host_values, missing_rows, user_values
 from stoilo.server.migrating.reading import known_workunits, read_hosts, read_users
 from stoilo.server.migrations import newest_revision
-from stoilo.server.store import SERVER, Store, open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

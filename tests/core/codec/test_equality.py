@@ -7,7 +7,7 @@ from hypothesis import given
 
 from stoilo.core.codec.equality import nodes_equal
 from stoilo.core.codec.nodes import Ndarray
-from stoilo.testing.strategies import nodes
+from tests.support.strategies import nodes
 
 
 @given(nodes, nodes)

@@ -10,7 +10,7 @@ from stoilo.core.codec.json_values import parse_json_value, render_json_value
 from stoilo.core.codec.nodes import FunctionRef, Ndarray
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import UsageError
-from stoilo.testing.strategies import arrays, plain_values
+from tests.support.strategies import arrays, plain_values
 
 
 def has_nan_token(text):

@@ -17,7 +17,7 @@ from stoilo.core.codec.skeleton import (
     encode,
 )
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.testing.strategies import nodes
+from tests.support.strategies import nodes
 
 
 @given(nodes)

@@ -13,7 +13,7 @@ from stoilo.core.codec.nodes import FunctionRef, Tensor
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.testing.strategies import plain_values
+from tests.support.strategies import plain_values
 
 
 def travel(value):

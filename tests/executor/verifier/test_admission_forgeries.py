@@ -23,7 +23,7 @@ from stoilo.executor.verifier.admission import (
 from stoilo.executor.verifier.release import RevocationFile, TrustedRelease
 from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.devroot import revoke
-from stoilo.testing.gate import (
+from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
     DAY_S,

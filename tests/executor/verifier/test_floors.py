@@ -11,7 +11,7 @@ from stoilo.executor.verifier.admission import check_verifier_floor, verify_bund
 from stoilo.executor.verifier.memory import FloorMemory, raise_floors
 from stoilo.executor.verifier.release import ArchiveFile, FloorsFile, PartFile
 from stoilo.executor.verifier.workunit import Floors, HostState
-from stoilo.testing.gate import FLAVOR
+from tests.support.gate import FLAVOR
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(

@@ -19,7 +19,7 @@ from stoilo.executor.verifier.optin import (
 )
 from stoilo.executor.verifier.workunit import HostState
 from stoilo.executor.volunteer.main import _host_state
-from stoilo.testing.gate import GateBench, small_level
+from tests.support.gate import GateBench, small_level
 
 LEVELS = st.sampled_from(sorted(LEVEL_ORDER))
 TOPICS = st.frozensets(st.sampled_from(["health", "physics", "art"]))

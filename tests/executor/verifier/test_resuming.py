@@ -12,7 +12,7 @@ from stoilo.executor.verifier.result import parse_result
 from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.executor.verifier.workunit import HostState, Work
 from stoilo.flavors.manifest import find_flavor
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 STEPS = b"""
 def task(kwargs, state=None):

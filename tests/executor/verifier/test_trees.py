@@ -15,7 +15,7 @@ from stoilo.executor.verifier.trees import (
     touch_tree,
     tree_cap,
 )
-from stoilo.testing.frozen import FILES, make_tree
+from tests.support.frozen import FILES, make_tree
 
 CAP = 10**9
 

@@ -14,7 +14,7 @@ import pytest
 
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.executor.verifier.trees import WantedTree, check_tree, hold_tree
-from stoilo.testing.frozen import FILES, make_tree
+from tests.support.frozen import FILES, make_tree
 
 CAP = 10**9
 

@@ -11,7 +11,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.volunteer.ledger import FileRecord
 from stoilo.executor.volunteer.scheduler_rpc import may_ask, parse_reply
 from stoilo.executor.volunteer.transfer import Transfer
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -30,13 +30,13 @@ from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
-from stoilo.testing.engine import (
+from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,
     ProjectServer,
     make_spec,
 )
-from stoilo.testing.programs import ProgramSigner
+from tests.support.programs import ProgramSigner
 
 KEY, OTHER = generate_boinc_key(), generate_boinc_key()
 SINGLE = Redundancy(

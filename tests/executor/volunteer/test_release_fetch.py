@@ -15,7 +15,7 @@ from stoilo.executor.volunteer.release_fetch import (
     fetch_release,
     wanted_names,
 )
-from stoilo.server.releasefiles import read_index
+from stoilo.server.http.release_files import read_index
 from stoilo.server.tls import ensure_tls
 
 SHA = "a" * 64

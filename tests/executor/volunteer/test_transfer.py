@@ -13,7 +13,7 @@ from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, Ledger
 from stoilo.executor.volunteer.scheduler import Caller, Known, Settings, request_of
 from stoilo.executor.volunteer.transfer import Refused, Transfer
 from stoilo.server.engines.embedded.wire.xml import render_reply
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()

@@ -12,7 +12,7 @@ from stoilo.server.mirror.listing import INDEX, Listed, render_listing
 from stoilo.server.mirror.pull import CHUNK, Origin, sync
 from stoilo.server.mirror.serving import Keeper
 from stoilo.server.mirror.shelf import Shelf
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 DIGEST = hashlib.sha256(DATA).hexdigest()

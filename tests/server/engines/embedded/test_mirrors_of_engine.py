@@ -27,10 +27,10 @@ from stoilo.server.mirror.pull import Origin, sync
 from stoilo.server.mirror.serving import create_mirror_app
 from stoilo.server.mirror.shelf import Shelf
 from stoilo.server.mirrorwatch import CheckPace, MirrorWatch, check_mirror
-from stoilo.testing.engine import ProjectServer, make_spec
-from stoilo.testing.mirrors import serve_app
-from stoilo.testing.scripted import Scripted, ScriptedProject
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer, make_spec
+from tests.support.mirrors import serve_app
+from tests.support.scripted import Scripted, ScriptedProject
+from tests.support.server import ManualClock
 
 MODEL = random.Random(1).randbytes(200_000)
 DIGEST = hashlib.sha256(MODEL).hexdigest()

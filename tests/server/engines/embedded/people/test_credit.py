@@ -20,7 +20,7 @@ from stoilo.server.engines.embedded.people.credit import (
     fade,
     grant,
 )
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 DAY = 86_400
 NOW = 1_800_000_000

@@ -16,8 +16,8 @@ from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from stoilo.server.engines.embedded.wire.http import HttpOptions
 from stoilo.server.engines.embedded.wire.rates import CallLimits
-from stoilo.testing.engine import ProjectServer
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer
+from tests.support.server import ManualClock
 
 EMAIL, PASSWORD = "vol@example.org", "a long pass phrase"
 DIGEST = password_digest(PASSWORD, EMAIL)

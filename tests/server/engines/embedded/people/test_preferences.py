@@ -25,7 +25,7 @@ from stoilo.server.engines.embedded.people.preferences import (
     save_preferences,
     selected_levels,
 )
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 TOPICS = st.lists(st.sampled_from(["art", "health", "physics"]), unique=True)
 CHOICES = st.builds(

@@ -11,7 +11,7 @@ from stoilo.core.errors import DeniedError, InternalError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 BOUNDS = XmlBounds(document_bytes=10**6)
 INFO = HostInfo(domain_name="annas-laptop", model="CPU <1>", os_name="Linux")

@@ -10,7 +10,7 @@ from stoilo.server.engines.embedded.scheduling.leases import KEEP_S
 from stoilo.server.engines.embedded.scheduling.lending import LOST_AFTER_S, NAMES_READ
 from stoilo.server.engines.embedded.wire.requests import parse_request
 from stoilo.server.engines.interface import WorkunitFile
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 MODEL = b"model"
 NAME = content_digest(MODEL)

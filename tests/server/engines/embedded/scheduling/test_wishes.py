@@ -18,7 +18,7 @@ from stoilo.executor.volunteer.scheduler_rpc import render_request
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.wishes import allowed_apps
 from stoilo.server.engines.embedded.wire.xml import parse_request
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 LEVELS = ("pure", "numeric", "tensor", "gpu")
 TOPICS = st.lists(st.sampled_from(["health", "physics", "a.b/c"]), unique=True)

@@ -31,8 +31,8 @@ from stoilo.server.engines.embedded.wire.inhand import (
 )
 from stoilo.server.engines.embedded.wire.rates import CallLimits
 from stoilo.server.engines.embedded.wire.requests import parse_request
-from stoilo.testing.engine import ProjectServer
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer
+from tests.support.server import ManualClock
 
 KEY = "k" * 32
 REQUEST = (

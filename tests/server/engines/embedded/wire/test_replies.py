@@ -17,7 +17,7 @@ from stoilo.core.boinc.messages import (
 )
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.wire.replies import render_reply
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.programs import LINUX, ProgramSigner
 
 URL = "http://127.0.0.1:8080/"
 SIGNER = ProgramSigner()

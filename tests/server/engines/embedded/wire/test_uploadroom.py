@@ -21,7 +21,7 @@ from stoilo.server.engines.embedded.wire.uploadroom import (
 )
 from stoilo.server.engines.embedded.wire.uploads import UploadDesk
 from stoilo.server.engines.embedded.wire.xml import UploadHead
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 ANNA, BEN = Owner(1, 1), Owner(2, 3)
 ANNAS_OTHER = Owner(1, 2)

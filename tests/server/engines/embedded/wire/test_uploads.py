@@ -23,7 +23,7 @@ from stoilo.server.engines.embedded.wire import uploads
 from stoilo.server.engines.embedded.wire.bodies import BodyPace
 from stoilo.server.engines.embedded.wire.http import HttpOptions
 from stoilo.server.engines.embedded.wire.xml import UploadHead, parse_upload
-from stoilo.testing.engine import ProjectServer, make_spec
+from tests.support.engine import ProjectServer, make_spec
 
 DATA = bytes(range(256)) * 256
 MOST = 100_000

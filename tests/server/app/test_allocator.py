@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, sys
+from stoilo.server.app.allocator import give_large_blocks_back
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+if sys.argv[1] == "told":
+    assert give_large_blocks_back()
+large = b"x" * (30 << 20)
+del large
+before, blocks, pins = resident(), [], []
+for _ in range(16):
+    blocks.append(b"x" * (8 << 20))
+    pins.append(b"x" * 100_000)
+del blocks
+print((resident() - before) >> 20)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
+@pytest.mark.parametrize("told", [True, False])
+def test_large_blocks_between_small_ones_are_given_back(told: bool) -> None:
+    word = "told" if told else "untold"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, word], check=True, capture_output=True
+    )
+    assert (int(done.stdout) < 16) is told
