@@ -8,10 +8,11 @@ that stay, one heap a thread, and what is freed between them is not given back.
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 from typing import Final
 
-__all__ = ["give_large_blocks_back"]
+__all__ = ["give_large_blocks_back", "settle_collector"]
 
 LOGGER = logging.getLogger(__name__)
 M_TRIM_THRESHOLD: Final = -1
@@ -31,3 +32,12 @@ def give_large_blocks_back() -> bool:
     mapped = set_option(M_MMAP_THRESHOLD, LARGE_BYTES)
     trimmed = set_option(M_TRIM_THRESHOLD, LARGE_BYTES)
     return bool(mapped and trimmed)
+
+
+def settle_collector() -> None:
+    """Have Python's collector leave out what is there: it stays until the end anyway.
+
+    A full collection holds up every thread, 100 ms and more for what a start has made.
+    """
+    gc.collect()
+    gc.freeze()

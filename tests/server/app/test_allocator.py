@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
+
+from stoilo.server.app.allocator import settle_collector
 
 PROGRAM = """
 import os, sys
@@ -34,3 +37,13 @@ def test_large_blocks_between_small_ones_are_given_back(told: bool) -> None:
         [sys.executable, "-c", PROGRAM, word], check=True, capture_output=True
     )
     assert (int(done.stdout) < 16) is told
+
+
+def test_collector_leaves_out_what_a_start_has_made() -> None:
+    started = [[] for _ in range(1000)]  # type: ignore[var-annotated]  # nothing in them
+    try:
+        settle_collector()
+        assert not any(one is started for one in gc.get_objects())
+    finally:
+        gc.unfreeze()
+    assert any(one is started for one in gc.get_objects())
