@@ -19,4 +19,4 @@ gcc -std=c11 -O2 \
     -static-pie -fPIE -s -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code \
     -Wl,--build-id=none \
     -I "$held" -o "$output" \
-    launcher.c place.c tree.c unpack.c archive.c manifest.c sha256.c failure.c
+    launcher.c place.c tree.c unpack.c archive.c manifest.c header.c sha256.c failure.c

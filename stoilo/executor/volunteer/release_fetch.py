@@ -6,7 +6,7 @@ bounded; `stoilo.executor.verifier.trust` verifies it up to the volunteer's own 
 
 from __future__ import annotations
 
-import http.client
+import http
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
-from stoilo.audit.opener import open_url
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.release_pack import ReleaseFiles, travels
 
@@ -28,6 +28,7 @@ MAX_INDEX_BYTES: Final = 2 * 1024 * 1024
 MAX_FILES: Final = 512
 TIMEOUT_S: Final = 20.0
 ANSWER_S: Final = 120.0
+REDIRECTS: Final = 10  # as urllib follows: a project may have moved
 _METADATA = re.compile(r"metadata/(?:([0-9]{1,10})\.)?([a-z]{1,32})\.json")
 _TARGET = re.compile(
     r"targets/((?:[A-Za-z0-9_-]{1,64}/){0,2})[0-9a-f]{64}\.([\w.-]{1,64})"
@@ -78,7 +79,7 @@ def fetch_release(project: str, ca: Path | None = None) -> FetchedRelease:
     if not project.startswith(("http://", "https://")):
         raise UsageError("STO-U003", "--project must be an http(s) URL")
     base = f"{project.rstrip('/')}/release/"
-    fetch = partial(_fetch, ca=ca)
+    fetch = partial(_fetch, HttpClient(ca=ca, read_s=TIMEOUT_S, redirects=REDIRECTS))
     names = wanted_names(_read_index(fetch(base + INDEX, MAX_INDEX_BYTES)))
     if len(names) > MAX_FILES:
         raise TrustError("STO-K013", f"the release has more than {MAX_FILES} files")
@@ -123,17 +124,18 @@ def _read_index(data: bytes) -> tuple[str, ...]:
     return tuple(file.name for file in index.files)
 
 
-def _fetch(url: str, most: int, ca: Path | None) -> bytes:
+def _fetch(client: HttpClient, url: str, most: int) -> bytes:
     """Return a file of at most `most` bytes."""
     try:
-        with open_url(url, TIMEOUT_S, ANSWER_S, ca) as answer:
-            data = answer.read(most + 1)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        missing = getattr(error, "code", 0) == http.HTTPStatus.NOT_FOUND
-        kind = _NotThere if missing else UnreachableError
-        raise kind(
-            "STO-X001", f"{url} cannot be fetched: {type(error).__name__}"
+        answer = client.fetch("GET", url, most=most, within_s=ANSWER_S)
+    except AnswerTooLargeError as error:
+        raise TrustError("STO-K013", f"{url} is larger than {most:,} bytes") from error
+    except HttpError as error:
+        raise UnreachableError(
+            "STO-X001", f"{url} cannot be fetched: {error}"
         ) from error
-    if len(data) > most:
-        raise TrustError("STO-K013", f"{url} is larger than {most:,} bytes")
-    return data
+    if answer.status != http.HTTPStatus.OK:
+        missing = answer.status == http.HTTPStatus.NOT_FOUND
+        kind = _NotThere if missing else UnreachableError
+        raise kind("STO-X001", f"{url} cannot be fetched: HTTP {answer.status}")
+    return answer.body

@@ -9,20 +9,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from stoilo.audit.opener import answers_in_time
 from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest, UploadInfo
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UnreachableError
+from stoilo.core.http_client import (
+    AnswerStream,
+    AnswerTooLargeError,
+    HttpClient,
+    HttpError,
+)
 from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
@@ -162,22 +165,12 @@ class Transfer:
         self._master_url = master_url
         self._closed = False
         self._answer_s = answer_s
-        self._allowed = threading.local()
-        self._pool = urllib3.PoolManager(
-            num_pools=2,
-            maxsize=8,
-            retries=False,
-            timeout=urllib3.Timeout(connect=min(10.0, timeout_s), read=timeout_s),
-            headers={"User-Agent": AGENT},
-            ca_certs=str(ca) if ca else None,
-        )
-        answer = answers_in_time(timeout_s, lambda: float(self._allowed.answer_s))
-        self._pool.pool_classes_by_scheme = _pools_with(answer)
+        self._http = HttpClient(agent=AGENT, ca=ca, read_s=timeout_s)
 
     def close(self) -> None:
         """Close every connection; a download in progress ends at its next piece."""
         self._closed = True
-        self._pool.clear()
+        self._http.close()
 
     def scheduler_url(self) -> str:
         """Return the scheduler's URL from the master page.
@@ -293,23 +286,23 @@ class Transfer:
         headers = {"Range": f"bytes={held}-"} if held else {}
         allowed = begin_s + (file.nbytes - held) / slowest
         allowed = min(allowed, LONGEST_S)
-        with self._response("GET", file.url, allowed, headers=headers) as response:
-            if response.status in PERMANENT:
+        with self._download(file.url, allowed, headers) as answer:
+            if answer.status in PERMANENT:
                 raise Refused(
-                    "STO-X005", f"the project gives no file (HTTP {response.status})"
+                    "STO-X005", f"the project gives no file (HTTP {answer.status})"
                 )
-            if response.status == RANGE_WRONG:  # our part is not the beginning of it
+            if answer.status == RANGE_WRONG:  # our part is not the beginning of it
                 part.unlink(missing_ok=True)
-            if response.status not in {OK, PARTIAL}:
-                raise UnreachableError("STO-X001", f"HTTP {response.status}")
+            if answer.status not in {OK, PARTIAL}:
+                raise UnreachableError("STO-X001", f"HTTP {answer.status}")
             begins = f"bytes {held}-"
-            resumed = response.headers.get("content-range", "").startswith(begins)
-            if response.status == PARTIAL and not resumed:
+            resumed = answer.headers.get("content-range", "").startswith(begins)
+            if answer.status == PARTIAL and not resumed:
                 part.unlink(missing_ok=True)
                 raise UnreachableError("STO-X001", "another part of a file came")
             size = held if resumed else 0
             with part.open("ab" if resumed else "wb") as stream:
-                for chunk in _chunks(response):
+                for chunk in answer.chunks():
                     size += len(chunk)
                     if size > file.nbytes or self._closed:
                         break
@@ -320,71 +313,40 @@ class Transfer:
     def _small(self, method: str, url: str, *, most: int, body: bytes = b"") -> bytes:
         """Return a small answer's body."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
-        allowed = self._answer_s
-        with self._response(
-            method, url, allowed, body=body, headers=headers
-        ) as response:
-            data = b""
-            for chunk in _chunks(response):
-                data += chunk
-                if len(data) > most:
-                    raise TrustError("STO-X030", "the project's answer is too large")
-            if response.status != OK:
-                raise UnreachableError("STO-X001", f"HTTP {response.status}")
-        return data
-
-    def _response(
-        self,
-        method: str,
-        url: str,
-        allowed_s: float,
-        *,
-        headers: dict[str, str],
-        body: bytes = b"",
-    ) -> urllib3.BaseHTTPResponse:
-        """Send one request; all of its answer has to come within `allowed_s`."""
-        self._allowed.answer_s = allowed_s
         try:
-            return self._pool.request(
+            answer = self._http.fetch(
                 method,
                 url,
+                most=most,
+                within_s=self._answer_s,
                 body=body or None,
-                headers={"User-Agent": AGENT, **headers},
-                preload_content=False,
-                redirect=False,
-                decode_content=False,
+                headers=headers,
             )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            kind = type(error).__name__
-            raise UnreachableError(
-                "STO-X001", f"no answer from the project ({kind})"
-            ) from error
+        except AnswerTooLargeError as error:
+            raise TrustError("STO-X030", "the project's answer is too large") from error
+        except HttpError as error:
+            raise _no_answer(error) from error
+        if answer.status != OK:
+            raise UnreachableError("STO-X001", f"HTTP {answer.status}")
+        return answer.body
+
+    @contextmanager
+    def _download(
+        self, url: str, within_s: float, headers: Mapping[str, str]
+    ) -> Iterator[AnswerStream]:
+        """Yield a file's answer; all of it has to come within `within_s`."""
+        try:
+            with self._http.open(
+                "GET", url, within_s=within_s, headers=headers
+            ) as answer:
+                yield answer
+        except HttpError as error:
+            raise _no_answer(error) from error
 
 
-def _pools_with(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - the library's own
-    """Return pools by scheme whose connections read their answers by `answer`."""
-
-    class Plain(HTTPConnection):
-        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
-
-    class Secure(HTTPSConnection):
-        response_class = staticmethod(answer)  # type: ignore[assignment]  # a callable
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
-
-
-def _chunks(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Yield a body's pieces; a lost connection becomes our error."""
-    try:
-        yield from response.stream(CHUNK, decode_content=False)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise UnreachableError("STO-X001", "the connection was lost") from error
+def _no_answer(error: HttpError) -> UnreachableError:
+    """Return ``STO-X001``."""
+    return UnreachableError("STO-X001", f"the project cannot be reached: {error}")
 
 
 def matches(file: FileRecord, path: Path) -> bool:

@@ -28,6 +28,7 @@ SOURCES = [
     "tree",
     "unpack",
     "archive",
+    "header",
     "manifest",
     "sha256",
     "failure",
