@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.rows import Row, median_seconds
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.verifier.admission import HostState, verify_bundle
-from stoilo.executor.verifier.trust import (
+from stoilo.executor.verifier.release.trust import (
     load_trust,
     pack_release,
     parse_release_pack,

@@ -157,7 +157,10 @@ def built_file(
         parse_built,
         render_built,
     )
-    from stoilo.executor.verifier.trust import is_development_root, is_rehearsal_root  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.release.trust import (  # noqa: PLC0415 - an extra
+        is_development_root,
+        is_rehearsal_root,
+    )
     from stoilo.flavors.tree import platform_name  # noqa: PLC0415 - used here only
 
     data = read_source(str(root))
@@ -193,7 +196,7 @@ def _record(part: BuiltPart, flavor: str | None, version: str, serial: int) -> N
 
 def _launcher(verifier: BuiltPart, output: Path, version: str, serial: int) -> None:
     """Build the launcher that starts exactly this verifier."""
-    from stoilo.flavors.launcher import LauncherHeld, build_launcher  # noqa: PLC0415
+    from stoilo.flavors.launcher_build import LauncherHeld, build_launcher  # noqa: PLC0415
     from stoilo.signer.partrecords import launcher_record, render_part  # noqa: PLC0415
 
     held = LauncherHeld(

@@ -26,7 +26,7 @@ from stoilo.cli.ceremony import (
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.release import BuilderFile
+    from stoilo.executor.verifier.release.targets import BuilderFile
     from stoilo.signer.ceremony.folder import Ceremony
     from stoilo.signer.ceremony.holders import RoleSet
     from stoilo.signer.onlinekeys import OnlineKeys
@@ -163,7 +163,7 @@ def _role_set(paths: tuple[Path, ...], role: str, threshold: int) -> RoleSet:
 
 
 def _builder_file(paths: tuple[Path, ...], threshold: int) -> BuilderFile:
-    from stoilo.executor.verifier.release import BuilderFile, BuilderKey  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.release.targets import BuilderFile, BuilderKey  # noqa: PLC0415 - as above
 
     named = (read_named(path, "builder") for path in paths)
     keys = tuple(BuilderKey(one.key, one.name) for one in named)

@@ -103,7 +103,7 @@ def _sign_online(place: Path, now: int) -> bool:
 def _verify_as_volunteer(place: Path, now: int) -> None:
     """Raise what a volunteer would, before one does."""
     from stoilo.executor.verifier.installation import installed_release  # noqa: PLC0415 - loads tuf
-    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.release.trust import load_trust  # noqa: PLC0415 - as above
 
     root = (place / "root.json").read_bytes()
     load_trust(place, root, now, installed=installed_release())

@@ -233,7 +233,7 @@ class _Asked:
         return accept_policies(proposal, add, self.texts("dropped"))
 
     def _reviewers(self, proposal: Proposal) -> Changes:
-        from stoilo.executor.verifier.release import ReviewerFile, read_target  # noqa: PLC0415
+        from stoilo.executor.verifier.release.targets import ReviewerFile, read_target  # noqa: PLC0415
         from stoilo.signer.ceremony.asks import take_reviewers  # noqa: PLC0415
 
         del proposal
@@ -247,7 +247,7 @@ class _Asked:
         return raise_floors(proposal, read_floors(self.texts("floors")))
 
     def _builders(self, proposal: Proposal) -> Changes:
-        from stoilo.executor.verifier.release import BuilderKey  # noqa: PLC0415 - loads tuf
+        from stoilo.executor.verifier.release.targets import BuilderKey  # noqa: PLC0415 - loads tuf
         from stoilo.signer.ceremony.asks import change_builders  # noqa: PLC0415
 
         named = (read_named(path, "builder") for path in self.paths("builder_in"))

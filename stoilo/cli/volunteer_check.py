@@ -13,7 +13,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.self_check import SelfCheck
+    from stoilo.executor.verifier.inspection import SelfCheck
 
 __all__ = ["self_check"]
 
@@ -47,7 +47,7 @@ def self_check(
     if as_json:
         click.echo(json.dumps(_document(check)))
         return
-    from stoilo.executor.verifier.self_check import render_check  # noqa: PLC0415 - an extra
+    from stoilo.executor.verifier.inspection import render_check  # noqa: PLC0415 - an extra
 
     click.echo(render_check(check), nl=False)
 
@@ -55,13 +55,10 @@ def self_check(
 def _compare(project: str, root: bytes, launcher: Path, ca: Path | None) -> SelfCheck:
     """Return what held."""
     from stoilo.executor.verifier.host_verifier import installed_release  # noqa: PLC0415 - an extra
-    from stoilo.executor.verifier.self_check import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
-    from stoilo.executor.verifier.trust import load_trust  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.inspection import OwnParts, check_self, prove_release  # noqa: PLC0415 - as above
+    from stoilo.executor.verifier.release.trust import load_trust  # noqa: PLC0415 - as above
     from stoilo.executor.volunteer.release_fetch import fetch_release  # noqa: PLC0415 - as above
-    from stoilo.flavors.launcher import (  # noqa: PLC0415 - as above
-        MAX_LAUNCHER_BYTES,
-        describe_launcher,
-    )
+    from stoilo.flavors.launcher_build import MAX_LAUNCHER_BYTES, describe_launcher  # noqa: PLC0415 - as above
 
     program = _read(launcher, MAX_LAUNCHER_BYTES)
     held = describe_launcher(program)

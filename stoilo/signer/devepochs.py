@@ -14,8 +14,8 @@ import msgspec
 from tuf.api.metadata import Targets
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release import EpochFile, EpochsFile, read_target
-from stoilo.executor.verifier.trust import EPOCHS_FILE
+from stoilo.executor.verifier.release.targets import EpochFile, EpochsFile, read_target
+from stoilo.executor.verifier.release.trust import EPOCHS_FILE
 from stoilo.signer.devkeys import check_development, offline_role
 from stoilo.signer.keyfiles import ensure_key
 from stoilo.signer.repository import (

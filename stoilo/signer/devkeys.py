@@ -8,7 +8,7 @@ from typing import Final
 from tuf.api.metadata import Root
 
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK
+from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK
 from stoilo.signer.keyfiles import ensure_key
 from stoilo.signer.repository import RoleKeys, newest
 

@@ -6,7 +6,7 @@ that nothing changes but the ceremony. It protects nobody, because its offline k
 the online ones: the root is marked and release-built verifiers refuse it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.verifier.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.executor.verifier.release.trust.read_release`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -30,7 +30,7 @@ from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.targets import (
     FloorsFile,
     InstalledRelease,
     PolicyFile,
@@ -41,7 +41,7 @@ from stoilo.executor.verifier.release import (
     is_part_file,
     read_target,
 )
-from stoilo.executor.verifier.trust import (
+from stoilo.executor.verifier.release.trust import (
     FLOORS_FILE,
     POLICIES_FILE,
     PROJECT_FILE,

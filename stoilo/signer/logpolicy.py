@@ -16,7 +16,7 @@ from stoilo.audit.format.policy_history import (
     render_history,
     succeed,
 )
-from stoilo.executor.verifier.trust import HISTORY_FILE, POLICY_FILE
+from stoilo.executor.verifier.release.trust import HISTORY_FILE, POLICY_FILE
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.repository import newest_file
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import Built
-from stoilo.executor.verifier.release import PartFile
-from stoilo.flavors.launcher import describe_launcher
+from stoilo.executor.verifier.release.targets import PartFile
+from stoilo.flavors.launcher_build import describe_launcher
 
 __all__ = ["BUILT_PATH", "check_built", "check_launcher"]
 

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.release import ArchiveFile, PartFile
+from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from stoilo.flavors.build import BuiltPart
-from stoilo.flavors.launcher import LauncherHeld
+from stoilo.flavors.launcher_build import LauncherHeld
 from stoilo.flavors.manifest import FlavorManifest
 
 __all__ = ["launcher_record", "part_record", "render_part"]

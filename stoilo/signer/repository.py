@@ -37,7 +37,7 @@ from tuf.api.metadata import (
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
 from stoilo.signer.keyfiles import (
     sync_directory,
     write_private_file,

@@ -13,8 +13,12 @@ import msgspec
 
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.release import ReviewerFile, ReviewerKey, read_target
-from stoilo.executor.verifier.trust import REVIEWERS_FILE
+from stoilo.executor.verifier.release.targets import (
+    ReviewerFile,
+    ReviewerKey,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
 from stoilo.signer.devroot import reviewers_role
 from stoilo.signer.keyfiles import ensure_key
 from stoilo.signer.repository import (

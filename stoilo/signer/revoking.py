@@ -15,7 +15,7 @@ import msgspec
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import UsageError
 from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.signer.denials import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.devroot import (
     ONLINE_REVOCATION_KEY,

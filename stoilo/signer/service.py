@@ -36,9 +36,9 @@ from stoilo.executor.verifier.admission import (
     check_times,
     prove_leaf,
 )
-from stoilo.executor.verifier.release import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
+from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
-from stoilo.executor.verifier.trust import load_trust, read_release
 from stoilo.signer.denials import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.keyfiles import read_private_key, read_trusted_file
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger

@@ -23,8 +23,8 @@ from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import HostState
 from stoilo.executor.verifier.execution import VerifiedExecutor, Work
+from stoilo.executor.verifier.release.trust import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
-from stoilo.executor.verifier.trust import pack_release, read_release
 from stoilo.server.revocation.withdrawals import FOLDER
 from stoilo.testing.deployment import Deployment
 

@@ -15,7 +15,7 @@ from securesystemslib.signer import CryptoSigner, Signer
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.trust import load_trust, read_release
+from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.signer.ceremony.asks import online_role
 from stoilo.signer.ceremony.changes import Changes, RoleChange
 from stoilo.signer.ceremony.combining import combine

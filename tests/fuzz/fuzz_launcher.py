@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from stoilo.flavors.archive import write_archive
-from stoilo.flavors.launcher import launcher_sources
+from stoilo.flavors.launcher_build import launcher_sources
 from stoilo.flavors.tree import describe_tree, platform_name
 
 PROGRAM = (

@@ -9,7 +9,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError
 from stoilo.executor.verifier.installation import Built
-from stoilo.executor.verifier.release import BuilderFile, BuilderKey
+from stoilo.executor.verifier.release.targets import BuilderFile, BuilderKey
 from stoilo.signer.buildfolder import find_builds, read_inputs
 from stoilo.signer.builds import check_builds, make_attestation
 from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build

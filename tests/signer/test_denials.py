@@ -13,7 +13,7 @@ from stoilo.core.revocation import (
 )
 from stoilo.core.statement import render_statement
 from stoilo.executor.verifier.admission import admission_leaf
-from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
 from stoilo.signer.denials import REVOCATION_LEDGER, RevocationLedger, judge_statement
 from stoilo.signer.devroot import revoke

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import is_development_root
+from stoilo.executor.verifier.release.trust import is_development_root
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.rate import RateLimit
 from tests.support.gate import DAY_S, INSTALLED, NOW

@@ -7,7 +7,7 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.verifier.admission import HostState, verify_bundle
-from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.signer.devroot import revoke
 from stoilo.signer.protocol import (
     Admission,

@@ -46,7 +46,7 @@ from stoilo.core.revocation import (
 from stoilo.core.statement import Statement, make_nonce, render_statement
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.admission import TaskBundle, admission_leaf
-from stoilo.executor.verifier.release import InstalledRelease, ReviewerKey
+from stoilo.executor.verifier.release.targets import InstalledRelease, ReviewerKey
 from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.signer.devroot import (
     ONLINE_REVOCATION_KEY,

@@ -36,7 +36,7 @@ from stoilo.audit.witness.settings import without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.verifier.installation import Built, render_built
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,
@@ -51,7 +51,7 @@ from stoilo.executor.verifier.release import (
     RevocationFile,
     part_target,
 )
-from stoilo.executor.verifier.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the launcher: build.sh HELD OUTPUT
-#   HELD    directory of held.h, what the launcher is built for (stoilo.flavors.launcher writes it)
+#   HELD    directory of held.h, what the launcher is built for (stoilo.flavors.launcher_build writes it)
 #   OUTPUT  the program
 # The same compiler and C library give the same bytes, wherever this is done and by whomever.
 set -eu

@@ -32,7 +32,7 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.release import GateEpoch, TrustedRelease
+from stoilo.executor.verifier.release.targets import GateEpoch, TrustedRelease
 from stoilo.executor.verifier.review import check_reviews
 from stoilo.executor.verifier.revocation import (
     LoggedRevocations,

@@ -29,12 +29,12 @@ from stoilo.executor.verifier.memory import (
     RevocationMemory,
     TimeMemory,
 )
-from stoilo.executor.verifier.release import TrustedRelease
-from stoilo.executor.verifier.release_pack import parse_release_pack
+from stoilo.executor.verifier.release.pack import parse_release_pack
+from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.release.tuf_client import ROLLBACK_CODES
 from stoilo.executor.verifier.result import seen_checkpoint
 from stoilo.executor.verifier.runtimes import Runtimes
-from stoilo.executor.verifier.trust import load_trust
-from stoilo.executor.verifier.tuf_client import ROLLBACK_CODES
 from stoilo.executor.verifier.workunit import HostState, TaskBundle, VerifiedTask, Work
 
 __all__ = ["RELEASE_PACK", "Judge", "Judged", "installed_release", "newest_release"]

@@ -26,7 +26,7 @@ import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
-from stoilo.executor.verifier.release import InstalledRelease
+from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 

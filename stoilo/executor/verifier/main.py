@@ -46,6 +46,16 @@ from stoilo.executor.verifier.boinc_slot import (
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import MESSAGE_CHARS, VerifiedExecutor
 from stoilo.executor.verifier.host_verifier import Judge, newest_release
+from stoilo.executor.verifier.inspection import (
+    OwnParts,
+    check_self,
+    explain_refusal,
+    explain_task,
+    hash_own_tree,
+    hash_program,
+    read_logged,
+    render_check,
+)
 from stoilo.executor.verifier.installation import (
     Built,
     Home,
@@ -289,8 +299,6 @@ def _execute(slot: Slot, around: Surroundings, session: Session) -> bytes:
 
 def _explain(slot: Slot, around: Surroundings) -> int:
     """Say what the slot's task is, or why it does not run; runs nothing."""
-    from stoilo.executor.verifier.explain import explain_refusal, explain_task  # noqa: PLC0415 - seldom
-
     try:
         ready = _prepare(slot, around)
         judge = Judge(
@@ -313,15 +321,6 @@ def _explain(slot: Slot, around: Surroundings) -> int:
 
 def _check_self(around: Surroundings, launcher: Path | None) -> int:
     """Compare this program with the newest release that this computer has seen."""
-    from stoilo.executor.verifier.self_check import (  # noqa: PLC0415 - seldom, and not small
-        OwnParts,
-        check_self,
-        hash_own_tree,
-        hash_program,
-        read_logged,
-        render_check,
-    )
-
     built = around.built
     home = open_home(find_home(around.cwd, around.environment))
     state = home.state(built.origin)

@@ -25,7 +25,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.statement import Statement
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release import Reviewer
+from stoilo.executor.verifier.release.targets import Reviewer
 
 __all__ = [
     "ANY_ARGUMENTS",

@@ -27,7 +27,7 @@ from stoilo.core.revocation import (
     revocation_digest,
     split_revocations,
 )
-from stoilo.executor.verifier.release import TrustedRelease
+from stoilo.executor.verifier.release.targets import TrustedRelease
 
 __all__ = [
     "LoggedRevocations",

@@ -19,7 +19,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.release import PartFile, TrustedRelease
+from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
 from stoilo.executor.verifier.trees import (
     WantedTree,
     check_tree,

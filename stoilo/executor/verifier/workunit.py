@@ -18,7 +18,7 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.revocation import MAX_REVOCATIONS_BYTES
 from stoilo.core.statement import Statement
-from stoilo.executor.verifier.release import GateEpoch
+from stoilo.executor.verifier.release.targets import GateEpoch
 from stoilo.executor.verifier.revocation import SeenRevocations
 
 __all__ = [

@@ -45,8 +45,8 @@ from stoilo.executor.verifier.optin import (
     load_opt_in,
     lower_by_server,
 )
-from stoilo.executor.verifier.release import TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.release.targets import TrustedRelease
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.executor.volunteer.attachments import Means, choose_means
 from stoilo.executor.volunteer.client import Volunteer
 from stoilo.executor.volunteer.ledger import Ledger

@@ -27,11 +27,11 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.slot.executor import VERIFIER_ARCHIVE, Program
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.executor.verifier.optin import LEVEL_ORDER
-from stoilo.executor.verifier.release import TrustedRelease
+from stoilo.executor.verifier.release.targets import TrustedRelease
 from stoilo.executor.volunteer.ledger import FileRecord
 from stoilo.executor.volunteer.scheduler_rpc import PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
-from stoilo.flavors.launcher import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
+from stoilo.flavors.launcher_build import MAX_ARCHIVE_BYTES, MAX_LAUNCHER_BYTES
 from stoilo.flavors.tree import platform_name
 
 __all__ = ["Approval", "ConsentedPrograms", "Programs", "ReleasedPrograms"]

@@ -1,7 +1,7 @@
 """A project's published release from its server, for a volunteer who compares.
 
 Not part of the verifier, which never opens a connection. Everything fetched is hostile and
-bounded; `stoilo.executor.verifier.trust` verifies it up to the volunteer's own root afterwards.
+bounded; `executor.verifier.release.trust` verifies it up to the volunteer's own root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.http_client import AnswerTooLargeError, HttpClient, HttpError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release_pack import ReleaseFiles, travels
+from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 
 __all__ = ["FetchedRelease", "fetch_release", "wanted_names"]
 

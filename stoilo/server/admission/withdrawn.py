@@ -16,7 +16,7 @@ from stoilo.server.db.states import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.verifier.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 

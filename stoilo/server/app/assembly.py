@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from stoilo.executor.verifier.release import Reviewer
+    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.executor.verifier.result import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup

@@ -22,7 +22,7 @@ from stoilo.server.validation.validators import JailAnswer, JailTrouble
 if TYPE_CHECKING:
     from stoilo.core.errors import StoiloError
     from stoilo.core.limits import RunLimits
-    from stoilo.executor.verifier.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.log.ports import SourceUnderReview
     from stoilo.server.validation.validators import Watch
 

@@ -26,7 +26,7 @@ from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.side import SideStore
 from stoilo.audit.witness.client import Cosigner
 from stoilo.core.errors import DeniedError, UsageError
-from stoilo.executor.verifier.trust import ReleaseFiles
+from stoilo.executor.verifier.release.trust import ReleaseFiles
 from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
@@ -92,7 +92,7 @@ from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.policies.policy import Policy
     from stoilo.server.log.ports import AdmissionSigner
     from stoilo.server.operations.volunteers import LocalVolunteers

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from stoilo.audit.format.record import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.executor.verifier.release import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.config import load_config
 from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stoilo.core.levels import Level
-    from stoilo.executor.verifier.release import TrustedRelease
-    from stoilo.executor.verifier.trust import ReleaseFiles
+    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.release.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
 

@@ -20,7 +20,7 @@ from stoilo.audit.format.release_proof import (
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.executor.verifier.release import part_target
+from stoilo.executor.verifier.release.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import NO_ORIGIN
 from stoilo.signer.keyfiles import write_private_file
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stoilo.executor.verifier.release import TrustedRelease
-    from stoilo.executor.verifier.trust import ReleaseFiles
+    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.release.trust import ReleaseFiles
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
 

@@ -26,7 +26,7 @@ from stoilo.server.log.outbox import NO_ORIGIN, note_record
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.verifier.release import Reviewer
+    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 

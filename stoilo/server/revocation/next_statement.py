@@ -13,7 +13,7 @@ from stoilo.core.revocation import (
 from stoilo.server.revocation.withdrawals import merge_wishes
 
 if TYPE_CHECKING:
-    from stoilo.executor.verifier.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
 
 __all__ = ["DRAFT_S", "REISSUE_S", "next_statement", "offline_records"]
 

@@ -19,7 +19,7 @@ from stoilo.core.revocation import (
     parse_revocation,
     split_revocations,
 )
-from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.server.revocation.withdrawals import FOLDER, Withdrawals, merge_wishes
 from stoilo.signer.devroot import certify_fresh_epoch, offline_list
 from stoilo.signer.revoking import replace_online_key, settle_revocations

@@ -20,7 +20,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     EpochsFile,
     FloorsFile,
@@ -34,7 +34,7 @@ from stoilo.executor.verifier.release import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -26,7 +26,7 @@ from tuf.api.metadata import (
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.trust import ReleaseFiles
+from stoilo.executor.verifier.release.trust import ReleaseFiles
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_metadata,

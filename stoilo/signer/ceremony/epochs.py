@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.targets import (
     EpochFile,
     EpochsFile,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.verifier.trust import EPOCHS_FILE, REVOCATION_FILE
+from stoilo.executor.verifier.release.trust import EPOCHS_FILE, REVOCATION_FILE
 from stoilo.signer.ceremony.proposal import Proposal
 
 __all__ = ["open_until"]

@@ -14,7 +14,7 @@ from typing import IO, Final
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.installation import parse_built
-from stoilo.executor.verifier.release import PartFile, part_target
+from stoilo.executor.verifier.release.targets import PartFile, part_target
 from stoilo.flavors.archive import read_archive
 from stoilo.signer.ceremony.changes import NewTarget
 from stoilo.signer.ceremony.content import release_parts

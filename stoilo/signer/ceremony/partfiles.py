@@ -19,7 +19,7 @@ from typing import Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release import PartFile, part_target, read_target
+from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
 from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.changes import Changes, NewTarget

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.trust import REHEARSAL_MARK
+from stoilo.executor.verifier.release.trust import REHEARSAL_MARK
 from stoilo.signer.ceremony.changes import Changes, NewTarget, role_of_target
 from stoilo.signer.ceremony.current import CurrentRelease
 from stoilo.signer.ceremony.draft import Draft

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release_pack import ReleaseFiles, travels
+from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 from stoilo.signer.ceremony.current import CurrentRelease, open_current, stored_name
 from stoilo.signer.ceremony.metadata import RoleFile, open_targets, parse_role_name
 from stoilo.signer.roles import OFFLINE, ceremony_bounds

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release import ProjectFile, read_target
-from stoilo.executor.verifier.trust import PROJECT_FILE, REHEARSAL_MARK
+from stoilo.executor.verifier.release.targets import ProjectFile, read_target
+from stoilo.executor.verifier.release.trust import PROJECT_FILE, REHEARSAL_MARK
 from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.current import CurrentRelease
 from stoilo.signer.ceremony.expiry import expiries

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.executor.verifier.release import ProjectFile, read_target
-from stoilo.executor.verifier.trust import PROJECT_FILE
+from stoilo.executor.verifier.release.targets import ProjectFile, read_target
+from stoilo.executor.verifier.release.trust import PROJECT_FILE
 from stoilo.signer.ceremony.content import release_parts
 from stoilo.signer.ceremony.current import CurrentRelease
 from stoilo.signer.ceremony.epochs import open_until

@@ -15,8 +15,12 @@ from stoilo.audit.format.release_proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.verifier.release import InstalledRelease, PartFile, TrustedRelease
-from stoilo.executor.verifier.trust import ReleaseFiles, load_trust, travels
+from stoilo.executor.verifier.release.targets import (
+    InstalledRelease,
+    PartFile,
+    TrustedRelease,
+)
+from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.boinckeys import BoincPublicKey
 from stoilo.signer.builds import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.flavors.archive import ustar_header
-from stoilo.flavors.launcher import launcher_sources
+from stoilo.flavors.launcher_build import launcher_sources
 from stoilo.flavors.tree import parse_tree, platform_name
 
 PROGRAMS = Path(__file__).parent / "programs"

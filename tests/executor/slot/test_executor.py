@@ -15,7 +15,7 @@ from stoilo.executor.slot.executor import Program, PutOffError, SlotExecutor
 from stoilo.executor.verifier.execution import installed_release
 from stoilo.executor.verifier.installation import render_built
 from stoilo.executor.verifier.optin import OptIn
-from stoilo.executor.verifier.release_pack import pack_release, read_release
+from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.executor.verifier.workunit import Work
 from stoilo.executor.volunteer.optin_file import render_opt_in

@@ -20,8 +20,8 @@ from stoilo.executor.verifier.admission import (
     check_validator_module,
     verify_bundle,
 )
-from stoilo.executor.verifier.release import RevocationFile, TrustedRelease
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.release.targets import RevocationFile, TrustedRelease
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.devroot import revoke
 from tests.support.gate import (
     ARGUMENTS,

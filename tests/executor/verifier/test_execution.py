@@ -17,7 +17,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.executor.verifier.admission import HostState
 from stoilo.executor.verifier.execution import VerifiedExecutor, Work, installed_release
-from stoilo.executor.verifier.release_pack import pack_release, read_release
+from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.keyfiles import read_private_key

@@ -13,7 +13,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.execution import installed_release
 from stoilo.executor.verifier.main import Surroundings, main, run_verifier
-from stoilo.executor.verifier.release_pack import pack_release, read_release
+from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition
 from stoilo.executor.verifier.runtimes import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor

@@ -1,7 +1,7 @@
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release_pack import (
+from stoilo.executor.verifier.release.pack import (
     ReleaseFiles,
     pack_release,
     parse_release_pack,

@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.release import ArchiveFile, PartFile
+from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from stoilo.executor.verifier.runtimes import (
     InstalledRuntimes,
     TreeRuntimes,

@@ -18,7 +18,7 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
-from stoilo.executor.verifier.release import RevocationFile
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.revocation import open_revocations
 from stoilo.server.revocation.issuer import RevocationIssuer
 from stoilo.server.revocation.next_statement import (

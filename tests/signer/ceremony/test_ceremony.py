@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release import ReviewerFile, ReviewerKey
-from stoilo.executor.verifier.release_pack import read_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.ceremony.asks import take_reviewers
 from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.combining import combine

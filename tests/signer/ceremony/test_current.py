@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.verifier.release_pack import ReleaseFiles
+from stoilo.executor.verifier.release.pack import ReleaseFiles
 from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.current import open_current
 from stoilo.signer.ceremony.reading import open_published, read_published

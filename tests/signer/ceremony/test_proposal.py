@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import UsageError
-from stoilo.executor.verifier.trust import FLOORS_FILE
+from stoilo.executor.verifier.release.trust import FLOORS_FILE
 from stoilo.signer.ceremony.asks import raise_floors
 from stoilo.signer.ceremony.changes import Changes, NewTarget, RoleChange
 from stoilo.signer.ceremony.holders import KeyHolder

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.executor.verifier.release_pack import read_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.ceremony.boincfiles import sign_boinc_files
 from stoilo.signer.ceremony.changes import Changes, NewTarget, RoleChange
 from stoilo.signer.ceremony.folder import Ceremony

@@ -11,7 +11,7 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.verifier.trust import parse_release_pack
+from stoilo.executor.verifier.release.trust import parse_release_pack
 from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.engines.stock.creation import Draft

@@ -9,7 +9,8 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.pack import read_release
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     FloorsFile,
     InstalledRelease,
@@ -19,8 +20,7 @@ from stoilo.executor.verifier.release import (
     part_target,
     read_target,
 )
-from stoilo.executor.verifier.release_pack import read_release
-from stoilo.executor.verifier.trust import load_trust
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.devroot import (
     certify_parts,
     create_development_root,

@@ -28,7 +28,7 @@ from tuf.ngclient.updater import Updater
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.verifier.release_pack import ReleaseFiles, travels
+from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 
 if TYPE_CHECKING:
     from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
@@ -319,7 +319,7 @@ class ReleaseUpdater(Updater):
 
         Raises:
             TrustError: STO-K083 where two roles speak for a name, or a role for names
-                outside of its own folder; the codes of `stoilo.executor.verifier.tuf_client`.
+                outside of its own folder; this module's codes.
         """
         targets = self._trusted_set.targets
         delegated = targets.delegations.roles if targets.delegations else {}

@@ -16,8 +16,7 @@ from stoilo.audit.format.record import (
 )
 from stoilo.audit.format.release_proof import LoggedRelease, render_release_proof
 from stoilo.core.errors import TrustError
-from stoilo.executor.verifier.release import ArchiveFile, PartFile
-from stoilo.executor.verifier.self_check import (
+from stoilo.executor.verifier.inspection import (
     OwnParts,
     check_self,
     hash_own_tree,
@@ -26,6 +25,7 @@ from stoilo.executor.verifier.self_check import (
     read_logged,
     render_check,
 )
+from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from tests.support.frozen import make_tree
 
 LAUNCHER, TREE, ARCHIVE = "a" * 64, "b" * 64, "c" * 64

@@ -1,7 +1,7 @@
 """What a verified release says: epochs, levels, parts, floors, revocations, reviewers.
 
 Each file is a small JSON target named by TUF metadata that the project's offline keys signed.
-`stoilo.executor.verifier.trust` verifies them up to the root and puts them together here.
+`trust` verifies them up to the root and puts them together here.
 """
 
 from __future__ import annotations

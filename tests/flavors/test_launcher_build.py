@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
-from stoilo.flavors import launcher
-from stoilo.flavors.launcher import (
+from stoilo.flavors import launcher_build
+from stoilo.flavors.launcher_build import (
     LauncherHeld,
     build_launcher,
     describe_launcher,
@@ -123,7 +123,9 @@ def test_missing_compiler_is_named(tmp_path, monkeypatch):
 def test_compiler_that_stops_is_told_in_its_words(tmp_path, monkeypatch):
     shutil.copytree(launcher_sources(), tmp_path / "sources")
     (tmp_path / "sources" / "failure.c").write_text("int unused_warning() { int x; }\n")
-    monkeypatch.setattr(launcher, "launcher_sources", lambda: tmp_path / "sources")
+    monkeypatch.setattr(
+        launcher_build, "launcher_sources", lambda: tmp_path / "sources"
+    )
     with pytest.raises(InternalError, match="unused_warning") as caught:
         build_launcher(HELD, tmp_path / "out")
     assert caught.value.code == "STO-F062"

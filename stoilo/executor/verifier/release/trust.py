@@ -1,7 +1,7 @@
 """From a root and a release's files to a `TrustedRelease`: TUF by python-tuf's own client.
 
 Trust: `root` comes from the executor itself (frozen) or from ``--root FILE``; all other
-files are hostile until the workflow of `stoilo.executor.verifier.tuf_client` has accepted them.
+files are hostile until the workflow of `tuf_client` has accepted them.
 Every check is offline. Source: TUF specification 1.0.34 §5.3 to §5.6.
 """
 
@@ -21,7 +21,14 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level
-from stoilo.executor.verifier.release import (
+from stoilo.executor.verifier.release.pack import (
+    ReleaseFiles,
+    pack_release,
+    parse_release_pack,
+    read_release,
+    travels,
+)
+from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     FloorsFile,
     InstalledRelease,
@@ -35,14 +42,7 @@ from stoilo.executor.verifier.release import (
     read_parts,
     read_target,
 )
-from stoilo.executor.verifier.release_pack import (
-    ReleaseFiles,
-    pack_release,
-    parse_release_pack,
-    read_release,
-    travels,
-)
-from stoilo.executor.verifier.tuf_client import (
+from stoilo.executor.verifier.release.tuf_client import (
     ROLLBACK_CODES,
     ReleaseUpdater,
     cache_directory,

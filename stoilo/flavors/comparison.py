@@ -14,6 +14,7 @@ from stoilo.flavors.tree import (
     MANIFEST_BYTES,
     MANIFEST_NAME,
     Tree,
+    TreeFile,
     describe_tree,
     hash_file,
     parse_tree,
@@ -21,10 +22,11 @@ from stoilo.flavors.tree import (
     tree_digest,
 )
 
-__all__ = ["LoadedTree", "load_tree", "open_archive"]
+__all__ = ["Difference", "LoadedTree", "compare_trees", "load_tree", "open_archive"]
+
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
-_LINE = 256
+_FIRST_LINE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +104,45 @@ def _nothing(path: Path) -> UsageError:
         f"{str(path)[:200]!r} is neither a frozen tree nor an archive of one",
         hint="name the output directory of a build, or an archive",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that differs: how, in words."""
+
+    path: str
+    what: str
+
+
+def compare_trees(one: LoadedTree, other: LoadedTree) -> tuple[Difference, ...]:
+    """Return where two trees differ, by path; nothing when they are equal.
+
+    Archives of equal trees are compared as files too: whoever signs one signs its bytes.
+    """
+    before = {file.path: file for file in one.tree.files}
+    after = {file.path: file for file in other.tree.files}
+    found = [
+        Difference(path, _describe(before.get(path), after.get(path)))
+        for path in sorted(before | after)
+        if before.get(path) != after.get(path)
+    ]
+    heads = [(tree.part, tree.platform) for tree in (one.tree, other.tree)]
+    if heads[0] != heads[1]:
+        words = " and ".join(f"{part} for {platform}" for part, platform in heads)
+        found.insert(0, Difference("MANIFEST", words))
+    both_packed = one.archive and other.archive
+    if not found and both_packed and one.archive != other.archive:
+        found.append(Difference("", "equal trees, packed into different archives"))
+    return tuple(found)
+
+
+def _describe(before: TreeFile | None, after: TreeFile | None) -> str:
+    if before is None:
+        return "only in the second"
+    if after is None:
+        return "only in the first"
+    if before.size != after.size:
+        return f"{before.size:,} and {after.size:,} bytes"
+    if before.digest != after.digest:
+        return f"other bytes: {before.digest[:16]}… and {after.digest[:16]}…"
+    return "a program in one of them only"

@@ -1,6 +1,6 @@
 """A release's files as they travel: read from a directory, packed into one file, parsed.
 
-Trust: every file is hostile until `stoilo.executor.verifier.trust` has verified it.
+Trust: every file is hostile until `stoilo.executor.verifier.release.trust` has verified it.
 """
 
 from __future__ import annotations
