@@ -25,7 +25,7 @@ from stoilo.executor.verifier.result import (
     ResultHeader,
     render_result,
 )
-from stoilo.server.app.dependencies import ValidatorJails
+from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.validation.answers import parse_answer
 from stoilo.server.validation.validators import ValidatorProgram, Validators
 
