@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.drills.table import DRILLS, RELEASE_DRILLS
 
 from tests.drills.__main__ import drills
 from tests.drills.report import run_drill
+from tests.drills.table import DRILLS, RELEASE_DRILLS
 
 NAMES = [one.name for one in RELEASE_DRILLS]
 

@@ -5,16 +5,16 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
-from stoilo.learn.data import split
+from stoilo.learn.core.orders import Order
+from stoilo.learn.core.parts import split
+from stoilo.learn.core.tensors import add, norm
+from stoilo.learn.driver.in_flight import Pace
+from stoilo.learn.driver.probing import expect_norm, measure_seconds
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.pace import Pace
-from stoilo.learn.probing import expect_norm, measure_seconds
-from stoilo.learn.run import Run, RunSettings
-from stoilo.learn.tensors import add, norm
-from stoilo.learn.work import Order
 from tests.support.points import make_model, make_samples
 
 

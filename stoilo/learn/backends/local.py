@@ -10,7 +10,7 @@ from typing import Self
 
 from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
-from stoilo.learn.turns import take_turn
+from stoilo.learn.core.models import take_turn
 
 __all__ = ["LocalBackend"]
 

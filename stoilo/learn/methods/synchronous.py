@@ -16,22 +16,21 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn import robust
-from stoilo.learn.buffers import pool_buffers
-from stoilo.learn.methods.frame import Frame, Outcome
-from stoilo.learn.methods.ledger import Ledger
-from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
-from stoilo.learn.methods.states import (
+from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.states import (
     load_replies,
     read_int,
     read_keys,
     save_replies,
     select,
 )
-from stoilo.learn.momenta import USUAL, Momenta
-from stoilo.learn.optimizers import Optimizer
-from stoilo.learn.tensors import Array, Tensors, scale
-from stoilo.learn.work import Order, Plain, Reply, Snapshot, State
+from stoilo.learn.core.tensors import Array, Tensors, scale
+from stoilo.learn.core.torch_modules import USUAL, Momenta
+from stoilo.learn.methods import robust
+from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.buffers import pool_buffers
+from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
 
 __all__ = [
     "Combine",
@@ -59,7 +58,7 @@ class SynchronousSettings:
         late: what becomes of answers to earlier steps.
         reduction: the loss is the samples' mean or sum.
         seed: of the shuffling: once an epoch, each sample once.
-        bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.buffers`).
+        bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.methods.buffers`).
         backups: once so small a share of a step is unanswered, what is out goes out again
             to hosts that have nothing else to do, and the first answer counts; 0: never.
     """

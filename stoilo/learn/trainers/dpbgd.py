@@ -18,23 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.display import Display
-from stoilo.learn.history import Tally
+from stoilo.learn.core.models import TorchModel, find_momentum
+from stoilo.learn.core.orders import Snapshot, Update
+from stoilo.learn.core.parts import read_batches
+from stoilo.learn.driver.history import Tally
+from stoilo.learn.driver.run import Run
+from stoilo.learn.methods.robust import Clip
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
-from stoilo.learn.models import TorchModel, find_momentum
-from stoilo.learn.robust import Clip
-from stoilo.learn.run import Run
-from stoilo.learn.timing import Conditions, Estimate
-from stoilo.learn.torch_optimizer import TorchOptimizer
-from stoilo.learn.trainers.datasets import read_batches
-from stoilo.learn.trainers.given import as_parts
-from stoilo.learn.trainers.metrics import EpochMetrics
-from stoilo.learn.trainers.places import Place
-from stoilo.learn.trainers.progress import Progress
-from stoilo.learn.trainers.stopping import StopRule
+from stoilo.learn.methods.torch_optimizer import TorchOptimizer
+from stoilo.learn.trainers.display import Display, Progress
+from stoilo.learn.trainers.epochs import EpochMetrics
+from stoilo.learn.trainers.options import Place, StopRule, as_parts
+from stoilo.learn.trainers.timing import Conditions, Estimate
 from stoilo.learn.trainers.trainer import Trainer, TrainerOptions
 from stoilo.learn.transport import Transport, TransportName
-from stoilo.learn.work import Snapshot, Update
 
 if TYPE_CHECKING:
     from torch import nn

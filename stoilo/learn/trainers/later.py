@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.timing import Conditions, Estimate
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.trainers.given import Loss
-from stoilo.learn.trainers.places import Place
+from stoilo.learn.trainers.options import Loss, Place
+from stoilo.learn.trainers.timing import Conditions, Estimate
 
 if TYPE_CHECKING:
     from torch import nn

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.optimizers import Adagrad, Sgd, Sharded
 from stoilo.learn.methods.plans import Staleness, shuffle
-from stoilo.learn.optimizers import Adagrad, Sgd, Sharded
-from stoilo.learn.tensors import flatten
 from tests.support.learning import (
     Fleet,
     Net,

@@ -6,11 +6,11 @@ import pytest
 from scipy.optimize import fmin_l_bfgs_b
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Reply, Snapshot
+from stoilo.learn.core.tensors import flatten, unflatten
 from stoilo.learn.methods.lbfgs import Coordinator, LineSearch, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
-from stoilo.learn.methods.vectors import Vectors
-from stoilo.learn.tensors import flatten, unflatten
-from stoilo.learn.work import Reply, Snapshot
+from stoilo.learn.store.vectors import Vectors
 from tests.support.learning import (
     Fleet,
     Net,

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.orders import Reply, Snapshot
+from stoilo.learn.core.tensors import add, dot, flatten, norm, scale
+from stoilo.learn.methods.optimizers import Sgd
+from stoilo.learn.methods.robust import CoordinateMedian, Krum, TrimmedMean
 from stoilo.learn.methods.synchronous import (
     Synchronous,
     SynchronousSettings,
     combine_robustly,
     sum_gradients,
 )
-from stoilo.learn.optimizers import Sgd
-from stoilo.learn.robust import CoordinateMedian, Krum, TrimmedMean
-from stoilo.learn.tensors import add, dot, flatten, norm, scale
-from stoilo.learn.work import Reply, Snapshot
 from tests.support.learning import (
     Fleet,
     Net,

@@ -18,7 +18,7 @@ from stoilo.learn import (
     evaluate,
     fit,
 )
-from stoilo.learn.data import Part
+from stoilo.learn.core.parts import Part
 
 
 def make_data(samples=96, seed=0):

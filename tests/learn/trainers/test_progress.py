@@ -9,9 +9,9 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn import SyncDataParallelTrainer
-from stoilo.learn.display import Display
-from stoilo.learn.timing import Conditions
+from stoilo.learn.trainers.display import Display
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
+from stoilo.learn.trainers.timing import Conditions
 
 STEP = nn.CrossEntropyLoss, {}, torch.optim.SGD, {"lr": 0.1}
 

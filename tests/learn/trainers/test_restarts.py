@@ -17,7 +17,7 @@ from stoilo.learn import (
     TrainerOptions,
     make_trainer,
 )
-from stoilo.learn.trainers.metrics import EpochLog
+from stoilo.learn.trainers.epochs import EpochLog
 from tests.support.points import WISHES, make_model, make_samples
 
 DATA = make_samples()

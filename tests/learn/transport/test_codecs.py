@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.kernels.packing import compress, make_ternary
-from stoilo.learn.tensors import Form
+from stoilo.learn.core.tensors import Form
+from stoilo.learn.kernels.encoding import compress, make_ternary
 from stoilo.learn.transport import Compressed, Raw, Ternary, as_transport
 
 TYPES = st.sampled_from(["float16", "float32", "float64"])
