@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
     from stoilo.learn.trainers.fitting import fit
-    from stoilo.learn.trainers.later import (
-        StaleSyncDataParallelTrainer,
-        SyncDataParallelTrainer,
-    )
     from stoilo.learn.trainers.options import StopRule
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
@@ -40,9 +36,7 @@ __all__ = [
     "LargeMinibatchTrainer",
     "LogisticTrainer",
     "SandblasterTrainer",
-    "StaleSyncDataParallelTrainer",
     "StopRule",
-    "SyncDataParallelTrainer",
     "SynchronousTrainer",
     "TrainerOptions",
     "VCASGDTrainer",

@@ -66,11 +66,6 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.evaluation import Evaluation, Scores, evaluate
     from stoilo.learn.trainers.fitting import METHODS, fit, make_trainer
-    from stoilo.learn.trainers.later import (
-        StaleSyncDataParallelTrainer,
-        StepMetrics,
-        SyncDataParallelTrainer,
-    )
     from stoilo.learn.trainers.options import StopRule
     from stoilo.learn.trainers.rounds import (
         DiLoCoTrainer,
@@ -90,7 +85,8 @@ _HOMES = {
     "core.models": "ArrayModel TorchModel",
     "core.parts": "Part chain collect split",
     "core.splits": "split_by_classes split_by_dirichlet split_by_label",
-    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple parse_vector read_lines split_lines",
+    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple"
+    " parse_vector read_lines split_lines",
     "driver.run": "Run RunSettings",
     "methods.downpour": "DownpourSettings",
     "methods.federated": "FederatedSettings",
@@ -110,9 +106,9 @@ _HOMES = {
     "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
     "trainers.evaluation": "Evaluation Scores evaluate",
     "trainers.fitting": "METHODS fit make_trainer",
-    "trainers.later": "StaleSyncDataParallelTrainer StepMetrics SyncDataParallelTrainer",
     "trainers.options": "StopRule",
-    "trainers.rounds": "DiLoCoTrainer FedAvgTrainer LargeMinibatchTrainer SandblasterTrainer SynchronousTrainer",
+    "trainers.rounds": "DiLoCoTrainer FedAvgTrainer LargeMinibatchTrainer"
+    " SandblasterTrainer SynchronousTrainer",
     "trainers.timing": "Conditions Estimate",
     "trainers.trainer": "Trainer TrainerOptions",
     "transport": "Compressed Raw Ternary",
@@ -163,11 +159,8 @@ __all__ = [
     "SimulatedBackend",
     "SimulatedHost",
     "Spell",
-    "StaleSyncDataParallelTrainer",
     "Staleness",
-    "StepMetrics",
     "StopRule",
-    "SyncDataParallelTrainer",
     "SynchronousSettings",
     "SynchronousTrainer",
     "Ternary",

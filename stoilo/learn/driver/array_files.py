@@ -19,9 +19,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from stoilo.core.errors import TrustError
+from stoilo.core.files import sync_directory
 from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["Packs", "Place", "damaged", "sync_folder"]
+__all__ = ["Packs", "Place", "damaged"]
 
 _FORMAT = "stoilo-arrays-1"
 _SUFFIX = ".safetensors"
@@ -136,7 +137,7 @@ class Packs:
             os.fsync(file.fileno())
         self.written_bytes += draft.stat().st_size
         draft.replace(path)
-        sync_folder(self.folder)
+        sync_directory(self.folder)
         self._number += 1
         self._names[pack] = frozenset(fresh)
 
@@ -169,15 +170,6 @@ def digest_of(array: Array) -> str:
     digest = hashlib.sha256(f"{native} {whole.shape}".encode())
     digest.update(np.atleast_1d(whole).view(np.uint8).data if whole.size else b"")
     return digest.hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last through a loss of power."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
 
 
 def damaged(why: str) -> TrustError:

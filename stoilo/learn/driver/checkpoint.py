@@ -21,8 +21,9 @@ from typing import cast
 from safetensors import SafetensorError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.files import write_durably
 from stoilo.learn.core.orders import Plain, State
-from stoilo.learn.driver.array_files import Packs, Place, damaged, sync_folder
+from stoilo.learn.driver.array_files import Packs, Place, damaged
 
 __all__ = ["NAME", "Checkpoint", "FolderLock", "Lines"]
 
@@ -201,12 +202,7 @@ class Checkpoint:
         }
         data = json.dumps(whole, allow_nan=False, separators=(",", ":")).encode()
         draft = self.folder / f"{NAME}.new"
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.folder / NAME)
-        sync_folder(self.folder)
+        write_durably(self.folder / NAME, data, mode=0o600, draft=draft)
         self._plain_bytes += len(data)
         self._packs.keep(places, state.tensors)
 

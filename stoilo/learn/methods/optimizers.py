@@ -7,17 +7,15 @@ are torch's, so that a step here equals a step there (tests compare the two).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import State
-from stoilo.learn.core.states import join, pick, read_float, read_int
+from stoilo.learn.core.states import join, pick, read_float
 from stoilo.learn.core.tensors import Array, Tensors
 
-__all__ = ["Adagrad", "Adam", "Momentum", "Optimizer", "Sgd", "Sharded"]
+__all__ = ["Adagrad", "Adam", "Momentum", "Optimizer", "Sgd"]
 
 
 class Optimizer(Protocol):
@@ -129,14 +127,6 @@ class Momentum:
         self._used = read_float(state.plain, "used")
 
 
-@dataclass(frozen=True, slots=True)
-class Betas:
-    """How slowly Adam forgets the gradient and its square."""
-
-    first: float = 0.9
-    second: float = 0.999
-
-
 class Adam:
     """Adam (Kingma, Ba 2015); with `decoupled`, decay acts on the parameter: AdamW."""
 
@@ -144,13 +134,13 @@ class Adam:
         self,
         rate: float = 1e-3,
         *,
-        betas: Betas | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
         decay: float = 0.0,
         decoupled: bool = False,
     ) -> None:
         self.rate = rate
-        self.betas = betas or Betas()
+        self.betas = betas
         self.epsilon = epsilon
         self.decay = decay
         self.decoupled = decoupled
@@ -171,12 +161,13 @@ class Adam:
             start = (1.0 - self.rate * self.decay) * array
         elif self.decay:
             slope = slope + self.decay * array
+        slow, slower = self.betas
         steps = self._steps[name] = self._steps.get(name, 0) + 1
-        first = blend(self._first.get(name), slope, self.betas.first)
-        second = blend(self._second.get(name), slope * slope, self.betas.second)
+        first = blend(self._first.get(name), slope, slow)
+        second = blend(self._second.get(name), slope * slope, slower)
         self._first[name], self._second[name] = first, second
-        width = np.sqrt(second / (1.0 - self.betas.second**steps)) + self.epsilon
-        move = self.rate / (1.0 - self.betas.first**steps) * first / width
+        width = np.sqrt(second / (1.0 - slower**steps)) + self.epsilon
+        move = self.rate / (1.0 - slow**steps) * first / width
         return cast_like(start - move, array)
 
     def save(self) -> State:
@@ -229,71 +220,6 @@ class Adagrad:
         """Go on from a saved state."""
         self._squares = pick(state.tensors, "squares")
         self.rate = read_float(state.plain, "rate")
-
-
-class Sharded:
-    """Optimisers side by side, each with a range of every array and a state of its own.
-
-    All rules here act on each coordinate by itself, so that any number of shards gives
-    what one gives; each shard could live in another process.
-    """
-
-    def __init__(self, shards: list[Optimizer]) -> None:
-        if not shards:
-            raise UsageError("STO-T040", "an optimiser needs at least one shard")
-        self.shards = shards
-
-    @property
-    def rate(self) -> float:
-        """The shards' common rate."""
-        return self.shards[0].rate
-
-    @rate.setter
-    def rate(self, rate: float) -> None:
-        for shard in self.shards:
-            shard.rate = rate
-
-    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
-        """Return the parameters after one step of each shard on its ranges."""
-        slopes = self._split(gradient)
-        done = [
-            shard.step(part, slope)
-            for shard, part, slope in zip(
-                self.shards, self._split(parameters), slopes, strict=True
-            )
-        ]
-        return {
-            name: np.concatenate([part[name] for part in done]).reshape(array.shape)
-            for name, array in parameters.items()
-        }
-
-    def _split(self, tensors: Tensors) -> list[dict[str, Array]]:
-        cut = {
-            name: np.array_split(array.ravel(), len(self.shards))
-            for name, array in tensors.items()
-        }
-        return [
-            {name: pieces[number] for name, pieces in cut.items()}
-            for number in range(len(self.shards))
-        ]
-
-    def save(self) -> State:
-        """Return the states of all shards."""
-        tensors: dict[str, Array] = {}
-        for number, shard in enumerate(self.shards):
-            tensors |= join(**{f"shard{number}": shard.save().tensors})
-        plain = self.shards[0].save().plain
-        return State(tensors, {**plain, "shards": len(self.shards)})
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state of as many shards."""
-        if read_int(state.plain, "shards") != len(self.shards):
-            raise UsageError(
-                "STO-T041", "the saved optimiser has another number of shards"
-            )
-        for number, shard in enumerate(self.shards):
-            tensors = pick(state.tensors, f"shard{number}")
-            shard.load(State(tensors, state.plain))
 
 
 def blend(before: Array | None, fresh: Array, kept: float) -> Array:

@@ -27,53 +27,32 @@ if TYPE_CHECKING:
     from stoilo.learn.core.orders import Update
     from stoilo.learn.trainers.epochs import EpochMetrics
 
-__all__ = ["Display", "Progress", "draw_curve"]
+__all__ = ["Display", "Progress", "sparkline"]
 
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
+REFRESH_S = 0.25  # the screen is drawn at most so often
 
 
-def draw_curve(values: Sequence[float], width: int = 60, height: int = 6) -> list[str]:
-    """Return `height` lines of at most `width` columns; values that are not finite are gaps.
-
-    With more values than columns, a column shows the mean of its values.
-    """
-    means = _shorten(values, width)
-    finite = [mean for mean in means if math.isfinite(mean)]
-    if not finite:
-        return []
-    low, span = min(finite), max(finite) - min(finite)
-    heights = [_height(mean, low, span, height) for mean in means]
-    rows = ("".join(_cell(h, row) for h in heights) for row in range(height))
-    return list(rows)[::-1]
-
-
-def _shorten(values: Sequence[float], width: int) -> list[float]:
-    """Return at most `width` means of neighbours."""
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """Return a curve as one line of text; with more values than columns, their means."""
     count = max(1, min(len(values), width))
     edges = [column * len(values) // count for column in range(count + 1)]
-    groups = [values[a:b] for a, b in itertools.pairwise(edges)]
-    return [_mean([value for value in g if math.isfinite(value)]) for g in groups]
+    groups = [values[start:end] for start, end in itertools.pairwise(edges)]
+    means = [_mean([v for v in group if math.isfinite(v)]) for group in groups if group]
+    finite = [mean for mean in means if math.isfinite(mean)]
+    low = min(finite, default=0.0)
+    span = max(finite, default=0.0) - low
+    found = ""
+    for mean in means:
+        share = (mean - low) / span if 0.0 < span < math.inf else 0.0
+        found += _EIGHTHS[1 + round(7 * share)] if math.isfinite(mean) else " "
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:
+    # Divided before they are added: a diverging loss is near the largest number.
     return sum(value / len(values) for value in values) if values else math.nan
-
-
-def _height(mean: float, low: float, span: float, height: int) -> int:
-    """Return how many eighths of a line a column is high; the lowest value has one."""
-    if not math.isfinite(mean):
-        return 0
-    share = (mean - low) / span if 0.0 < span < math.inf else 0.0
-    return 1 + round(share * (8 * height - 1))
-
-
-def _cell(eighths: int, row: int) -> str:
-    return _EIGHTHS[max(0, min(8, eighths - 8 * row))]
-
-
-REFRESH_S = 0.25
-"""The screen is drawn at most so often, s."""
 
 
 class Display:
@@ -120,8 +99,8 @@ class Display:
         """Return the whole display as it is now."""
         cells = [f"{name} {value}" for name, value in self.cells().items()]
         first, second = "  ".join(cells[:4]), "  ".join(cells[4:])
-        lines = draw_curve(self.losses, width=max(10, self.console.width - 2))
-        return Text("\n".join([first, second, *lines]), no_wrap=True)
+        curve = sparkline(self.losses, width=max(10, self.console.width - 2))
+        return Text(f"{first}\n{second}\n{curve}", no_wrap=True)
 
     def cells(self) -> dict[str, str]:
         """Return what is shown, by name: the first four above the others."""

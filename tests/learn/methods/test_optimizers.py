@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.optimizers import Adagrad, Adam, Momentum, Sgd, Sharded
+from stoilo.learn.methods.optimizers import Adagrad, Adam, Momentum, Sgd
 
 START = {"a": np.array([0.5, -1.0, 2.0]), "b": np.array([0.25])}
 SLOPES = [
@@ -71,12 +70,6 @@ def test_adagrad_keeps_the_sum_of_squares_of_what_it_got():
     assert np.allclose(optimizer.squares["a"], wanted, rtol=1e-14)
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 7])
-def test_any_number_of_shards_gives_what_one_gives(shards):
-    split = Sharded([Adagrad(0.05) for _ in range(shards)])
-    assert (walk(split) == walk(Adagrad(0.05))).all()
-
-
 def test_both_forms_of_momentum_agree_after_a_change_of_rate_when_corrected():
     rates = (0.1, 0.4, 0.4, 0.02)
     outside = walk(Sgd(0.1, momentum=0.9), rates)
@@ -88,16 +81,5 @@ def test_both_forms_of_momentum_agree_after_a_change_of_rate_when_corrected():
 
 def test_types_of_the_parameters_are_kept():
     w = {"a": np.ones(3, np.float32)}
-    for optimizer in (Sgd(0.1), Adam(), Adagrad(), Momentum(0.1), Sharded([Sgd(0.1)])):
+    for optimizer in (Sgd(0.1), Adam(), Adagrad(), Momentum(0.1)):
         assert optimizer.step(w, {"a": np.ones(3)})["a"].dtype == np.float32
-
-
-def test_rate_of_shards_is_set_on_each():
-    split = Sharded([Sgd(0.1), Sgd(0.1)])
-    split.rate = 0.3
-    assert [shard.rate for shard in split.shards] == [0.3, 0.3]
-
-
-def test_no_shards_are_refused():
-    with pytest.raises(UsageError, match="STO-T040"):
-        Sharded([])

@@ -135,7 +135,7 @@ class ShardKiller:
 
     @property
     def killed(self):
-        return sum(shard.started - 1 for shard in self.shards)
+        return sum(shard.process.started - 1 for shard in self.shards)
 
 
 async def trained_on(server, samples, mode, watcher=None):

@@ -196,11 +196,11 @@ def test_killed_shards_lose_and_double_no_update_of_any_thread(tmp_path):
         for number in (worker := Worker(name, server, clock, total=9)).iterations():
             worker.update_many({"steps": 1, "theta": np.ones(4)})
             if name == "w0" and number % 4 == 1:
-                os.kill(shards[number // 4 % 2].pid, signal.SIGKILL)
+                os.kill(shards[number // 4 % 2].process.pid, signal.SIGKILL)
 
     run_threads(program)
     cells = server.read(["steps", "theta"])
     server.close()
     assert cells["steps"].value == 27
     assert cells["theta"].value.tolist() == [27.0] * 4
-    assert sum(shard.started for shard in shards) >= 3
+    assert sum(shard.process.started for shard in shards) >= 3

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 from stoilo.learn import Display, SimulatedBackend, SimulatedHost, fit
-from stoilo.learn.trainers.display import count_bytes, draw_curve
+from stoilo.learn.trainers.display import count_bytes, sparkline
 from tests.support.points import make_model, make_samples
 
 
@@ -59,25 +59,21 @@ def test_display_before_the_first_answer_is_empty_and_sound():
 
 
 def test_curve_of_falling_values_falls():
-    assert draw_curve([3.0, 2.0, 1.0], width=9, height=2) == ["█▁ ", "██▁"]
+    assert sparkline([3.0, 2.0, 1.0], width=9) == "█▅▁"
 
 
 def test_curve_of_more_values_than_columns_shows_means():
-    assert draw_curve([4.0, 2.0, 0.0, 2.0], width=2, height=1) == ["█▁"]
+    assert sparkline([4.0, 2.0, 0.0, 2.0], width=2) == "█▁"
 
 
 @pytest.mark.parametrize("values", [[], [math.nan], [math.inf, -math.inf]])
 def test_curve_of_nothing_is_nothing(values):
-    assert draw_curve(values) == []
+    assert not sparkline(values).strip()
 
 
-@given(
-    some.lists(some.floats(), max_size=200), some.integers(1, 70), some.integers(1, 9)
-)
-def test_curve_always_fits_its_frame(values, width, height):
-    lines = draw_curve(values, width, height)
-    assert len(lines) in {0, height}
-    assert all(len(line) == min(width, len(values)) for line in lines)
+@given(some.lists(some.floats(), max_size=200), some.integers(1, 70))
+def test_curve_always_fits_its_frame(values, width):
+    assert len(sparkline(values, width)) == min(width, len(values))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The trainers under the names of the later text, and `fit` with torch, against torch."""
+"""`fit` with torch, and steps that end with a share of their answers, against torch."""
 
 import copy
 
@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 import stoilo
-from stoilo.core.errors import UsageError
 from stoilo.learn import (
+    DPBGDOptions,
+    DPBGDTrainer,
     SimulatedBackend,
     SimulatedHost,
-    StaleSyncDataParallelTrainer,
-    SyncDataParallelTrainer,
     TorchModel,
     TorchOptimizer,
     evaluate,
@@ -42,9 +41,11 @@ def make_loader(size=8):
     return list(zip(x.split(size), y.split(size), strict=True))
 
 
-def arguments(place):
+def make_trainer(place, fraction=1.0):
     adam = torch.optim.Adam, {"lr": 0.02}
-    return place, make_model(), nn.CrossEntropyLoss, {}, *adam
+    options = DPBGDOptions(fraction=fraction)
+    loss = nn.CrossEntropyLoss()
+    return DPBGDTrainer(place, make_model(), loss, *adam, options=options)
 
 
 def train_alone(steps):
@@ -58,36 +59,29 @@ def train_alone(steps):
     return model, loss.item()
 
 
-async def test_steps_of_the_later_interface_are_steps_over_all_batches():
-    async with SyncDataParallelTrainer(*arguments(None)) as trainer:
-        for step in range(3):
-            metrics = await trainer.train_step(0, step, make_loader())
-    alone, loss = train_alone(3)
-    assert torch.allclose(weights(trainer.get_model()), weights(alone), atol=1e-6)
-    assert metrics.average_loss == pytest.approx(loss, rel=1e-5)
-    assert (metrics.epoch_index, metrics.step_index) == (0, 2)
-    assert (metrics.accepted_tasks, metrics.samples) == (12, 96)
+async def test_steps_over_loaders_are_steps_over_all_batches():
+    async with make_trainer(None) as trainer:
+        for _ in range(3):
+            model, loss = await trainer.epoch(make_loader())
+    alone, wanted = train_alone(3)
+    assert torch.allclose(weights(model), weights(alone), atol=1e-6)
+    assert loss == pytest.approx(wanted, rel=1e-5)
+    assert (trainer.epochs[-1].accepted_tasks, trainer.epochs[-1].samples) == (12, 96)
 
 
 async def test_partial_step_waits_for_a_share_and_drops_the_rest():
     hosts = SimulatedBackend([SimulatedHost(samples_per_s=10.0 + i) for i in range(32)])
-    async with StaleSyncDataParallelTrainer(*arguments(hosts)) as trainer:
-        metrics = await trainer.train_step(0, 0, make_loader(3))
-    assert (metrics.accepted_tasks, metrics.samples) == (28, 84)
-    assert trainer.min_completed_fraction == 0.875
+    async with make_trainer(hosts, fraction=0.875) as trainer:
+        await trainer.epoch(make_loader(3))
+    assert (trainer.epochs[-1].accepted_tasks, trainer.epochs[-1].samples) == (28, 84)
 
 
 async def test_whole_step_waits_for_all_of_them():
     """The control of the test above."""
     hosts = SimulatedBackend([SimulatedHost(samples_per_s=10.0 + i) for i in range(32)])
-    async with SyncDataParallelTrainer(*arguments(hosts)) as trainer:
-        metrics = await trainer.train_step(0, 0, make_loader(3))
-    assert metrics.accepted_tasks == 32
-
-
-def test_late_answers_cannot_count_in_other_data():
-    with pytest.raises(UsageError, match="STO-T083"):
-        StaleSyncDataParallelTrainer(*arguments(None), discard_late_results=False)
+    async with make_trainer(hosts) as trainer:
+        await trainer.epoch(make_loader(3))
+    assert trainer.epochs[-1].accepted_tasks == 32
 
 
 @pytest.mark.parametrize("method", ["vcasgd", "dpbgd", "fedavg"])
@@ -129,6 +123,6 @@ def test_evaluation_leaves_the_module_as_it_is_and_counts():
 def test_thesis_names_hold_every_trainer():
     for place in (stoilo.ml, stoilo.ddl):
         assert place.VCASGDTrainer is stoilo.learn.VCASGDTrainer
-        assert place.SyncDataParallelTrainer is SyncDataParallelTrainer
+        assert place.DPBGDTrainer is DPBGDTrainer
     with pytest.raises(AttributeError, match="nothing"):
         stoilo.ml.nothing  # noqa: B018 - the access is the test
