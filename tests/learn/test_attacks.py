@@ -11,6 +11,7 @@ from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.parts import Part
 from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.methods import robust
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.robust import (
     CentredClipping,
@@ -22,7 +23,6 @@ from stoilo.learn.methods.robust import (
 from stoilo.learn.methods.synchronous import (
     Synchronous,
     SynchronousSettings,
-    combine_robustly,
     sum_gradients,
 )
 from tests.support.learning import Net, load_digits, split_evenly
@@ -69,7 +69,7 @@ async def train(attack, rule=None, clip=None, epochs=24, poll_s=0.0):
         [len(part) for part in parts],
         Sgd(1.0),
         SynchronousSettings(epochs, block=BLOCK),
-        combine=combine_robustly(rule) if rule else sum_gradients,
+        combine=robust.RobustSum(rule) if rule else sum_gradients,
     )
     hosts = [SimulatedHost(poll_s=poll_s)] * (PARTS - WRONG)
     cheats = [SimulatedHost(cheat=ATTACKS[attack], poll_s=poll_s)] * WRONG

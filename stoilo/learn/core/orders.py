@@ -11,12 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from stoilo.core.errors import TrustError
 from stoilo.learn.core.tensors import Tensors
 
-__all__ = ["Method", "Order", "Plain", "Reply", "Snapshot", "State", "Timed", "Update"]
+__all__ = [
+    "Method",
+    "Order",
+    "Plain",
+    "Reply",
+    "Snapshot",
+    "State",
+    "Timed",
+    "Update",
+    "refuse_answer",
+]
 
+# What JSON holds.
 Plain: TypeAlias = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None
-"""What JSON holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +173,8 @@ class Timed(Protocol):
 
     def next_alarm(self) -> float | None:
         """Return when to be told the time at the latest; None when nothing runs out."""
+
+
+def refuse_answer(what: str) -> TrustError:
+    """Return the error for an answer of which no number may be used."""
+    return TrustError("STO-T010", f"a volunteer's answer is not used: {what}")

@@ -33,8 +33,8 @@ __all__ = [
 
 
 Transform = Callable[[Any], Any]
+# Samples first; a tuple where each sample is several things (a model of two inputs).
 Samples: TypeAlias = "Array | tuple[Array, ...]"
-"""Samples first; a tuple where each sample is several things (a model of two inputs)."""
 
 
 @dataclass(frozen=True, slots=True)

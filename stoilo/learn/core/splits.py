@@ -17,8 +17,7 @@ from stoilo.learn.core.tensors import Array
 
 __all__ = ["split_by_classes", "split_by_dirichlet", "split_by_label"]
 
-DRAWS = 1000
-"""How often a Dirichlet split is drawn until no part is too small."""
+DRAWS = 1000  # how often a Dirichlet split is drawn until no part is too small
 
 
 def split_by_label(

@@ -5,7 +5,6 @@ A coordinator never changes an array in place: a version that was handed out sta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,20 +17,17 @@ __all__ = [
     "Form",
     "Tensors",
     "add",
-    "dot",
     "flatten",
     "forms_of",
     "is_finite",
     "mix",
-    "norm",
     "scale",
     "unflatten",
-    "zeros_like",
 ]
 
 Array: TypeAlias = NDArray[Any]
+# Name → array; all methods of one run use the same names in the same order.
 Tensors: TypeAlias = Mapping[str, Array]
-"""Name → array; all methods of one run use the same names in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +41,6 @@ class Form:
 def forms_of(tensors: Tensors) -> dict[str, Form]:
     """Return the form of each array."""
     return {name: Form(str(a.dtype), a.shape) for name, a in tensors.items()}
-
-
-def zeros_like(tensors: Tensors) -> dict[str, Array]:
-    """Return zeros of the same names, types and shapes."""
-    return {name: np.zeros_like(array) for name, array in tensors.items()}
 
 
 def add(one: Tensors, other: Tensors, weight: float = 1.0) -> dict[str, Array]:
@@ -76,23 +67,6 @@ def mix(one: Tensors, other: Tensors, share: float) -> dict[str, Array]:
         else array
         for name, array in one.items()
     }
-
-
-def dot(one: Tensors, other: Tensors) -> float:
-    """Return the scalar product, added up in double precision and in the order of names."""
-    return math.fsum(
-        float(
-            np.dot(
-                array.ravel().astype(np.float64), other[name].ravel().astype(np.float64)
-            )
-        )
-        for name, array in one.items()
-    )
-
-
-def norm(tensors: Tensors) -> float:
-    """Return the Euclidean norm of all entries together."""
-    return math.sqrt(dot(tensors, tensors))
 
 
 def is_finite(tensors: Tensors) -> bool:

@@ -35,8 +35,7 @@ __all__ = [
 ]
 
 Record = TypeVar("Record")
-Triple: TypeAlias = tuple[str, str, float]
-"""Row, column and value of a sparse matrix."""
+Triple: TypeAlias = tuple[str, str, float]  # row, column and value of a sparse matrix
 Parse: TypeAlias = Callable[[str], Any]
 
 

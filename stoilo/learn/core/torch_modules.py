@@ -34,8 +34,7 @@ __all__ = [
 ]
 
 
-USUAL = 0.1
-"""Torch's default."""
+USUAL = 0.1  # torch's default
 
 
 @dataclass(frozen=True, slots=True)

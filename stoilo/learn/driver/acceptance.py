@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stoilo.client.results import UserError
-from stoilo.core.errors import StoiloError, TrustError
+from stoilo.core.errors import StoiloError
 from stoilo.learn.backends.interface import Backend
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Plain, Reply
+from stoilo.learn.core.orders import Order, Plain, Reply, refuse_answer
 from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of
 from stoilo.learn.driver.probing import Look, look_at, runs_here
@@ -35,7 +35,6 @@ __all__ = [
     "Expectation",
     "Guard",
     "check_reply",
-    "refuse_answer",
     "tensors_expected",
 ]
 
@@ -136,11 +135,6 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
     )
 
 
-def refuse_answer(what: str) -> TrustError:
-    """Return the error for an answer of which no number may be used."""
-    return TrustError("STO-T010", f"a volunteer's answer is not used: {what}")
-
-
 def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
     """Return the forms of the arrays that `kernel` returns."""
     if kernel in ("evaluate", "ray"):  # numbers only
@@ -148,8 +142,7 @@ def tensors_expected(kernel: str, parameters: Tensors) -> Mapping[str, Form]:
     return {n: Form(str(a.dtype), a.shape) for n, a in parameters.items()}
 
 
-FAR = 10.0
-"""Answers so many times as large as what may count are no honest accident."""
+FAR = 10.0  # answers so many times as large as what may count are no honest accident
 _TINY = 1e-300
 LOGGER = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ __all__ = ["Packs", "Place", "damaged"]
 
 _FORMAT = "stoilo-arrays-1"
 _SUFFIX = ".safetensors"
-MOST_BYTES = 64 << 30
-"""A larger file is not read."""
+MOST_BYTES = 64 << 30  # A larger file is not read
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,7 @@ def _taken(by: str, folder: Path) -> UsageError:
 NAME = "run.json"
 _FORMAT = "stoilo-run-2"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-MOST_BYTES = 1 << 30
-"""A larger `run.json` is not read."""
+MOST_BYTES = 1 << 30  # A larger `run.json` is not read
 
 
 @dataclass(frozen=True, slots=True)

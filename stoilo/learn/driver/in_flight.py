@@ -17,8 +17,8 @@ from stoilo.learn.core.tensors import Array, Tensors
 __all__ = ["Flight", "Flights", "Pace"]
 
 
+# Of so many pieces of work it is known how often they failed; of older ones not.
 MOST_FAILURES = 10_000
-"""Of so many pieces of work it is known how often they failed; of older ones not."""
 
 
 @dataclass(slots=True)
@@ -224,12 +224,9 @@ def _counts(plain: Plain) -> dict[str, int]:
     }
 
 
-KEPT = 100
-"""How many durations the median looks back over."""
-FACTOR = 2.0
-"""An order is late after so many times the median."""
-LEAST = 3
-"""With fewer known durations nothing is late."""
+KEPT = 100  # how many durations the median looks back over
+FACTOR = 2.0  # an order is late after so many times the median
+LEAST = 3  # with fewer known durations nothing is late
 
 
 class Pace:

@@ -24,15 +24,12 @@ from stoilo.learn.core.tensors import Tensors, add, forms_of
 from stoilo.learn.methods.robust import safe_norm
 from stoilo.learn.transport import receive
 
-__all__ = ["Look", "expect_norm", "look_at", "measure_seconds", "rehearse", "runs_here"]
+__all__ = ["Look", "look_at", "measure_seconds", "rehearse", "runs_here"]
 
 
-LOOKS = 4
-"""How many small batches are looked at."""
-WIDTH = 2
-"""Samples of each: one alone is no batch for BatchNorm."""
-MEASURED = 32
-"""Samples of the batch that is timed."""
+LOOKS = 4  # how many small batches are looked at
+WIDTH = 2  # samples of each: one alone is no batch for BatchNorm
+MEASURED = 32  # samples of the batch that is timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,6 @@ def look_at(model: Model, order: Order, part: Part) -> Look:
         frozenset().union(*(look.lacking for look in found)),
         {name: max(look.moves[name] for look in found) for name in found[0].moves},
     )
-
-
-def expect_norm(model: Model, order: Order, part: Part) -> float | None:
-    """Return about the largest norm per sample of an honest answer to `order`."""
-    return look_at(model, order, part).norm
 
 
 def runs_here(model: Model, order: Order, part: Part) -> bool:
@@ -183,8 +175,8 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
 
 
 SAMPLES = 2
+# Of the losses' size: what a mean may differ from the mean of its samples' losses.
 NEAR = 1e-3
-"""Of the losses' size: what a mean may differ from the mean of its samples' losses."""
 
 
 def rehearse(model: Model, part: Part) -> None:

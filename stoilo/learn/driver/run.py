@@ -78,8 +78,7 @@ class RunSettings:
 
 _KEY_TAKEN = "STO-R011"  # by a task of other content
 Reached = TypeVar("Reached")
-Watcher = Callable[[Update, Tally], None]
-"""Told of each update once it is saved."""
+Watcher = Callable[[Update, Tally], None]  # told of each update once it is saved
 
 
 class Run:

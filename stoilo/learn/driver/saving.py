@@ -28,8 +28,7 @@ from stoilo.learn.methods.robust import Memory
 __all__ = ["Keeper", "Saving", "Standing", "check_identity", "describe", "identify"]
 
 
-_SHOWN = 3
-"""So many differences are named."""
+_SHOWN = 3  # so many differences are named
 
 
 def identify(

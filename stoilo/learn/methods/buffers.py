@@ -15,8 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stoilo.core.errors import TrustError
-from stoilo.learn.core.orders import Order, Reply
+from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors
 from stoilo.learn.core.torch_modules import USUAL, Layer, Momenta
 from stoilo.learn.methods.robust import Clip, safe_norm
@@ -27,8 +26,8 @@ _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNTER = "num_batches_tracked"
 _USES = 64  # of one layer in one pass, at most
 _KEPT = 200  # changes that a median looks back over
+# Statistics differ more between honest parts than gradients do: times `Clip.factor`.
 _ALLOWANCE = 3.0
-"""Statistics differ more between honest parts than gradients do: times `Clip.factor`."""
 
 
 def keep_buffers(order: Order, reply: Reply) -> Reply:
@@ -43,13 +42,9 @@ def keep_buffers(order: Order, reply: Reply) -> Reply:
     most = _USES * int(str(order.settings.get("steps", 1)))
     for name, array in reply.buffers.items():
         if name.endswith(_VARIANCE) and (array < 0).any():
-            raise TrustError(
-                "STO-T010", f"a volunteer's answer is not used: {name} is negative"
-            )
+            raise refuse_answer(f"{name} is negative")
         if name.endswith(_COUNTER) and not 0 <= int(array - base[name]) <= most:
-            raise TrustError(
-                "STO-T010", f"a volunteer's answer is not used: {name} is miscounted"
-            )
+            raise refuse_answer(f"{name} is miscounted")
     kept = {
         name: reply.buffers.get(name, array)
         if name.endswith((_MEAN, _VARIANCE, _COUNTER))
@@ -90,10 +85,7 @@ class BufferBounds:
             way = array.astype(np.float64) - before
         size = safe_norm({name: way})
         if not np.isfinite(size):
-            raise TrustError(
-                "STO-T010",
-                f"a volunteer's answer is not used: {name} went beyond numbers",
-            )
+            raise refuse_answer(f"{name} went beyond numbers")
         before_it = self._moves.get(name, ())
         known = [move for move in self._note(name, size) if move > 0.0]
         if len(before_it) >= rule.least and _rests(before_it):

@@ -43,8 +43,8 @@ __all__ = [
 
 
 _FIRST, _SECOND = 0.9, 0.999  # the kernels' betas
+# AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz).
 MOST_RATIO = (1.0 - _FIRST) / math.sqrt((1.0 - _SECOND) * (1.0 - _FIRST**2 / _SECOND))
-"""AdamW's largest ``|first| / √second``, whatever the gradients (Cauchy, Schwarz)."""
 
 
 class InnerStates:

@@ -19,8 +19,7 @@ losses does for these modes; the regression's own is `stoilo.learn.kernels.array
 
 Source: Paracel's logistic regression. What it publishes as downpour takes the difference
 since the last *read* at each push, so that two pushes between reads overlap: here each
-push is the difference since the snapshot, which is pushed once (see `replica` for many
-pushes between reads).
+push is the difference since the snapshot, which is pushed once.
 
 Large tensors lie on the server in blocks of rows (`rows`). Pushes are named by run and
 part, so that a server may be kept for a second training, which begins where the first

@@ -149,8 +149,7 @@ def _largest(array: Array) -> float:
     return float(np.abs(array).max()) if array.size else 0.0
 
 
-NORMS_KEPT = 200
-"""How many norms the running median looks back over."""
+NORMS_KEPT = 200  # how many norms the running median looks back over
 
 
 @dataclass(frozen=True, slots=True)

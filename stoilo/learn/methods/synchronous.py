@@ -37,14 +37,13 @@ __all__ = [
     "Schedule",
     "Synchronous",
     "SynchronousSettings",
-    "combine_robustly",
     "sum_gradients",
 ]
 
+# Replies, in the order of their keys → one weighted sum; robust rules fit here.
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]
-"""Replies, in the order of their keys → one weighted sum; robust rules fit here."""
+# Number of the step, from 0 → learning rate.
 Schedule: TypeAlias = Callable[[int], float]
-"""Number of the step, from 0 → learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +95,6 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
             fresh = array.astype(np.float64)
             total[name] = total[name] + fresh if name in total else fresh
     return total
-
-
-def combine_robustly(rule: robust.Rule) -> Combine:
-    """Return a way to combine a step's replies that bounds the influence of each."""
-    return robust.RobustSum(rule)
 
 
 class Synchronous(Frame):

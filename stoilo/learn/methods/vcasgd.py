@@ -35,8 +35,8 @@ from stoilo.learn.methods.plans import (
 
 __all__ = ["Alpha", "Vcasgd", "VcasgdSettings"]
 
+# Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …
 Alpha = float | Literal["e/(e+1)"]
-"""Share of the server's own parameters: constant, or growing with the epoch e = 1, 2, …"""
 _GROWING = "e/(e+1)"
 
 

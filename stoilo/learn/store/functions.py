@@ -62,8 +62,7 @@ def merge(value: dict[str, float], change: dict[str, float]) -> dict[str, float]
     return found
 
 
-LEVELS = frozenset({"pure", "numeric"})
-"""What an update function may need at most."""
+LEVELS = frozenset({"pure", "numeric"})  # what an update function may need at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +158,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 _COUNTS = Probe({"a": 1}, {"a": 2, "b": 1}, {"a": 3, "c": 4})
+# What capture would write, had it not to refuse stoilo's own modules.
 _MODULE = """import numpy as np
 
 
@@ -167,7 +167,6 @@ _MODULE = """import numpy as np
 def run_task(call):
     return {function}(*call["args"], **call["kwargs"])
 """
-"""What capture would write, had it not to refuse stoilo's own modules."""
 _BUILT_IN: Mapping[str, tuple[Callable[[Any, Any], Any], Probe]] = {
     "add": (add, Probe(1.0, 2.0, 3.0)),
     "max": (largest, Probe(1.0, 2.0, 3.0)),

@@ -58,10 +58,9 @@ __all__ = [
     "send_frame",
 ]
 
-MOST_BYTES = 256 << 20
-"""Largest frame; a value or a range that does not fit is refused."""
+MOST_BYTES = 256 << 20  # largest frame; a value or a range that does not fit is refused
+# What one frame holds of values, unless the first alone has more.
 BATCH_BYTES = 32 << 20
-"""What one frame holds of values, unless the first alone has more."""
 _BAD = "STO-T038"
 
 

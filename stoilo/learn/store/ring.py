@@ -19,8 +19,7 @@ from stoilo.learn.store.shards import Cell, Shard
 __all__ = ["POINTS", "Ring", "settle"]
 
 
-POINTS = 128
-"""Points of each shard: with 100 and more, loads differ by about a tenth."""
+POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
 
 
 def _place(text: str) -> int:
@@ -79,8 +78,7 @@ class Ring:
         return found
 
 
-_AT_ONCE = 64
-"""Keys in memory at a time."""
+_AT_ONCE = 64  # keys in memory at a time
 
 
 def settle(

@@ -36,8 +36,7 @@ CREATE TABLE IF NOT EXISTS function (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL
 ) STRICT;
 """
-RUNS = 4
-"""Of how many runs, those that pushed last, a cell remembers the pushes."""
+RUNS = 4  # of how many runs, those that pushed last, a cell remembers the pushes
 _WRITE = "INSERT OR REPLACE INTO cell VALUES (?, ?, ?, ?, ?)"
 
 

@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 
+# An array of numbers, a number, or numbers by name (counts).
 Value: TypeAlias = Array | int | float | dict[str, int | float]
-"""An array of numbers, a number, or numbers by name (counts)."""
 
+# Of a value: with its name and marks it fits a frame, in which it is read.
 MOST_BYTES = 252 << 20
-"""Of a value: with its name and marks it fits a frame, in which it is read."""
 _KINDS = "biuf"  # numpy's letters: truth values, whole and real numbers
 
 
@@ -100,8 +100,7 @@ def _damaged() -> TrustError:
     return TrustError("STO-T069", "a shard's file holds a value that is none")
 
 
-BLOCK_BYTES = 1 << 20
-"""Most bytes of a block, unless one row alone has more."""
+BLOCK_BYTES = 1 << 20  # most bytes of a block, unless one row alone has more
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from stoilo.learn.store.shards import take_lock
 __all__ = ["KEPT", "LocalVectors", "VectorShard", "Vectors"]
 
 Floats = NDArray[np.float64]
+# Generations that stay: a trainer may be killed between a shard's saving and its own.
 KEPT = 4
-"""Generations that stay: a trainer may be killed between a shard's saving and its own."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vector (
     number INTEGER PRIMARY KEY, body BLOB NOT NULL, digest TEXT NOT NULL

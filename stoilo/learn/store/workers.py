@@ -14,16 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from stoilo.core.errors import UsageError, WaitError
-from stoilo.learn.core.tensors import Array, Tensors, add
 from stoilo.learn.store.clock import Leases, VectorClock
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import Change, Push
 from stoilo.learn.store.values import Value
 
-__all__ = ["Cached", "CachedReader", "ClockService", "Replica", "Worker"]
+__all__ = ["Cached", "CachedReader", "ClockService", "Worker"]
 
 
 class ClockService:
@@ -227,8 +224,7 @@ class CachedReader(Generic[V]):
         return copy.at >= self.clock.need(self.worker)
 
 
-_UPDATES = 1 << 20
-"""Most updates of an iteration: a push's number is made of both."""
+_UPDATES = 1 << 20  # most updates of an iteration: a push's number is made of both
 
 
 class Worker:
@@ -319,49 +315,3 @@ def _own(
     value: Any,  # noqa: ANN401 - as `apply` takes it
 ) -> Any:  # noqa: ANN401 - as `apply` gives it
     return apply(value, change)
-
-
-@dataclass(slots=True)
-class Replica:
-    """One worker of the asynchronous modes.
-
-    Attributes:
-        worker: its name, that of its pushes.
-        server: where the parameters are.
-        names: keys of the parameters.
-        fetch: steps between two reads (``n / 800`` in the published program).
-        push: steps between two pushes (``n / 1000``, at least 10); 1 and 1 is agd.
-        sequence: of the next push; one that goes on after a crash starts at the last one
-            that was not acknowledged.
-    """
-
-    worker: str
-    server: ParameterServer
-    names: tuple[str, ...]
-    fetch: int
-    push: int
-    sequence: int = 0
-
-    def run(self, steps: Iterable[Callable[[Tensors], Mapping[str, Array]]]) -> None:
-        """Do the steps in order; each gives what is to be added to the parameters."""
-        here: dict[str, Array] = {}
-        pushed: dict[str, Array] = {}
-        for index, step in enumerate(steps):
-            if index % self.fetch == 0:
-                self._push(here, pushed)
-                here = pushed = self._read()
-            here = add(here, step(here))
-            if (index + 1) % self.push == 0:
-                self._push(here, pushed)
-                pushed = here
-        self._push(here, pushed)
-
-    def _read(self) -> dict[str, Array]:
-        return {n: np.asarray(c.value) for n, c in self.server.read(self.names).items()}
-
-    def _push(self, here: Mapping[str, Array], pushed: Mapping[str, Array]) -> None:
-        if here is pushed:
-            return
-        changes = [Change(n, "add", array - pushed[n]) for n, array in here.items()]
-        self.server.push(Push(self.worker, self.sequence, changes))
-        self.sequence += 1

@@ -69,8 +69,8 @@ def read_optimizer(
     return LocalWork(rate, optimizer="adamw", decay=0.0 if name == "Adam" else decay)
 
 
+# How often new weights go out in an epoch of VC-ASGD, unless the caller says.
 _TURNS = 4
-"""How often new weights go out in an epoch of VC-ASGD, unless the caller says."""
 
 
 class VCASGDTrainer(Trainer):

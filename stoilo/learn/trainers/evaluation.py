@@ -68,8 +68,7 @@ def score(confusion: NDArray[np.int64]) -> Scores:
     )
 
 
-BATCH = 1024
-"""Samples computed at once."""
+BATCH = 1024  # samples computed at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ def _logistic(wish: _Wish) -> Trainer:
     )
 
 
+# How each method's trainer is made.
 METHODS: Mapping[str, Callable[[_Wish], Trainer]] = {
     "dpbgd": _dpbgd,
     "vcasgd": _vcasgd,
@@ -156,7 +157,6 @@ METHODS: Mapping[str, Callable[[_Wish], Trainer]] = {
     "diloco": _diloco,
     "logistic": _logistic,
 }
-"""How each method's trainer is made."""
 
 
 def make_trainer(

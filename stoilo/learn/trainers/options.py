@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-Loss: TypeAlias = Callable[[Any, Any], Any]
-"""``(output, target) -> scalar``."""
+Loss: TypeAlias = Callable[[Any, Any], Any]  # ``(output, target) -> scalar``
 
 
 def as_model(model: object, loss: Loss | None = None) -> Model:
@@ -74,8 +73,8 @@ def as_held_out(data: object) -> Part | None:
     return Part(*read_arrays(data))
 
 
+# A connection, a backend, or None for threads of this process.
 Place: TypeAlias = "Connection | Backend | None"
-"""A connection, a backend, or None for threads of this process."""
 
 
 def open_backend(

@@ -14,10 +14,10 @@ from stoilo.core.errors import UsageError
 
 __all__ = ["Conditions", "Estimate", "TaskSize", "estimate"]
 
+# A task should compute at least so many times as long as everything else takes.
 LEAST_SHARE = 3.0
-"""A task should compute at least so many times as long as everything else takes."""
+# A task should take at most this share of its deadline: hosts differ in speed.
 MOST_OF_DEADLINE = 0.5
-"""A task should take at most this share of its deadline: hosts differ in speed."""
 
 
 @dataclass(frozen=True, slots=True)

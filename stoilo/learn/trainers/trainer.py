@@ -48,8 +48,8 @@ from stoilo.learn.transport import as_transport
 
 __all__ = ["Common", "MakeMethod", "Trainer", "TrainerOptions"]
 
+# First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
-"""First version, sizes of the data parts → the method."""
 
 
 class Trainer:

@@ -81,12 +81,6 @@ async def test_hooks_are_told_of_updates_and_epochs():
     assert (len(updates), len(epochs)) == (3, 1)
 
 
-def test_tries_and_limits_are_those_of_every_trainer():
-    limits = object()
-    found = DPBGDOptions(tries=9, limits=limits).common(None, None)
-    assert (found.tries, found.limits) == (9, limits)
-
-
 def test_estimate_needs_data():
     with pytest.raises(UsageError, match="STO-T006"):
         make_trainer().estimate()
