@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Make a development root: ``python scripts/development_root.py DIRECTORY ORIGIN``.
 
 For trying out builds only: its offline keys lie beside it, and it is marked.
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 from stoilo.executor.installed import installed_release
-from stoilo.signer.devroot import create_development_root
+from stoilo.signer.development.root import create_development_root
 
 
 def main() -> None:

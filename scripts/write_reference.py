@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Write the generated pages of docs/reference from the code: ``make docs``.
 
 A page here is its introduction (below), then text that the code itself gives. The tests in
@@ -28,7 +27,7 @@ from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.policies.levels import load_levels
-from stoilo.sandbox.filter_text import render_filter
+from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
 from stoilo.server.watching.catalogue import METRICS
 

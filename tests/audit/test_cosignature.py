@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, render_checkpoint
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
+    parse_checkpoint,
+    render_checkpoint,
+)
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     NoteSignature,

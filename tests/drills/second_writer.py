@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.core.digests import content_digest
 from tests.drills.project import CODE, DrillProject
 from tests.drills.report import Drill, Notes
+from tests.support.faulty_log import LogKey
 
 __all__ = ["ORIGIN", "SECOND_WRITER", "drill_leaf"]
 

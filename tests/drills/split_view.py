@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.merkle import MemoryTree, consistency_proof, leaf_hash
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour, render_misbehaviour
-from stoilo.audit.policy import vkey_policy
+from stoilo.audit.format.merkle import MemoryTree, consistency_proof, leaf_hash
+from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
+from stoilo.audit.format.policy import vkey_policy
+from stoilo.audit.witness.client import Answer, HttpWire
 from stoilo.audit.witness.protocol import AddCheckpoint, render_add_checkpoint
-from stoilo.audit.witness.wire import Answer, HttpWire
 from stoilo.core.errors import TrustError
 from tests.drills.project import DrillHost, DrillProject, running_witness
 from tests.drills.report import Drill, Notes

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stoilo.audit.fakes import LogKey
 from tests.drills import second_writer
 from tests.drills.__main__ import drills
 from tests.drills.report import Drill, Notes, run_drill
 from tests.drills.table import DRILLS, PROJECT_DRILLS
+from tests.support.faulty_log import LogKey
 
 GOOD, BAD = (True,), (False,)
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash, range_root
-from stoilo.audit.note import Note, render_note, sign_note
-from stoilo.audit.proof import Proof, render_proof
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import (
+    MemoryTree,
+    inclusion_proof,
+    leaf_hash,
+    range_root,
+)
+from stoilo.audit.format.note import Note, render_note, sign_note
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.source import open_source
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.record import (
     OutcomeRecord,
     Record,
     RetentionRecord,
@@ -26,14 +26,14 @@ from stoilo.audit.record import (
     salted_commitment,
     task_commitment,
 )
-from stoilo.audit.side import SideStore
-from stoilo.audit.sidecheck import find_side_faults
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.audit.log.side import SideStore
+from stoilo.audit.read.fsck_beside import find_side_faults
+from stoilo.audit.read.source import open_source
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.server.disclosure import read_sealed
-from stoilo.server.retention import What, retain
+from stoilo.server.log.public_records import read_sealed
+from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stoilo.audit.proof import parse_proof
+from stoilo.audit.format.proof import parse_proof
 from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.record import (
     Record,
     RevocationRecord,
     WorkunitRecord,
@@ -21,13 +19,15 @@ from stoilo.audit.record import (
     salted_commitment,
     task_commitment,
 )
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideObject, SideStore
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import default_policy
+from tests.support.faulty_log import LogKey
 
 if TYPE_CHECKING:
     from pathlib import Path

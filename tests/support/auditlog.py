@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.record import (
     CodeCount,
     OutcomeRecord,
     Record,
@@ -23,11 +22,12 @@ from stoilo.audit.record import (
     render_record,
     task_commitment,
 )
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideObject, SideStore
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.core.types import Redundancy
+from tests.support.faulty_log import LogKey
 
 __all__ = ["SAMPLE_SOURCE", "SampleLog", "write_sample_log"]
 

@@ -14,9 +14,14 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash, range_root
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import (
+    MemoryTree,
+    inclusion_proof,
+    leaf_hash,
+    range_root,
+)
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     cosign_note,
@@ -25,8 +30,8 @@ from stoilo.audit.note import (
     render_note,
     sign_note,
 )
-from stoilo.audit.policy import LogPolicy, Witness
-from stoilo.audit.proof import Proof, parse_proof, render_proof
+from stoilo.audit.format.policy import LogPolicy, Witness
+from stoilo.audit.format.proof import Proof, parse_proof, render_proof
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
@@ -43,13 +48,13 @@ from stoilo.core.types import Redundancy
 from stoilo.executor.release import InstalledRelease, ReviewerKey
 from stoilo.executor.revocation import revocation_leaf
 from stoilo.executor.verifier import TaskBundle, admission_leaf
-from stoilo.signer.devroot import (
+from stoilo.signer.development.lists import enroll_reviewer, list_reviewers
+from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     DevelopmentRoot,
     create_development_root,
 )
 from stoilo.signer.keyfiles import ensure_key, read_private_key
-from stoilo.signer.reviewers import enroll_reviewer, list_reviewers
 
 __all__ = ["INSTALLED", "MODULE", "Admitted", "GateBench", "small_level"]
 

@@ -27,7 +27,7 @@ from tuf.api.metadata import (
     Timestamp,
 )
 
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError

@@ -15,7 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-from stoilo.audit.keys import (
+from stoilo.audit.format.keys import (
     CosignerKey,
     KeyType,
     VerifierKey,

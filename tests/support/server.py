@@ -39,8 +39,8 @@ from stoilo.server.engines.interface import (
     WorkunitSpec,
     WorkunitStatus,
 )
-from stoilo.server.ports import SourceUnderReview
-from stoilo.server.validators import JailAnswer, Watch
+from stoilo.server.log.ports import SourceUnderReview
+from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",
@@ -186,7 +186,7 @@ class PythonValidators:
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
     def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
-        """Answer one request as `stoilo.sandbox.jobs.validate` does."""
+        """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
         assert isinstance(node, dict)
@@ -259,6 +259,9 @@ class MemoryEngine:
             raise refusal
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
+
+    def set_programs(self, programs: object, key: object) -> None:
+        """Offer nothing: no client of BOINC's asks here."""
 
     def cancel(self, *names: str) -> None:
         """End workunits."""

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.read.source import open_source
 
 __all__ = ["Copy", "count_work_leaves", "read_copies", "successes"]
 

@@ -8,8 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import user_error
-from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
 from stoilo.learn.core.models import take_turn
 

@@ -20,8 +20,8 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.results import UserError
+from stoilo.core.backoff import RECONNECTING
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -264,7 +264,7 @@ class Run:
         Raises:
             UnreachableError: as the backend's, when patience has ended.
         """
-        pauses = Backoff(RECONNECTING)
+        pauses = RECONNECTING()
         end = self.backend.now() + self.settings.outage_s
         while True:
             try:

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from stoilo.client.stored import StoredValue
+from stoilo.client.capture.stored import StoredValue
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Method, Plain, Snapshot, State
 from stoilo.learn.core.parts import Part

@@ -28,9 +28,9 @@ from stoilo.learn.store.functions import UpdateFunction, judge_function
 from stoilo.learn.store.shards import LocalShard
 from stoilo.learn.store.vectors import LocalVectors
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
-from stoilo.sandbox.jobs.task import EndedError, find_entry, load_source
-from stoilo.sandbox.loader import prepare_runtime
+from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 __all__ = ["load_function", "main", "serve"]
 

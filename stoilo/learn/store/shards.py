@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stoilo.audit.sqlite import connect, damaged, transaction
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.store.values import Encoded, Value, decode_value, encode_value

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stoilo.audit.sqlite import connect, damaged, transaction
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.orders import State
 from stoilo.learn.core.states import join_states, read_int, select, unfit

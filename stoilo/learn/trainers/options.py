@@ -21,8 +21,8 @@ from stoilo.learn.trainers.epochs import EpochMetrics
 from stoilo.learn.transport import Transport, TransportName
 
 if TYPE_CHECKING:
+    from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
-    from stoilo.client.session import Connection
     from stoilo.core.types import Redundancy
 
 __all__ = [

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from stoilo.audit.releaseproof import LoggedRelease
+from stoilo.audit.format.release_proof import LoggedRelease
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.release import InstalledRelease, PartFile, TrustedRelease
 from stoilo.executor.trust import ReleaseFiles, load_trust, travels
+from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (
