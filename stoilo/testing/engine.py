@@ -15,7 +15,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
 from stoilo.executor.result import Disposition, ResultHeader, render_result
-from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
+from stoilo.server.engines.embedded.web.app import HttpOptions, create_project_app
 from stoilo.server.engines.interface import (
     Comparison,
     OutcomeKind,

@@ -22,12 +22,12 @@ from typing import Self
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.libc import kill_with_parent
+from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.people.roster import open_roster
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.embedded.wire.bodies import BodyPace
-from stoilo.server.engines.embedded.wire.http import HttpOptions
-from stoilo.server.engines.embedded.wire.rates import CallLimits
+from stoilo.server.engines.embedded.web.app import HttpOptions
+from stoilo.server.engines.embedded.web.body_limit import BodyPace
+from stoilo.server.engines.embedded.web.rate_limit import CallLimits
 from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
 from stoilo.server.headtime import TimedProtocol
 from stoilo.testing.engine import BodyValidation, ProjectServer

@@ -10,9 +10,9 @@ from sqlalchemy import insert, select
 from stoilo.cli.main import main
 from stoilo.core.errors import DeniedError
 from stoilo.executor.messages import HostInfo, SchedulerRequest
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.rules.hosttrust import is_trusted_account
+from stoilo.server.engines.embedded.hosts.host_trust import is_trusted_account
 from stoilo.testing.engine import make_spec
 
 EMAIL = "a@example.org"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind

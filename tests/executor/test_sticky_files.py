@@ -15,7 +15,7 @@ from stoilo.executor.pace import Settings
 from stoilo.executor.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.embedded.scheduling.leases import KEEP_S
+from stoilo.server.engines.embedded.scheduling.sticky_files import KEEP_S
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.testing.engine import (
     BodyValidation,

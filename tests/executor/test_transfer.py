@@ -14,7 +14,7 @@ from stoilo.executor.ledger import CopyRecord, FileRecord, Ledger
 from stoilo.executor.messages import SchedulerReply
 from stoilo.executor.pace import Settings
 from stoilo.executor.transfer import Refused, Transfer
-from stoilo.server.engines.embedded.wire.xml import render_reply
+from stoilo.server.engines.embedded.web.messages import render_reply
 from stoilo.testing.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400

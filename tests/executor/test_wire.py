@@ -34,14 +34,14 @@ from stoilo.executor.wire import (
     render_size_query,
     render_upload_head,
 )
-from stoilo.server.engines.embedded.wire.xml import (
+from stoilo.server.engines.embedded.web.messages import (
     SizeQuery,
-    UploadHead,
     parse_request,
     parse_upload,
     render_reply,
     render_upload_reply,
 )
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 URL = "http://127.0.0.1:8080/"
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_-]{0,30}", fullmatch=True)

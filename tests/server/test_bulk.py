@@ -16,7 +16,7 @@ from stoilo.server.bulk import (
     select_in,
     update_many,
 )
-from stoilo.server.engines.embedded import schema as engine_schema
+from stoilo.server.engines.embedded.db import schema as engine_schema
 from stoilo.server.store import Store
 
 if TYPE_CHECKING:

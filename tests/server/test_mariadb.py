@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection, create_engine, insert, select, update
 
 from stoilo.core.errors import InternalError
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.mariadb import is_mariadb, open_mariadb, write_turn
 from stoilo.server.store import Store
 from stoilo.testing.mariadb import MariaServer

@@ -21,7 +21,7 @@ from stoilo.core.errors import InternalError, StoiloError, UnreachableError
 from stoilo.core.skeleton import decode
 from stoilo.server import service, store
 from stoilo.server.engines import database as engines
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.outages import AWAY, DatabaseAwayError, database_error, is_passing
 from stoilo.server.store import Store
 from stoilo.testing.mariadb import MariaServer

@@ -34,7 +34,7 @@ from stoilo.server.backup.manifest import (
 )
 from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
-from stoilo.server.engines.embedded.database import ENGINE
+from stoilo.server.engines.embedded.db.database import ENGINE
 from stoilo.server.mariadb import is_mariadb
 from stoilo.server.store import SERVER
 

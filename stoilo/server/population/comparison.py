@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.embedded.rules.hosttrust import TRUSTED_AFTER
+from stoilo.server.engines.embedded.hosts.host_trust import TRUSTED_AFTER
 from stoilo.server.population.figures import (
     Estimate,
     detected_after,

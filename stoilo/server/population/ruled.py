@@ -13,10 +13,13 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from stoilo.server.engines.embedded.rules.actions import (
+from stoilo.server.engines.embedded.db.records import (
+    Caller,
     Check,
+    CheckVerdict,
     Close,
     Compare,
+    Copy,
     Create,
     Drop,
     Expire,
@@ -24,19 +27,17 @@ from stoilo.server.engines.embedded.rules.actions import (
     Judge,
     ReleaseClass,
     SecondOpinion,
-)
-from stoilo.server.engines.embedded.rules.hosttrust import is_trusted
-from stoilo.server.engines.embedded.rules.lingering import has_stragglers
-from stoilo.server.engines.embedded.rules.quorum import judge
-from stoilo.server.engines.embedded.rules.records import (
-    Caller,
-    CheckVerdict,
-    Copy,
     Validity,
     WorkunitView,
 )
-from stoilo.server.engines.embedded.rules.spotchecks import second_verdict
-from stoilo.server.engines.embedded.rules.transitioner import (
+from stoilo.server.engines.embedded.hosts.host_trust import is_trusted
+from stoilo.server.engines.embedded.scheduling.dispatch import (
+    CANDIDATES_PER_COPY,
+    WINDOW_LEAST,
+)
+from stoilo.server.engines.embedded.workunits.late_results import has_stragglers
+from stoilo.server.engines.embedded.workunits.spot_checks import second_verdict
+from stoilo.server.engines.embedded.workunits.transitioner import (
     can_receive,
     deadline_of,
     may_issue,
@@ -44,10 +45,7 @@ from stoilo.server.engines.embedded.rules.transitioner import (
     next_actions,
     next_transition,
 )
-from stoilo.server.engines.embedded.scheduling.dispatch import (
-    CANDIDATES_PER_COPY,
-    WINDOW_LEAST,
-)
+from stoilo.server.engines.embedded.workunits.validator import judge
 from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
 from stoilo.server.population.hosts import HostKind
 from stoilo.server.population.project import Assignment, Ending
@@ -57,7 +55,7 @@ from stoilo.server.population.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from stoilo.server.engines.embedded.rules.actions import Action
+    from stoilo.server.engines.embedded.db.records import Action
     from stoilo.server.population.hosts import Host
     from stoilo.server.population.project import Report
     from stoilo.server.population.scenario import Policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.embedded.rules.records import WorkunitView
+    from stoilo.server.engines.embedded.db.records import WorkunitView
 
 __all__ = ["Unit"]
 

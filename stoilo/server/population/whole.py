@@ -16,10 +16,10 @@ from sqlalchemy import insert, select
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
 from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
-from stoilo.server.engines.embedded.wire.xml import UploadHead
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.executor.messages import SchedulerReply
-    from stoilo.server.engines.embedded.people.accounts import Account
+    from stoilo.server.engines.embedded.accounts.accounts import Account
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
     from stoilo.server.population.hosts import Host
     from stoilo.server.population.project import Report

@@ -21,7 +21,7 @@ from stoilo.server.watching.text import Sample, render_metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.releasestatus import ReleaseStatus
     from stoilo.server.store import Store
     from stoilo.server.watching.admissions import CountedSigner

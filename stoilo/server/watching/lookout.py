@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stoilo.server.config import ServerConfig
     from stoilo.server.datadir import DataDir
     from stoilo.server.docket import Docket
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.release import Release
     from stoilo.server.releasestatus import ReleaseWatch
     from stoilo.server.store import Store

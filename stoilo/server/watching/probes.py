@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from stoilo.server.engines.figures import MeasuredEngine
+    from stoilo.server.engines.interface import MeasuredEngine
     from stoilo.server.releasestatus import ReleaseStatus
     from stoilo.server.store import Store
     from stoilo.server.watching.freshness import LogFigures

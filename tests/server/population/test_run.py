@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.rules.transitioner import may_issue
+from stoilo.server.engines.embedded.workunits.transitioner import may_issue
 from stoilo.server.population.comparison import run_policy
 from stoilo.server.population.ruled import HostRules, RulesProject
 from stoilo.server.population.run import draws, lots, simulate

@@ -17,62 +17,66 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.embedded.answering import answer, is_pending, is_unsure
-from stoilo.server.engines.embedded.database import Database, NeedsWritingError
-from stoilo.server.engines.embedded.figures import read_figures
-from stoilo.server.engines.embedded.people.accounts import Accounts, load_secret
-from stoilo.server.engines.embedded.people.roster import Roster
-from stoilo.server.engines.embedded.people.stats import Statistics
-from stoilo.server.engines.embedded.purge import PURGED_TOGETHER, Retention, purge
-from stoilo.server.engines.embedded.rules.rejections import (
-    Owners,
-    of_one_owner,
-    reject_copies,
-)
-from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-from stoilo.server.engines.embedded.scheduling.lending import forget_lost_hosts
-from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
-from stoilo.server.engines.embedded.scheduling.workunitstatus import read_status
-from stoilo.server.engines.embedded.store import (
-    INCONCLUSIVE_RETRY_S,
-    PENDING_RETRY_S,
-    Store,
-)
-from stoilo.server.engines.embedded.wire.catalogue import change_catalogue
-from stoilo.server.engines.embedded.wire.depot import Depot
-from stoilo.server.engines.embedded.wire.mirrored import MirrorDesk
-from stoilo.server.engines.embedded.wire.programs import (
+from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.roster import Roster
+from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
+from stoilo.server.engines.embedded.files.app_versions import (
     check_programs,
     offered_platforms,
     program_files,
     store_programs,
 )
-from stoilo.server.engines.embedded.wire.uploadroom import UploadLimits
-from stoilo.server.engines.embedded.wire.uploads import UploadDesk
+from stoilo.server.engines.embedded.files.catalogue import change_catalogue
+from stoilo.server.engines.embedded.files.depot import Depot
+from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
+from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
+from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
+from stoilo.server.engines.embedded.scheduling.sticky_files import forget_lost_hosts
+from stoilo.server.engines.embedded.workunits.purge import (
+    PURGED_TOGETHER,
+    Retention,
+    purge,
+)
+from stoilo.server.engines.embedded.workunits.rejections import (
+    Owners,
+    of_one_owner,
+    reject_copies,
+)
+from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
+from stoilo.server.engines.embedded.workunits.store import (
+    INCONCLUSIVE_RETRY_S,
+    PENDING_RETRY_S,
+    Store,
+)
+from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
+from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
+from stoilo.server.engines.embedded.workunits.validator import (
+    answer,
+    is_pending,
+    is_unsure,
+)
 from stoilo.server.engines.interface import NotDecidedYet, WorkunitFile
-from stoilo.server.engines.mirrorboard import MirrorBoard
-from stoilo.server.engines.rounds import Round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from stoilo.server.engines.embedded.verdicts import Answers, Question
-    from stoilo.server.engines.embedded.wire.depot import Download
-    from stoilo.server.engines.figures import EngineFigures
+    from stoilo.server.engines.embedded.files.depot import Download
+    from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import (
         AppProgram,
         Assimilator,
         CodeSignKey,
+        EngineFigures,
         Validation,
         WorkunitOutcome,
         WorkunitSpec,
         WorkunitStatus,
     )
-    from stoilo.server.engines.mirrors import Mirror
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 
@@ -82,6 +86,8 @@ MOVED_TOGETHER = 16
 """Workunits in one transaction: hosts that call wait as long for the write lock."""
 
 PURGE_EVERY_S = 600.0
+CHECK_EVERY_S = 60.0  # of mirrors
+SAMPLES = 64  # shared files that a check of the mirrors draws from
 PURGE_AGAIN_S = 1.0
 
 
@@ -97,7 +103,7 @@ class EngineOptions:
         seen_within_s: a host counts as attached when it called within that time, s.
         spot_check_rate: share of canonical results that a trusted host computes again,
             0..1.
-        mirrors: data servers besides this one.
+        mirrors: URLs of data servers besides this one.
         retention: how long rows are kept that nobody needs.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
         lots: the same, for which of the copies that wait go out first.
@@ -114,7 +120,7 @@ class EngineOptions:
     draw: Callable[[], float] = random.SystemRandom().random
     lots: Callable[[], float] = random.SystemRandom().random
     uploads: UploadLimits = field(default_factory=UploadLimits)
-    mirrors: tuple[Mirror, ...] = ()
+    mirrors: tuple[str, ...] = ()
 
 
 class EmbeddedEngine:
@@ -123,11 +129,9 @@ class EmbeddedEngine:
     Attributes:
         accounts: the volunteers' accounts.
         roster: people and hosts (for pages and commands).
-        statistics: the public export.
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         mirrors: which data servers hosts are sent to.
-        mirror_desk: what those may have.
         changes: grows whenever there may be new copies to hand out.
     """
 
@@ -169,14 +173,12 @@ class EmbeddedEngine:
             self._database, load_secret(directory / "account.secret")
         )
         self.roster = Roster(self._database, self.accounts)
-        self.statistics = Statistics(self._database, directory / "stats")
-        self.mirrors = MirrorBoard(self._options.mirrors, clock)
-        self.mirror_desk = MirrorDesk(
-            self._database, self._depot, directory / "mirror.secret"
-        )
+        self._mirror_secret = directory / "mirror.secret"
+        self._checks = Repeater("stoilo-mirrors", (self._check_mirrors,), CHECK_EVERY_S)
+        self.mirrors = Mirrors(self._options.mirrors, clock, self._checks.wake)
         self.changes = 0
         self._served: tuple[Validation, Assimilator] | None = None
-        self._round = Round(
+        self._round = Repeater(
             "stoilo-engine", (self._serve, self._purge_in_time), self._options.idle_s
         )
         self.scheduler = Scheduler(
@@ -269,6 +271,20 @@ class EmbeddedEngine:
         with self._database.read() as connection:
             return self._depot.find(connection, token)
 
+    def find_shared(self, digest: str, key: str) -> Path | None:
+        """Return where a file for mirrors lies; digest and key are untrusted (`http`)."""
+        if not is_mirror_key(self._mirror_secret, key):
+            return None
+        with self._database.read() as connection:
+            return self._depot.shared(connection, 1, digest).get(digest)
+
+    def _check_mirrors(self) -> bool:
+        """Find out which mirrors hosts may be sent to."""
+        with self._database.read() as connection:
+            samples = self._depot.shared(connection, SAMPLES)
+        self.mirrors.check(samples)
+        return False  # the next time is a pause away
+
     def status(self, name: str) -> WorkunitStatus | None:
         """Return where a workunit is; see `interface.Engine`."""
         since = self.now() - self._options.seen_within_s
@@ -297,9 +313,12 @@ class EmbeddedEngine:
         )
         self._served = (validation, assimilator)
         self._round.start()
+        if self.mirrors.urls:
+            self._checks.start()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
+        self._checks.stop()
         self._round.stop()
         if self._pool is not None:
             self._pool.shutdown()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select
 
-from stoilo.server.engines.figures import EngineFigures
-from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.interface import CopyOutcome, CopyState, EngineFigures
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import (
     BoincOutcome,

@@ -24,13 +24,19 @@ from sqlalchemy import select
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, ResultState
-from stoilo.server.engines.embedded import schema, steps, verdicts
-from stoilo.server.engines.embedded.database import Database
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import Database
+from stoilo.server.engines.embedded.db.records import CheckVerdict
+from stoilo.server.engines.embedded.db.views import load_view
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.embedded.rules import conduct, spotchecks, transitioner
-from stoilo.server.engines.embedded.rules.records import CheckVerdict
-from stoilo.server.engines.embedded.scheduling import dispatch, holdings
-from stoilo.server.engines.embedded.views import load_view
+from stoilo.server.engines.embedded.hosts import conduct
+from stoilo.server.engines.embedded.scheduling import dispatch, in_progress
+from stoilo.server.engines.embedded.workunits import (
+    spot_checks,
+    steps,
+    transitioner,
+    verdicts,
+)
 from stoilo.server.engines.interface import (
     CopyOutcome,
     CopyState,
@@ -400,7 +406,7 @@ def test_engine_follows_the_reference_model_for_long(machine):
 def condemn_at_once(connection, copy):
     table = schema.copies
     row = connection.execute(select(table).where(table.c.name == copy)).one()
-    spotchecks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
+    spot_checks.end_check(connection, row.workunit_id, CheckVerdict.DIFFERENT, 0)
 
 
 BROKEN_RULES = {
@@ -418,9 +424,9 @@ BROKEN_RULES = {
         frozenset({CopyOutcome.REFUSED}),
     ),
     "one comparison bans": (verdicts, "doubt_check", condemn_at_once),
-    "nobody is excused": (spotchecks, "MOST_EXCUSES", 0),
+    "nobody is excused": (spot_checks, "MOST_EXCUSES", 0),
     "late results are not waited for": (steps, "has_stragglers", lambda _: False),
-    "results are not received": (holdings, "still_counts", lambda *_: False),
+    "results are not received": (in_progress, "still_counts", lambda *_: False),
 }
 
 

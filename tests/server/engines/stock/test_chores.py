@@ -7,9 +7,9 @@ import threading
 import pytest
 from stock_bench import StockBench
 
+from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.stock import cancelling
 from stoilo.server.engines.stock.admissions import _AT_ONCE
 from stoilo.server.engines.stock.creation import Creator
@@ -198,8 +198,8 @@ def test_failing_chore_keeps_no_other_from_its_turn():
         done.append(1)
         return True
 
-    assert Round("x", (fails, works), 1.0).go() is True
-    assert Round("x", (fails,), 1.0).go() is False
+    assert Repeater("x", (fails, works), 1.0).go() is True
+    assert Repeater("x", (fails,), 1.0).go() is False
     assert done == [1]
 
 

@@ -11,31 +11,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
 
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import must_write
-from stoilo.server.engines.embedded.rules.hosttrust import (
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import must_write
+from stoilo.server.engines.embedded.db.records import Caller, CheckVerdict
+from stoilo.server.engines.embedded.db.views import copies_of, view_columns, view_of
+from stoilo.server.engines.embedded.hosts.host_filter import (
+    allowed_apps,
+    fits_host,
+    is_wanted,
+)
+from stoilo.server.engines.embedded.hosts.host_trust import (
     BY_OPERATOR,
     consecutive_valid,
     homogeneous_class,
     is_trusted,
 )
-from stoilo.server.engines.embedded.rules.records import Caller, CheckVerdict
-from stoilo.server.engines.embedded.rules.replication import (
+from stoilo.server.engines.embedded.scheduling.authenticate import SECONDS_PER_RESULT
+from stoilo.server.engines.embedded.scheduling.in_progress import HeldCopy, copy_columns
+from stoilo.server.engines.embedded.scheduling.locality import local_first
+from stoilo.server.engines.embedded.workunits.replication import (
     commit_class,
     fits_class,
     raise_quorum,
 )
-from stoilo.server.engines.embedded.rules.transitioner import (
+from stoilo.server.engines.embedded.workunits.transitioner import (
     REFUSALS_AT_LEAST,
     TURNED_AWAY,
     may_issue,
     may_recheck,
 )
-from stoilo.server.engines.embedded.scheduling.bounds import fits_host
-from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy, copy_columns
-from stoilo.server.engines.embedded.scheduling.locality import local_first
-from stoilo.server.engines.embedded.scheduling.wishes import allowed_apps, is_wanted
-from stoilo.server.engines.embedded.views import copies_of, view_columns, view_of
 from stoilo.server.engines.interface import CopyState, Homogeneity
 
 if TYPE_CHECKING:
@@ -44,10 +48,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
     from stoilo.executor.messages import SchedulerRequest, Wishes
-    from stoilo.server.engines.embedded.people.accounts import User
-    from stoilo.server.engines.embedded.rules.records import WorkunitView
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.embedded.scheduling.reception import Guest
+    from stoilo.server.engines.embedded.accounts.accounts import User
+    from stoilo.server.engines.embedded.db.records import WorkunitView
+    from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
 
 __all__ = ["Chance", "Pace", "fresh_copies", "lost_copies", "notices"]
 
@@ -68,8 +71,6 @@ one that names more than `requests.RESULTS_PER_REQUEST` is refused."""
 
 KINDS_OF_CALLERS: Final = 256
 """Queries kept for hosts of one level, class and set of wishes."""
-
-SECONDS_PER_COPY = 60.0  # what one copy is taken to last when work for N s is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ def _room(request: SchedulerRequest, busy: int, pace: Pace) -> int:
     if request.dont_send_work or not wants_work:
         return 0
     most = min(pace.copies_per_cpu * request.ncpus, MOST_HELD) - busy
-    wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_COPY)
+    wanted = max(request.cpu_req_instances, request.cpu_req_secs / SECONDS_PER_RESULT)
     asked = math.ceil(min(wanted, 1e6))
     return max(0, min(asked, most, pace.copies_per_rpc))
 

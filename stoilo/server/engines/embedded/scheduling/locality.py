@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import exists, func, select
 
 from stoilo.executor.workdir import FLAVOR
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.scheduling.lending import held_files
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.scheduling.sticky_files import held_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

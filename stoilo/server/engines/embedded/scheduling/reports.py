@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import bindparam, update
 
 from stoilo.executor.messages import ResultState
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.rules.conduct import note_turned_away
-from stoilo.server.engines.embedded.rules.hosttrust import note_failed
-from stoilo.server.engines.embedded.rules.quotas import note_errors
+from stoilo.server.bulk import insert_many
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
+from stoilo.server.engines.embedded.hosts.conduct import note_turned_away
+from stoilo.server.engines.embedded.hosts.host_trust import note_failed
+from stoilo.server.engines.embedded.hosts.quotas import note_errors
 from stoilo.server.engines.interface import CopyOutcome, CopyState
-from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,18 +24,20 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
     from stoilo.executor.messages import ReportedResult
-    from stoilo.server.engines.embedded.rules.quotas import Quota
-    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.mirrorboard import MirrorBoard
+    from stoilo.server.engines.embedded.files.mirrors import Mirrors
+    from stoilo.server.engines.embedded.hosts.quotas import Quota
+    from stoilo.server.engines.embedded.scheduling.authenticate import Host
+    from stoilo.server.engines.embedded.scheduling.in_progress import HeldCopy
 
 __all__ = [
     "REPORTS_TAKEN",
     "needless_copies",
+    "note_usages",
     "optional_copies",
     "some_download_failed",
     "take_reports",
 ]
+
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ def take_reports(
     held: Mapping[str, HeldCopy],
     quotas: dict[str, Quota],
     now: int,
-    mirrors: MirrorBoard,
+    mirrors: Mirrors,
 ) -> tuple[frozenset[str], dict[str, Quota]]:
     """Note finished copies, as far as they are this host's and still count.
 
@@ -108,7 +111,7 @@ def take_reports(
 
 
 def _ending(
-    host: Host, copy: HeldCopy, report: ReportedResult, mirrors: MirrorBoard
+    host: Host, copy: HeldCopy, report: ReportedResult, mirrors: Mirrors
 ) -> _Ending | None:
     """Return how a copy has ended, None for a late failure: it is no reply already."""
     success = report.state == ResultState.UPLOADED and report.exit_status == 0
@@ -214,3 +217,36 @@ def optional_copies(
     return tuple(
         name for name in names if name in held and held[name].needless_to_begin
     )
+
+
+MOST = 1e15  # s and FLOP/s: keeps products finite; the server clamps by the limits
+
+
+def note_usages(
+    connection: Connection,
+    held: Mapping[str, HeldCopy],
+    reports: Iterable[ReportedResult],
+    flops: float,
+) -> None:
+    """Keep the times of a host's own uploaded copies; what came first stays.
+
+    A client that measures no processor time says the elapsed one.
+
+    Args:
+        connection: of the caller's transaction.
+        held: the host's copies.
+        reports: what it says; names of others' copies are passed over.
+        flops: the host's own benchmark, FLOP/s, 0 where it sends none.
+    """
+    times = {report.name: report.cpu_s or report.elapsed_s for report in reports}
+    said = {name: time for name, time in times.items() if time > 0 and name in held}
+    fresh = [
+        {
+            "copy_id": held[name].id,
+            "cpu_s": min(time, MOST),
+            "flops": min(max(flops, 0.0), MOST),
+        }
+        for name, time in said.items()
+        if held[name].uploaded and not held[name].measured
+    ]
+    insert_many(connection, schema.usages, fresh)

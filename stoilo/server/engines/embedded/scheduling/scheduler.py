@@ -17,36 +17,38 @@ from stoilo.executor.messages import (
     UploadInfo,
     WorkunitInfo,
 )
-from stoilo.server.engines.embedded.database import NeedsWritingError
+from stoilo.server.engines.embedded.db.database import NeedsWritingError
+from stoilo.server.engines.embedded.files.app_versions import choose_program
+from stoilo.server.engines.embedded.files.catalogue import file_refs, load_catalogue
+from stoilo.server.engines.embedded.hosts.host_filter import remember_wishes
+from stoilo.server.engines.embedded.scheduling.authenticate import (
+    BANNED_DELAY_S,
+    find_visitor,
+    receive,
+    refuse_banned,
+)
 from stoilo.server.engines.embedded.scheduling.dispatch import (
     fresh_copies,
     lost_copies,
     notices,
 )
-from stoilo.server.engines.embedded.scheduling.holdings import load_held
-from stoilo.server.engines.embedded.scheduling.hosts import find_host
-from stoilo.server.engines.embedded.scheduling.lending import settle_leases
-from stoilo.server.engines.embedded.scheduling.notices import level_notice
-from stoilo.server.engines.embedded.scheduling.pacing import is_idle, next_call
-from stoilo.server.engines.embedded.scheduling.presence import Presence
-from stoilo.server.engines.embedded.scheduling.reception import (
-    BANNED_DELAY_S,
-    receive,
-    refuse_banned,
+from stoilo.server.engines.embedded.scheduling.host_activity import (
+    Presence,
+    is_idle,
+    level_notice,
+    next_call,
 )
+from stoilo.server.engines.embedded.scheduling.hosts import find_host
+from stoilo.server.engines.embedded.scheduling.in_progress import load_held
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
     needless_copies,
+    note_usages,
     optional_copies,
     some_download_failed,
     take_reports,
 )
-from stoilo.server.engines.embedded.scheduling.usages import note_usages
-from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
-from stoilo.server.engines.embedded.scheduling.wishes import remember_wishes
-from stoilo.server.engines.embedded.wire.appversions import choose_program
-from stoilo.server.engines.embedded.wire.catalogue import load_catalogue
-from stoilo.server.engines.embedded.wire.inputs import file_refs
+from stoilo.server.engines.embedded.scheduling.sticky_files import settle_leases
 from stoilo.server.engines.interface import CopyState
 
 if TYPE_CHECKING:
@@ -55,13 +57,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
-    from stoilo.server.engines.embedded.database import Database
+    from stoilo.server.engines.embedded.db.database import Database
+    from stoilo.server.engines.embedded.files.catalogue import Catalogue
+    from stoilo.server.engines.embedded.files.mirrors import Mirrors
+    from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
-    from stoilo.server.engines.embedded.scheduling.hosts import Host
-    from stoilo.server.engines.embedded.scheduling.reception import Guest
-    from stoilo.server.engines.embedded.wire.catalogue import Catalogue
-    from stoilo.server.engines.mirrorboard import MirrorBoard
+    from stoilo.server.engines.embedded.scheduling.in_progress import HeldCopy
 
 __all__ = ["Scheduler", "unknown_key"]
 
@@ -80,7 +81,7 @@ class Scheduler:
         pace: Pace,
         on_report: Callable[[], None],
         chance: Chance,
-        mirrors: MirrorBoard,
+        mirrors: Mirrors,
     ) -> None:
         self._mirrors = mirrors
         self._database = database
@@ -159,7 +160,8 @@ class Scheduler:
     ) -> SchedulerReply:
         """Take the reports of a caller who is welcome, and give what may be given."""
         host, request, now = guest.host, guest.request, guest.now
-        remember_wishes(connection, host, request.wishes)
+        stored = host.known.wishes if host.known else None
+        remember_wishes(connection, host.id, stored, request.wishes)
         reports = request.results[:REPORTS_TAKEN]
         held = load_held(connection, host.id, named_copies(request))
         over, quotas = take_reports(
@@ -186,7 +188,7 @@ class Scheduler:
             base_url,
         )
         reply = render_copies([*lost, *fresh], files, base_url)
-        reply = self._mirrors.send(reply, host.id, request.host.utc_offset_s)
+        reply = self._mirrors.send(reply, host.id)
         reply = self._orders(connection, guest, reply, held, over)
         reply = program.complete(reply, base_url)
         reply = guest.complete(connection, reply, [one.app for one in fresh], quotas)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.installed import installed_release
 from stoilo.executor.trust import load_trust
-from stoilo.server.engines.embedded.wire.programs import check_programs
+from stoilo.server.engines.embedded.files.app_versions import check_programs
 from stoilo.server.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:

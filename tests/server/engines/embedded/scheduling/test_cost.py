@@ -15,15 +15,15 @@ from stoilo.executor.messages import (
     ReportedResult,
     ResultState,
 )
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.database import (
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.database import (
     NeedsWritingError,
     is_writing,
     must_write,
 )
 from stoilo.server.engines.embedded.scheduling import reports
+from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
-from stoilo.server.engines.embedded.scheduling.presence import Presence
 from stoilo.server.engines.interface import CopyState
 from stoilo.testing.engine import OutcomeRecorder, make_spec
 from stoilo.testing.programs import LINUX, ProgramSigner

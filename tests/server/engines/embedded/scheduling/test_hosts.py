@@ -6,8 +6,8 @@ from engine_bench import EmbeddedBench
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.scheduling import hosts
-from stoilo.server.engines.embedded.scheduling.presence import Presence
-from stoilo.server.engines.embedded.scheduling.visitors import find_visitor
+from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
+from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from stoilo.testing.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
@@ -22,7 +22,7 @@ def bench(tmp_path, clock, engine_url):
 
 
 def known(bench):
-    return bench.engine.roster.list_hosts(bench.clock())
+    return bench.engine.roster.list_hosts()
 
 
 def call(bench, user=1, **fields):

@@ -12,11 +12,11 @@ from stoilo.executor.messages import (
     SchedulerRequest,
     Wishes,
 )
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
 from stoilo.server.engines.embedded.scheduling import dispatch, hosts
-from stoilo.server.engines.embedded.wire.requests import RESULTS_PER_REQUEST
+from stoilo.server.engines.embedded.web.requests import RESULTS_PER_REQUEST
 from stoilo.server.engines.interface import CopyOutcome, CopyState
-from stoilo.server.engines.mirrorboard import DOWNLOAD_FAILED
 from stoilo.testing.engine import make_spec
 from stoilo.testing.programs import LINUX, ProgramSigner
 
@@ -392,12 +392,12 @@ def test_host_goes_on_with_its_copies_under_the_new_key(bench):
     bench.engine.create_workunits([make_spec("w_1")])
     (copy,) = bench.fetch(1)
     old = bench.engine.accounts.ensure("u1@example.org", 1)
-    (host,) = bench.engine.roster.list_hosts(bench.clock(), email=old.email)
+    (host,) = bench.engine.roster.list_hosts(email=old.email)
     bench.engine.accounts.change_keys(old.user_id, 2)
     assert bench.request(1, key=old.weak_key).bad_key
     assert bench.request(1, key=old.key).bad_key
     bench.finish(1, copy, b"x")
-    assert bench.engine.roster.list_hosts(bench.clock(), email=old.email) == (host,)
+    assert bench.engine.roster.list_hosts(email=old.email) == (host,)
     assert bench.engine.status("w_1").copies[0].outcome is CopyOutcome.SUCCESS
 
 

@@ -1,0 +1,270 @@
+"""Workunits, copies and callers as the rules see them: frozen values, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from stoilo.server.engines.interface import (
+    CopyOutcome,
+    CopyState,
+    Homogeneity,
+    OutcomeKind,
+)
+
+if TYPE_CHECKING:
+    from stoilo.core.types import Redundancy
+    from stoilo.server.engines.interface import OutcomeKind
+
+__all__ = [
+    "RUNNING_CHECKS",
+    "UNDECIDED",
+    "Action",
+    "Caller",
+    "Check",
+    "CheckVerdict",
+    "Close",
+    "Compare",
+    "Copy",
+    "Create",
+    "Drop",
+    "Expire",
+    "Finish",
+    "Judge",
+    "ReleaseClass",
+    "SecondOpinion",
+    "Validity",
+    "WorkunitView",
+]
+
+
+class Validity(StrEnum):
+    """How far a successful copy has come with the validator."""
+
+    INIT = "init"  # not looked at
+    CHECKED = "checked"  # passed the init validator, not yet compared
+    INCONCLUSIVE = "inconclusive"  # compared, no quorum so far
+    VALID = "valid"  # agrees with the canonical one, or is a trusted re-check
+    INVALID = "invalid"  # refused by the init validator or outvoted
+    TOO_LATE = "too_late"  # nothing is left to compare it with: neither of the two
+
+
+class CheckVerdict(StrEnum):
+    """How a spot check ended, or where one of its copies stands."""
+
+    PENDING = "pending"  # a copy for trusted hosts
+    OPEN = "open"  # a second opinion that any host may give
+    DOUBTED = "doubted"  # it differed; a second opinion is asked for
+    SECOND = "second"  # was a second opinion: the first copy has the verdict
+    SAME = "same"
+    DIFFERENT = "different"
+    DISPUTED = "disputed"  # two re-checks do not prove anything together
+    UNFINISHED = "unfinished"  # nobody brought a result in time
+
+
+RUNNING_CHECKS = frozenset(
+    {CheckVerdict.PENDING, CheckVerdict.OPEN, CheckVerdict.DOUBTED}
+)
+"""Of the copies of a spot check that has not ended."""
+
+UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
+"""Neither valid nor invalid yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy (BOINC: result, instance).
+
+    Attributes:
+        name: unique.
+        state: unsent, in progress, over.
+        outcome: how it ended, NONE before.
+        validity: only meaningful for outcome SUCCESS.
+        user_id: whose host has it, 0 while unsent.
+        host_key: identity of the machine (BOINC's host CPID), empty while unsent.
+        deadline: s, 0 while unsent.
+        recheck: made after the end, to check the canonical result (a spot check).
+        doubts: a re-check that differed from the canonical result.
+        for_anybody: a re-check that any host may have, not only a trusted one.
+        answered: a re-check that nobody needs any more: another one has decided.
+    """
+
+    name: str
+    state: CopyState = CopyState.UNSENT
+    outcome: CopyOutcome = CopyOutcome.NONE
+    validity: Validity = Validity.INIT
+    user_id: int = 0
+    host_key: str = ""
+    deadline: int = 0
+    recheck: bool = False
+    doubts: bool = False
+    for_anybody: bool = False
+    answered: bool = False
+
+    @property
+    def viable(self) -> bool:
+        """Whether it passed the init validator and may be part of a quorum."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
+            Validity.CHECKED,
+            Validity.INCONCLUSIVE,
+            Validity.VALID,
+        }
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the init validator has yet to look."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity is Validity.INIT
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it came back and is neither valid nor invalid."""
+        return self.outcome is CopyOutcome.SUCCESS and self.validity in UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class WorkunitView:
+    """Everything the rules look at.
+
+    Attributes:
+        redundancy: copies, quorum and limits as they were asked for.
+        not_after: end of the admission, s.
+        copies: oldest first.
+        outcome: the final outcome, None before.
+        canonical: name of the canonical copy, empty without.
+        lingering: it has ended with a canonical result, and that is still here to
+            compare late results with.
+        delivered: the server has taken the outcome, if there is one.
+        homogeneous: how alike the hosts of its copies must be.
+        host_class: the class of host that it is committed to, empty while to none.
+        alone: one copy is enough as long as only trusted hosts got one (adaptive
+            replication).
+    """
+
+    redundancy: Redundancy
+    not_after: int
+    copies: tuple[Copy, ...] = ()
+    outcome: OutcomeKind | None = None
+    canonical: str = ""
+    lingering: bool = False
+    delivered: bool = True
+    homogeneous: Homogeneity = Homogeneity.NONE
+    host_class: str = ""
+    alone: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """The re-check that differed from the canonical copy, empty without one."""
+        return next((copy.name for copy in self.copies if copy.doubts), "")
+
+    @property
+    def in_force(self) -> Redundancy:
+        """The redundancy that holds now: one copy while it is `alone`."""
+        if not self.alone:
+            return self.redundancy
+        return replace(self.redundancy, min_quorum=1, target_results=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The host that asks for work.
+
+    Attributes:
+        user_id: whose it is.
+        host_key: its own identity: BOINC's host CPID, or what stands for it.
+        cpid: the CPID that it shows; another account's host may have shown it first.
+        newcomer: its account is one of a stranger who has helped with nothing yet.
+        coarse: its coarse class, empty when unknown (`hosttrust.homogeneous_class`).
+        fine: its fine class.
+        trusted_account: it is one of the operator's own machines.
+    """
+
+    user_id: int
+    host_key: str
+    coarse: str = ""
+    fine: str = ""
+    trusted_account: bool = False
+    cpid: str = ""
+    newcomer: bool = False
+
+    def class_for(self, homogeneous: Homogeneity) -> str:
+        """Return the class that matters for a kind of homogeneity; empty: unknown."""
+        return self.coarse if homogeneous is Homogeneity.COARSE else self.fine
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The copy's deadline has passed: over, no reply."""
+
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The copy is not needed any more: over; a host that has it is told to abort."""
+
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make that many new unsent copies."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseClass:
+    """Nothing came of the class of host that had the copies: any class may have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Ask `Validation.check` about the copy's result."""
+
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Look for a quorum among these copies (`quorum.judge`)."""
+
+    copies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Compare the copy with the canonical one: it came after the end."""
+
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Give the workunit its one final outcome."""
+
+    kind: OutcomeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """No result can come any more: the files of an ended workunit may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondOpinion:
+    """A re-check differed: let somebody else compute it once more before a verdict."""
+
+
+Action = (
+    Expire
+    | Drop
+    | Create
+    | ReleaseClass
+    | Check
+    | Judge
+    | Compare
+    | Finish
+    | Close
+    | SecondOpinion
+)

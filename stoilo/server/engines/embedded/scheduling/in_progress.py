@@ -1,0 +1,210 @@
+"""The copies of a host, with what a call has to know of each: one query, rarely two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlalchemy import bindparam, select
+
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.db.records import CheckVerdict
+from stoilo.server.engines.embedded.hosts.host_filter import HostBounds
+from stoilo.server.engines.embedded.workunits.transitioner import still_counts
+from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection, Row, Select
+
+__all__ = ["HeldCopy", "copy_columns", "load_held"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCopy:
+    """A copy that a host has or has had, and its workunit.
+
+    Attributes:
+        id: its row.
+        name: its own.
+        workunit_id: row of the workunit.
+        workunit: name of the workunit.
+        app: of the workunit.
+        fpops_est: of the workunit, FLOP.
+        fpops_bound: of the workunit, FLOP.
+        result_max_bytes: most bytes of its result file.
+        bounds: what it needs of a host.
+        upload_name: of its result file.
+        upload_token: where that goes.
+        deadline: s.
+        state: as stored.
+        outcome: as stored.
+        uploaded: its result file is here.
+        ended: how the workunit ended, None before.
+        lingering: it has ended, and late results are still compared.
+        recheck: state of the spot check that it is, None for an ordinary copy.
+        measured: what it took is known.
+    """
+
+    id: int
+    name: str
+    workunit_id: int
+    workunit: str
+    app: str
+    fpops_est: float
+    fpops_bound: float
+    result_max_bytes: int
+    bounds: HostBounds
+    upload_name: str
+    upload_token: str
+    deadline: int
+    state: CopyState = CopyState.IN_PROGRESS
+    outcome: CopyOutcome = CopyOutcome.NONE
+    uploaded: bool = False
+    ended: OutcomeKind | None = None
+    lingering: bool = False
+    recheck: CheckVerdict | None = None
+    measured: bool = False
+
+    @classmethod
+    def given(cls, row: Row, deadline: int) -> Self:  # type: ignore[type-arg]  # `copy_columns`
+        """Return the copy of a row with `copy_columns`, just handed out."""
+        return cls(
+            row.copy_id,
+            row.copy_name,
+            row.workunit_id,
+            row.workunit,
+            row.app,
+            row.fpops_est,
+            row.fpops_bound,
+            row.result_max_bytes,
+            HostBounds(row.memory_bytes or 0, row.disk_bytes or 0),
+            row.upload_name,
+            row.upload_token,
+            deadline,
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether a report of it still matters."""
+        wanted = self.ended is None or self.lingering
+        return wanted and still_counts(self.state, self.outcome)
+
+    @property
+    def needless_to_begin(self) -> bool:
+        """Whether its host need not begin it, as in BOINC.
+
+        Its workunit has its canonical result, or its deadline has passed; a spot check is
+        always to be done.
+        """
+        late = self.outcome is CopyOutcome.NO_REPLY
+        return self.recheck is None and (late or self.ended is OutcomeKind.CANONICAL)
+
+    @property
+    def resendable(self) -> bool:
+        """Whether its host gets it again when it has lost it."""
+        running = self.state is CopyState.IN_PROGRESS
+        wanted = self.recheck in {CheckVerdict.PENDING, CheckVerdict.OPEN}
+        return running and (self.ended is None or wanted)
+
+
+def load_held(
+    connection: Connection, host_id: int, names: Iterable[str]
+) -> dict[str, HeldCopy]:
+    """Return copies by name: all in progress on a host, and its own of these (untrusted).
+
+    Of its copies that are over only those are read that it names.
+    """
+    rows = connection.execute(_in_progress(), {"host": host_id}).all()
+    held = {row.copy_name: _held(row) for row in rows}
+    others = [name for name in names if name not in held]
+    if others:
+        asked = {"host": host_id, "names": others}
+        rows = connection.execute(_by_name(), asked).all()
+        held |= {row.copy_name: _held(row) for row in rows}
+    return held
+
+
+def copy_columns() -> list[Any]:
+    """Return the columns of `copies`, `workunits` and `bounds` that a reply names."""
+    copies, table, bounds = schema.copies, schema.workunits, schema.bounds
+    return [
+        copies.c.id.label("copy_id"),
+        copies.c.name.label("copy_name"),
+        copies.c.workunit_id,
+        copies.c.upload_name,
+        copies.c.upload_token,
+        table.c.name.label("workunit"),
+        table.c.app,
+        table.c.fpops_est,
+        table.c.fpops_bound,
+        table.c.result_max_bytes,
+        bounds.c.memory_bytes,
+        bounds.c.disk_bytes,
+    ]
+
+
+def _held(row: Row) -> HeldCopy:  # type: ignore[type-arg]  # of `_copies`
+    """Return one row."""
+    return HeldCopy(
+        row.copy_id,
+        row.copy_name,
+        row.workunit_id,
+        row.workunit,
+        row.app,
+        row.fpops_est,
+        row.fpops_bound,
+        row.result_max_bytes,
+        HostBounds(row.memory_bytes or 0, row.disk_bytes or 0),
+        row.upload_name,
+        row.upload_token,
+        row.deadline,
+        CopyState(row.state),
+        CopyOutcome(row.copy_outcome),
+        row.upload_digest is not None,
+        None if row.ended is None else OutcomeKind(row.ended),
+        row.lingering is not None,
+        None if row.verdict is None else CheckVerdict(row.verdict),
+        row.measured is not None,
+    )
+
+
+@cache
+def _in_progress() -> Select[Any]:
+    """Return the query for what :host should have, oldest first."""
+    state = schema.copies.c.state == CopyState.IN_PROGRESS.value
+    return _copies().where(state).order_by(schema.copies.c.id)
+
+
+@cache
+def _by_name() -> Select[Any]:
+    """Return the query for those of :names that :host has had."""
+    names = schema.copies.c.name.in_(bindparam("names", expanding=True))
+    return _copies().where(names)
+
+
+def _copies() -> Select[Any]:
+    """Return the query for copies of :host."""
+    copies, table, ended = schema.copies, schema.workunits, schema.lingering
+    checks, used, bounds = schema.spot_checks, schema.usages, schema.bounds
+    return (
+        select(
+            *copy_columns(),
+            copies.c.state,
+            copies.c.outcome.label("copy_outcome"),
+            copies.c.deadline,
+            copies.c.upload_digest,
+            table.c.outcome.label("ended"),
+            ended.c.workunit_id.label("lingering"),
+            checks.c.verdict,
+            used.c.copy_id.label("measured"),
+        )
+        .join(table, table.c.id == copies.c.workunit_id)
+        .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
+        .outerjoin(ended, ended.c.workunit_id == table.c.id)
+        .outerjoin(checks, checks.c.copy_id == copies.c.id)
+        .outerjoin(used, used.c.copy_id == copies.c.id)
+        .where(copies.c.host_id == bindparam("host"))
+    )
