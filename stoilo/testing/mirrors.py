@@ -108,7 +108,10 @@ class CachingMirror:
                 headers={"Authorization": f"Bearer {self.key}"},
                 retries=False,
             )
-            if got.status != HTTPStatus.OK or "public" not in got.headers["cache-control"]:
+            if (
+                got.status != HTTPStatus.OK
+                or "public" not in got.headers["cache-control"]
+            ):
                 return None
             path.write_bytes(got.data)
         return path
