@@ -21,8 +21,8 @@ from pathlib import Path
 import stoilo
 from bench.rows import Row
 from stoilo.core.types import Redundancy
-from stoilo.testing.boincproject import BoincProject, freeze_project
 from stoilo.testing.deployment import Deployment
+from tests.support.boincproject import BoincProject, freeze_project
 
 REACH = 500
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.learn import ArrayModel, Part, Trainer, split
-from stoilo.testing.learning import load_digits
+from tests.support.learning import load_digits
 
 __all__ = ["Reached", "make_model", "make_parts", "score", "train_until"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row, median_seconds, paired_seconds, seconds_once
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.execute import installed_release
 from stoilo.executor.result import Disposition
 from stoilo.executor.trust import pack_release, read_release
@@ -29,8 +29,8 @@ from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail
 from stoilo.signer.devroot import certify_parts
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import BoincData
+from tests.support.gate import GateBench
+from tests.support.slots import BoincData
 
 FLAVORS = ("pure", "numeric")
 PEERS = {"pure": "pass", "numeric": "import numpy"}

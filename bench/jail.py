@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from bench.rows import Row, interleaved_medians
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_source, run_task
 from stoilo.sandbox.supervisor import Jail

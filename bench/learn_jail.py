@@ -33,7 +33,7 @@ from stoilo.learn import (
 )
 from stoilo.learn.transport import TransportName
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.learning import load_digits
+from tests.support.learning import load_digits
 
 VOLUNTEERS = 3
 ACCURACY = 0.93

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.rows import Row
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.headdb import TreeHead
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.logdb import NewLeaf
-from stoilo.audit.merkle import EMPTY_ROOT, Frontier, leaf_hash
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import DiskStore
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from stoilo.audit.log.database import NewLeaf
+from stoilo.audit.log.head import TreeHead
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.digests import content_digest
+from tests.support.faulty_log import LogKey
 
 SUBMITTERS = 64
 OUTPUT = Path(__file__).parent / "out"

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from bench.log_appends import OUTPUT, make_leaf, run_submitters
 from bench.rows import Row
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.reading import open_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
+from stoilo.audit.read.view import open_log
+from tests.support.faulty_log import LogKey
 
 LEAVES = 1_000_000
 FEW = 100_000

@@ -14,17 +14,17 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from bench.rows import Row
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.witness.client import Cosigner
 from stoilo.audit.witness.settings import read_witnesses, with_log
-from stoilo.server.up import WITNESSED_INTERVAL_S
+from stoilo.server.app.audit_log import WITNESSED_INTERVAL_S
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
-from stoilo.testing.gate import GateBench
 from stoilo.testing.witness import WitnessProcess, write_log_policy
+from tests.support.gate import GateBench
 
 ORIGIN = "log.example/bench"
 MOST_S = 2.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from bench.rows import Row, seconds_once
-from stoilo.server.population.comparison import Figure, PolicyRun, compare
-from stoilo.server.population.scenario import Scenario
+from bench.simulation.comparison import Figure, PolicyRun, compare
+from bench.simulation.scenario import Scenario
 
 NEAR = 0.1
 SIGMAS = 4

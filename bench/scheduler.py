@@ -32,9 +32,9 @@ from stoilo.core.types import Redundancy
 from stoilo.executor.messages import UploadInfo
 from stoilo.executor.wire import render_upload_head
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.testing.engine import make_spec
-from stoilo.testing.programs import ProgramSigner
-from stoilo.testing.project import ENGINE, ProjectProcess
+from tests.support.engine import make_spec
+from tests.support.programs import ProgramSigner
+from tests.support.project import ENGINE, ProjectProcess
 
 AT_ONCE = 32
 RESULT = b"result"

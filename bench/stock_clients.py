@@ -21,9 +21,9 @@ from bench.calls import run_map
 from bench.rows import Row
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.stock.project import read_project
-from stoilo.testing.boinc import BoincClient
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stockvolunteer import create_stock_account
+from tests.support.boinc import BoincClient
+from tests.support.stockvolunteer import create_stock_account
 
 CLIENTS = 2
 WHO = "two real BOINC clients on a stock project (live)"

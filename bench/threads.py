@@ -11,7 +11,7 @@ import os
 import statistics
 
 from bench.rows import Row
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.types import RunOutcome
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bench.rows import Row, median_seconds
-from stoilo.audit.merkle import leaf_hash
+from stoilo.audit.format.merkle import leaf_hash
 from stoilo.executor.trust import (
     load_trust,
     pack_release,
@@ -16,7 +16,7 @@ from stoilo.executor.trust import (
 from stoilo.executor.verifier import HostState, verify_bundle
 from stoilo.signer.protocol import Admission, SignAdmissions
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import INSTALLED, NOW, GateBench
+from tests.support.gate import INSTALLED, NOW, GateBench
 
 LEAVES = 1 << 16
 REACH_MS = 5.0

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from bench.corpus import Program
 from bench.rows import Row, seconds_once
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail, zygote_environment

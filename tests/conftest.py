@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from stoilo.sandbox.arithmetic import pin_instructions
-from stoilo.testing.mariadb import MariaServer, find_mariadbd
+from tests.support.mariadb import MariaServer, find_mariadbd
 
 os.environ.update(
     pin_instructions()
@@ -43,14 +43,14 @@ def pytest_runtest_makereport(item, call):  # noqa: ARG001 - pytest calls it by 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(specs):
-    from stoilo.testing.sidebyside import give_reapers  # noqa: PLC0415 - only then
+    from tests.support.sidebyside import give_reapers  # noqa: PLC0415 - only then
 
     give_reapers(specs)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    from stoilo.testing.sidebyside import FilesScheduling  # noqa: PLC0415 - only then
+    from tests.support.sidebyside import FilesScheduling  # noqa: PLC0415 - only then
 
     return FilesScheduling(config, log)
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items):
     Beside another session, those come first that wait.
     """
     if BESIDE_ANOTHER:
-        from stoilo.testing.sidebyside import is_waiting  # noqa: PLC0415 - only then
+        from tests.support.sidebyside import is_waiting  # noqa: PLC0415 - only then
 
         items.sort(key=lambda item: not is_waiting(item.nodeid))
     for item in items:
@@ -91,7 +91,7 @@ def survivors(since):
     """Return the commands of our descendants, and of our orphans begun after `since`.
 
     An orphan goes to the nearest reaper above it, which is one of our own ancestors; our
-    parent where there are other sessions beside this one (`stoilo.testing.reaper`).
+    parent where there are other sessions beside this one (`tests.support.reaper`).
     """
     stats = {
         int(path.name): stat

@@ -11,7 +11,6 @@ from stoilo.cli.boinc_install import install
 from stoilo.cli.boinc_migrate import migrate
 from stoilo.cli.boinc_preferences import preferences
 from stoilo.cli.boinc_programs import programs
-from stoilo.cli.boinc_simulate import simulate
 
 __all__ = ["boinc"]
 
@@ -26,4 +25,3 @@ for command in (
     *(install, doctor, migrate),
 ):
     boinc.add_command(command)
-boinc.add_command(simulate)

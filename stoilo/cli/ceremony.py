@@ -14,7 +14,7 @@ from stoilo.cli.keys import read_public_file
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.format.policy import LogPolicy
     from stoilo.policies.policy import Policy
     from stoilo.signer.ceremony.folder import Ceremony
     from stoilo.signer.ceremony.holders import KeyHolder

@@ -66,11 +66,6 @@ _TABLE = {
         "verify",
         "Check everything that a project has published.",
     ),
-    "drill": (
-        "stoilo.cli.release_drill",
-        "drill",
-        "Lose or leak a key on a throw-away project, and see it contained.",
-    ),
     "boinc-change": (
         "stoilo.cli.release_boinc",
         "boinc_change",

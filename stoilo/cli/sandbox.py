@@ -15,13 +15,14 @@ from stoilo.cli.platforms import check_platform
 from stoilo.cli.scripts import read_as_task
 from stoilo.cli.selftest import selftest
 from stoilo.cli.suite import suite
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.json_values import parse_json_value, render_json_value
+from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import UsageError
-from stoilo.core.jsonvalue import parse_json_value, render_json_value
 from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import Node
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus, Severity
+from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunOutcome, Severity
 from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import load_level

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, user_error
+from stoilo.core.codec.skeleton import decode
+from stoilo.core.codec.values import from_node
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode
 from stoilo.core.types import TaskState
-from stoilo.core.values import from_node
 
 if TYPE_CHECKING:
     from stoilo.client.wire import Wire

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stoilo.core.codec.json_values import render_json_value
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import check_digest, content_digest
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.core.jsonvalue import render_json_value
 from stoilo.core.limits import BOUNDS, RunLimits
 from stoilo.core.plaintext import show_plainly
-from stoilo.core.skeleton import decode
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.review import ANY_ARGUMENTS, Review, digest_arguments
 
 if TYPE_CHECKING:

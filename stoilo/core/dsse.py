@@ -17,7 +17,7 @@ import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import Json, parse_strict_json
+from stoilo.core.strict_json import Json, parse_strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

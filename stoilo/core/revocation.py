@@ -21,7 +21,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.dsse import pae
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 
 __all__ = [
     "FRESH_S",

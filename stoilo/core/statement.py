@@ -23,7 +23,7 @@ from stoilo.core.digests import Digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, pae
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.strictjson import Json, parse_strict_json
+from stoilo.core.strict_json import Json, parse_strict_json
 from stoilo.core.types import Redundancy
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import UsageError
 from stoilo.core.finding import Finding, Severity
+from stoilo.core.run_status import RunLayer, RunStatus
 
 __all__ = [
     "Finding",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stoilo.audit.proof import ProvenLeaf
+from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import Digest
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits

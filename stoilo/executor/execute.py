@@ -16,9 +16,10 @@ from typing import Protocol
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunOutcome
 from stoilo.executor.bundle import HostState, VerifiedTask
 from stoilo.executor.judge import Judge, installed_release
 from stoilo.executor.keeper import KeptRun, RunKeeper

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from stoilo.audit.proof import ProvenLeaf
+from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.errors import PolicyRefusal, StoiloError
 from stoilo.core.limits import RunLimits
 from stoilo.core.plaintext import show_plainly

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stoilo.audit.proof import parse_proof
+from stoilo.audit.format.proof import parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.statement import MAX_LIFETIME_S

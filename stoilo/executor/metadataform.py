@@ -15,7 +15,7 @@ from tuf.api.serialization import DeserializationError
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 
 __all__ = ["check_form", "check_keys"]
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from stoilo.core.boincsign import check_boinc_signature, parse_boinc_public
+from stoilo.core.boinc.codesign import check_boinc_signature, parse_boinc_public
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.ledger import FileRecord, replace_file
 from stoilo.executor.messages import AppVersion, ProgramFile

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from stoilo.core.boincsign import check_key_change, parse_boinc_public
+from stoilo.core.boinc.codesign import check_key_change, parse_boinc_public
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.ledger import replace_file
 from stoilo.executor.messages import SchedulerReply, UserInfo

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stoilo.audit.policy import LogPolicy
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError

@@ -15,8 +15,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from stoilo.audit.format.release_proof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.audit.opener import open_url
-from stoilo.audit.releaseproof import RELEASE_PROOF_FILE, RELEASE_RECORD_FILE
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.releasepack import ReleaseFiles, travels

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import Json, parse_strict_json
+from stoilo.core.strict_json import Json, parse_strict_json
 
 __all__ = [
     "ReleaseFiles",

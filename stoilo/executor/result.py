@@ -18,10 +18,10 @@ from typing import Literal
 
 import msgspec
 
-from stoilo.audit.note import Note, parse_note, render_note
+from stoilo.audit.format.note import Note, parse_note, render_note
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.sandbox.progress import MOST_STEPS
 
 __all__ = [

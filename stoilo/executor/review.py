@@ -24,7 +24,7 @@ from stoilo.core.dsse import (
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS, RunLimits, lowest_limits
 from stoilo.core.statement import Statement
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.release import Reviewer
 
 __all__ = [

@@ -14,9 +14,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.proof import ProvenLeaf, check_proof
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import ProvenLeaf, check_proof
 from stoilo.core.dsse import parse_envelope, verify_envelope
 from stoilo.core.errors import TrustError
 from stoilo.core.revocation import (

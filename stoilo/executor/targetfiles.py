@@ -13,7 +13,7 @@ import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 
 __all__ = [
     "PART_FORMAT",

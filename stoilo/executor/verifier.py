@@ -14,11 +14,11 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Final
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.note import parse_note
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.note import parse_note
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import Envelope, parse_envelope, verify_envelope
 from stoilo.core.errors import PolicyRefusal, TrustError

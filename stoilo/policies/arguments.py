@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoilo.core.forms import FORMS, ORDERED, SHARED
-from stoilo.core.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
+from stoilo.core.codec.forms import FORMS, ORDERED, SHARED
+from stoilo.core.codec.nodes import Instance, Ndarray, Node, NumpyScalar, Tensor
 
 __all__ = ["find_argument_types"]
 
@@ -19,7 +19,7 @@ def find_argument_types(node: Node) -> tuple[str, ...]:
     """Return the dotted library types in a decoded argument node, sorted; iterative.
 
     Args:
-        node: from `stoilo.core.skeleton.decode`, and therefore bounded.
+        node: from `stoilo.core.codec.skeleton.decode`, and therefore bounded.
     """
     found: set[str] = set()
     stack = [node]

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.forms import FORMS
+from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import PolicyRefusal, TrustError
-from stoilo.core.forms import FORMS
-from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
-from stoilo.core.values import from_node, to_node
 from stoilo.sandbox.instances import InstanceDict
 from stoilo.sandbox.loader import LanguageRuntime
 from stoilo.sandbox.models import Models

@@ -7,8 +7,8 @@ import sys
 
 import msgspec
 
-from stoilo.core.endings import RunLayer, RunStatus
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
+from stoilo.core.run_status import RunLayer, RunStatus
 
 __all__ = [
     "OUT_OF_MEMORY",

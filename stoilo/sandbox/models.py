@@ -1,4 +1,4 @@
-"""Tensors with gradients, modules and optimisers from their forms (`stoilo.core.forms`).
+"""Tensors with gradients, modules and optimisers from their forms (`stoilo.core.codec.forms`).
 
 Everything here comes from the wire and is checked part by part. A module is made without
 running any of its code: an empty instance gets fresh registries, then parameters, buffers,
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from stoilo.core import forms
+from stoilo.core.codec import forms
+from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.nodes import Instance, Node
 from stoilo.sandbox.guards import Guards
 from stoilo.sandbox.ownership import class_mro, is_own_class
 from stoilo.sandbox.rules import GUARDED_DUNDERS, NameKind, attribute_kind

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.sandbox.channel import FRAME_HEADER, PROGRESS_FLAG
 

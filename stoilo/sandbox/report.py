@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import JailUsage, RunLayer
+from stoilo.core.run_status import RunLayer
+from stoilo.core.types import JailUsage
 from stoilo.sandbox.channel import FRAME_HEADER, OUT_OF_MEMORY, Ended
 from stoilo.sandbox.seccomp import name_syscall
 

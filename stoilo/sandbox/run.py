@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import Node
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS, RunLimits
-from stoilo.core.nodes import Node
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunOutcome
 from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.report import LIMIT_CODES, JailReport, JailStatus
 from stoilo.sandbox.seccomp import Denied

@@ -27,9 +27,9 @@ from typing import Any
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import from_node
 from stoilo.core.errors import TrustError
-from stoilo.core.values import from_node
 from stoilo.sandbox.determinism import start_step
 from stoilo.sandbox.progress import UNREADABLE_STATE, Progress, Teller
 

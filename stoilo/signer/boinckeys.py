@@ -1,7 +1,7 @@
 """BOINC's private code-sign key, in BOINC's own text form; offline only.
 
     private    modulus, exponent, private exponent (128 bytes each), p, q, d mod p-1,
-               d mod q-1, q^-1 mod p (64 each), in the lines of hex of `stoilo.core.boincsign`
+               d mod q-1, q^-1 mod p (64 each), in lines of hex as in `core.boinc.codesign`
 
 BOINC's format has room for 1024 bits and knows MD5 only. So nothing here is trusted on its
 own: what is signed was rebuilt, attested and named by SHA-256 under TUF before, and the
@@ -17,7 +17,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from stoilo.core.boincsign import (
+from stoilo.core.boinc.codesign import (
     BITS,
     BYTES,
     EXPONENT,

@@ -24,12 +24,12 @@ from typing import Final
 import msgspec
 from tuf.api.metadata import TargetFile, Targets
 
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
-from stoilo.audit.policy import LogPolicy
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.release import (
     FloorsFile,
     InstalledRelease,

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from stoilo.audit.checkpoint import Checkpoint
-from stoilo.audit.merkle import EMPTY_ROOT, check_consistency
+from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
+from stoilo.audit.format.merkle import EMPTY_ROOT
 from stoilo.core.errors import TrustError
 from stoilo.signer.keyfiles import read_private_file, write_private_file
 

@@ -1,7 +1,7 @@
 """The log policy in the development root's targets, and the ones that it replaced.
 
 When the operator names other witnesses, the policy in force until then goes on speaking
-for the checkpoints that it accepted: `stoilo.audit.ageing` says how far.
+for the checkpoints that it accepted: `stoilo.audit.format.policy_history` says how far.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stoilo.audit.ageing import MAX_RETIRED, parse_history, render_history, succeed
-from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy_history import (
+    MAX_RETIRED,
+    parse_history,
+    render_history,
+    succeed,
+)
 from stoilo.executor.trust import HISTORY_FILE, POLICY_FILE
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.repository import newest_file

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.boinckeys import (
     BoincPrivateKey,
     generate_boinc_key,

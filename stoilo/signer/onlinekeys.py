@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from tuf.api.metadata import Root
 
-from stoilo.audit.note import KeyType, parse_vkey, private_vkey, render_vkey
+from stoilo.audit.format.note import KeyType, parse_vkey, private_vkey, render_vkey
 from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.targetfiles import MAX_EPOCHS, EpochFile
 from stoilo.signer.devkeys import REQUESTED_FILE
 from stoilo.signer.keyfiles import (

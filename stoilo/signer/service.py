@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, assert_never
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     private_vkey,

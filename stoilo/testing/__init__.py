@@ -1,5 +1,5 @@
-"""Public fakes and generators: for our tests, and for those of people who build on stoilo.
+"""For tests of programs that build on stoilo.
 
-Import the module that has what you need; `stoilo.testing.service` is the fake server for
-programs that use the client.
+`service` is a fake server for programs that use the client; `deployment`, `witness` and
+`cheat` are a real `stoilo up`, a real witness and a volunteer that lies, as processes.
 """

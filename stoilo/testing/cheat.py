@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import TrustError
 from stoilo.executor.result import parse_result, render_result
 from stoilo.executor.volunteer import main
 
 if TYPE_CHECKING:
-    from stoilo.core.nodes import Node
+    from stoilo.core.codec.nodes import Node
     from stoilo.executor.execute import Executor, Work
 
 __all__ = ["Cheat", "falsify"]

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from stoilo.executor.optinfile import write_opt_in
 __all__ = ["Deployment", "UpLine"]
 
 START_TIMEOUT_S = 120.0
+VOLUNTEER = "stoilo.executor.volunteer"
 STOP_TIMEOUT_S = 60.0
 
 
@@ -175,16 +176,15 @@ class Deployment:
         email: str,
         state: Path,
         *,
-        cheating: bool = False,
+        program: str = VOLUNTEER,
         max_level: str = "numeric",
         environ: Mapping[str, str] | None = None,
-        lies: Sequence[str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start one more volunteer as an own user and host, outside the server.
 
         `max_level` is what the volunteer's own opt-in file says, which is named to it
-        explicitly; empty makes none. `environ` replaces the environment. With `lies` it
-        sends those of `stoilo.testing.liar`, in turn.
+        explicitly; empty makes none. `environ` replaces the environment.
+        `program` is the module that is run, for one that cheats.
         """
         if self.line is None:
             raise InternalError("STO-U005", "the server is not running")
@@ -192,16 +192,12 @@ class Deployment:
         key_file = state / "key"
         key_file.write_text(self.account(email) + "\n")
         key_file.chmod(0o600)
-        module = "stoilo.testing.cheat" if cheating else "stoilo.executor.volunteer"
-        if lies is not None:
-            module = "stoilo.testing.liar"
-            environ = {**(environ or os.environ), "STOILO_LIES": ",".join(lies)}
         root = self.data / "keys" / "root.json"
         places = ["--project", str(self.line.project), "--key", f"@{key_file}"]
         level = _opt_in(state, max_level) if max_level else []
         with (state / "volunteer.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", module, *places, "--state", str(state),
+                [sys.executable, "-m", program, *places, "--state", str(state),
                  "--root", str(root), *level],
                 stdout=log,
                 stderr=log,

@@ -1,7 +1,7 @@
 """An in-memory TaskService on a real loopback port.
 
 `FakeTaskService` keeps tasks in a dict and answers them by a function of yours (an
-`Answerer`): by scripted values, or by `stoilo.testing.jailed.JailAnswerer`, which runs the
+`Answerer`): by scripted values, or by `tests.support.jailed.JailAnswerer`, which runs the
 task's source in the real sandbox. It can lose answers, and counts calls.
 """
 
@@ -19,12 +19,12 @@ from typing import Any
 import grpc
 
 from stoilo.client.address import Address
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, StoiloError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.core.types import TaskState
 
 __all__ = ["Answerer", "FakeTaskService", "Outcome", "serve_fake"]

@@ -8,29 +8,23 @@ what it is, a fault, and never hidden.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.note import parse_note
-from stoilo.audit.policy import open_checkpoint
-from stoilo.audit.reader import find_policy
-from stoilo.audit.record import Record, check_record
-from stoilo.audit.side import ObjectKind, SideStore, side_path
-from stoilo.audit.source import DirectorySource
-from stoilo.audit.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.note import parse_note
+from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.format.record import Mention, Record, check_record
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, decode_bundle, tile_at
+from stoilo.audit.log.side import ObjectKind, SideStore, side_path
+from stoilo.audit.read.reader import find_policy
+from stoilo.audit.read.source import DirectorySource, LogSource
+from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from stoilo.audit.record import Mention
-    from stoilo.audit.source import LogSource
-    from stoilo.core.digests import Digest
 
 __all__ = ["Archive", "Entry", "Head", "View"]
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from stoilo.audit.record import Mention, MentionKind, task_commitment
+from stoilo.audit.format.record import Mention, MentionKind, task_commitment
 from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.web.archive import Entry, View
+from stoilo.web.archive import Entry, View
 
 __all__ = ["MAX_QUERY_CHARS", "Query", "name_task", "parse_query", "run_query"]
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from stoilo.audit.leaf import LeafKind
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import LeafKind
+from stoilo.audit.format.record import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
     OperatorRecord,
     OutcomeRecord,
     PolicyRecord,
+    Record,
     RefusalsRecord,
     ReleaseRecord,
     RetentionRecord,
@@ -21,11 +22,8 @@ from stoilo.audit.record import (
     WorkunitRecord,
 )
 from stoilo.core.limits import KIB, MIB
-
-if TYPE_CHECKING:
-    from stoilo.audit.record import Record
-    from stoilo.web.archive import Entry
-    from stoilo.web.story import TaskStory
+from stoilo.web.archive import Entry
+from stoilo.web.timeline import Timeline
 
 __all__ = [
     "KIND_TITLES",
@@ -207,11 +205,11 @@ def _describe_revocation(record: RevocationRecord) -> str:
     return f"Revocation statement {record.sequence}: {listed} withdrawn."
 
 
-def summarize_task(story: TaskStory) -> str:
+def summarize_task(timeline: Timeline) -> str:
     """Return the one sentence at the top of a task's page."""
-    if not story.attempts:
+    if not timeline.attempts:
         return "The log names this task, but no attempt of it was admitted."
-    record = story.attempts[-1].record
+    record = timeline.attempts[-1].record
     many = render_amount(record.redundancy.target_results, "volunteer")
     return (
         f"A function of one researcher, run at level {record.level} "

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import WaitError
+from tests.support.faulty_log import LogKey
 
 ORIGIN = "log.test/t"
 

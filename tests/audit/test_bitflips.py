@@ -19,20 +19,20 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.facts import OperatorAct, OperatorRecord
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.fsck.check import FsckReport, fsck_log
-from stoilo.audit.fsck.findings import Finding, Severity
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.reader import verify_log
-from stoilo.audit.record import parse_record, record_leaf, render_record
-from stoilo.audit.seen import SeenRow, SeenStore, result_commitment
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.side import ObjectKind, SideObject, SideStore
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.facts import OperatorAct, OperatorRecord
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.record import parse_record, record_leaf, render_record
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.seen import SeenRow, SeenStore, result_commitment
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.side import ObjectKind, SideObject, SideStore
+from stoilo.audit.read.fsck import FsckReport, fsck_log
+from stoilo.audit.read.fsck_parts import Finding, Severity
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
+from tests.support.faulty_log import LogKey
 
 LEAVES = 600
 KEY = LogKey("log.test/t", witness_time=1_700_000_000)

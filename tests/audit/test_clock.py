@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.policy import parse_policy
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.audit.witness.client import Cosigner, CosignSettings
-from stoilo.audit.witness.fakes import LocalWitness
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import WaitError
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import LocalWitness
 
 Opener = Callable[..., Sequencer]
 Refused = Callable[[Sequencer, int, str], None]

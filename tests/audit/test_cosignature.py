@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, render_checkpoint
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
+    parse_checkpoint,
+    render_checkpoint,
+)
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     NoteSignature,
@@ -22,7 +26,7 @@ from stoilo.audit.note import (
     verify_signature,
 )
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import NoteKey, parse_private_key, render_private_key
+from tests.support.notekeys import NoteKey, parse_private_key, render_private_key
 
 # RFC 8032 test 1; for tests only.
 SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")

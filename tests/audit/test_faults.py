@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import (
+from stoilo.audit.format.policy import LogPolicy, parse_policy
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.reader import verify_log
+from stoilo.audit.witness.client import Cosigner, CosignSettings
+from stoilo.core.errors import StoiloError, WaitError
+from tests.support.faulty_log import (
     DURABLE_STEPS,
     REMOTE_STEPS,
     Fault,
@@ -19,14 +26,7 @@ from stoilo.audit.fakes import (
     FaultyStore,
     LogKey,
 )
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.policy import LogPolicy, parse_policy
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.witness.client import Cosigner, CosignSettings
-from stoilo.audit.witness.fakes import LocalWitness
-from stoilo.core.errors import StoiloError, WaitError
+from tests.support.local_witness import LocalWitness
 
 Opener = Callable[..., Sequencer]
 # The n-th calls that strike the first batch, a later one, and each tile of a batch.

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit import places
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.sqlite import connect
+from stoilo.audit.log import database
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.sqlite import connect
+from stoilo.audit.read.fsck import fsck_log
 
 Opener = Callable[..., Sequencer]
 SPOILS = (
@@ -27,7 +27,7 @@ def indexed(
     open_log: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """A log of 300 leaves, of which the first 200 are in the table of places."""
-    monkeypatch.setattr(places, "_TAIL_LEAVES", 200)
+    monkeypatch.setattr(database, "_TAIL_LEAVES", 200)
     with open_log() as log:
         log.append_many([b"%d" % number for number in range(200)])
         log.append(b"200")

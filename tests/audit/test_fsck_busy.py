@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.fsck.leaves import LeafRows
-from stoilo.audit.headdb import HeadDatabase
-from stoilo.audit.logdb import LogDatabase
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.tiledir import TileDirectory
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.log.head import HeadDatabase
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.tile_directory import TileDirectory
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.fsck_databases import LeafRows
+from stoilo.audit.read.reader import verify_log
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import DURABLE_STEPS, REMOTE_STEPS, LogKey
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.merkle import check_consistency, consistency_proof
-from stoilo.audit.nodes import TileNodes
-from stoilo.audit.policy import open_checkpoint
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.checkpoint import check_consistency
+from stoilo.audit.format.merkle import consistency_proof
+from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.format.tiles import TileNodes
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import DURABLE_STEPS, REMOTE_STEPS, LogKey
 
 Opener = Callable[..., Sequencer]
 WRITER = Path(__file__).parent / "programs" / "log_writer.py"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit import pacing, publishing, sequencer, sqlite
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit import pacing
+from stoilo.audit.log import publisher, sequencer, sqlite
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import InternalError, UnreachableError
 
 PLACES = ("audit/log.sqlite", "audit-head/head.sqlite")
@@ -53,7 +54,7 @@ def test_log_stops_for_good_where_a_lock_counts_as_a_broken_disk(
     log: Sequencer, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: without the distinction one lock ends all logging."""
-    for module in (sequencer, publishing):
+    for module in (sequencer, publisher):
         monkeypatch.setattr(module, "harmless_refusal", lambda _error: None)
     with locked(tmp_path / "data" / name), pytest.raises(InternalError):
         log.append(b"second")

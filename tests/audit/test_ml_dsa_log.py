@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import Note, cosign_note, parse_note, render_note
-from stoilo.audit.policy import Group, LogPolicy, Witness
-from stoilo.audit.proof import check_proof
-from stoilo.audit.prover import prove_leaf
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.note import Note, cosign_note, parse_note, render_note
+from stoilo.audit.format.policy import Group, LogPolicy, Witness
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.prover import prove_leaf
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.testing.notekeys import KeyType, NoteKey
+from tests.support.faulty_log import LogKey
+from tests.support.notekeys import KeyType, NoteKey
 
 ORIGIN = "log.test/t"
 LOG = LogKey(ORIGIN)

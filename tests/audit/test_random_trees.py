@@ -4,22 +4,25 @@ import random
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.merkle import (
-    MemoryTree,
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
     check_consistency,
     check_inclusion,
+    render_checkpoint,
+)
+from stoilo.audit.format.merkle import (
+    MemoryTree,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
     range_root,
 )
-from stoilo.audit.note import Note, cosign_note, parse_note, render_note
-from stoilo.audit.policy import LogPolicy, Witness
-from stoilo.audit.proof import Proof, check_proof, render_proof
+from stoilo.audit.format.note import Note, cosign_note, parse_note, render_note
+from stoilo.audit.format.policy import LogPolicy, Witness
+from stoilo.audit.format.proof import Proof, check_proof, render_proof
 from stoilo.core.errors import TrustError
-from stoilo.testing.notekeys import KeyType, NoteKey
+from tests.support.faulty_log import LogKey
+from tests.support.notekeys import KeyType, NoteKey
 
 ROUNDS = 3000
 LEAVES = 5000

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.merkle import leaf_hashes
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import LogPaths
-from stoilo.audit.tiledir import TileDirectory
-from stoilo.audit.tiles import tiles_of
+from stoilo.audit.format.merkle import leaf_hashes
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.format.tiles import tiles_of
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import LogPaths
+from stoilo.audit.log.tile_directory import TileDirectory
+from stoilo.audit.read.reader import verify_log
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 EDGES = (1, 255, 256, 257, 65_535, 65_536, 65_537)

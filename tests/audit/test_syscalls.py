@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import UsageError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 PROGRAM = Path(__file__).parent / "programs" / "struck_writer.py"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.publisher import Prove
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.log.publisher import Prove
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import InternalError, StoiloError
+from tests.support.faulty_log import LogKey
 
 Opener = Callable[..., Sequencer]
 INTRUDER = Path(__file__).parent / "programs" / "second_writer.py"

@@ -13,10 +13,10 @@ from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.hostile import Sizes as HostileSizes
 from bench.rows import Row
+from bench.simulation.scenario import Scenario
 from bench.stock import Sizes as StockSizes
 from bench.submit import Sizes
 from stoilo.learn import LocalBackend
-from stoilo.server.population.scenario import Scenario
 
 SMALL = {
     "codec": {"layers": {"fc": (4, 8)}},

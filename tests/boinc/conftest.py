@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.testing.boincpackage import BOINC
-from stoilo.testing.boincproject import BoincProject, freeze_project
-from stoilo.testing.flavorparts import publish_flavor
+from tests.support.boincpackage import BOINC
+from tests.support.boincproject import BoincProject, freeze_project
+from tests.support.flavorparts import publish_flavor
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from stoilo.core.skeleton import decode
-from stoilo.testing.boincpackage import BOINC, BOINCCMD, installed_md5, packaged_md5
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.jailwatch import jailed
+from stoilo.core.codec.skeleton import decode
+from tests.support.boincpackage import BOINC, BOINCCMD, installed_md5, packaged_md5
+from tests.support.boincproject import BoincProject
+from tests.support.jailwatch import jailed
 
 pytestmark = pytest.mark.timeout(1800)  # freezing included
 ROUNDS = 60_000_000  # some seconds, to look at the jail from outside

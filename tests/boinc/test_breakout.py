@@ -1,6 +1,6 @@
 """A task whose language layer is broken, inside a real client: the kernel layer holds.
 
-The runtime was frozen with a way out (`stoilo.testing.brokenruntime`), so a task runs any
+The runtime was frozen with a way out (`tests.support.brokenruntime`), so a task runs any
 Python code. What it tries is refused, or ends it; the client goes on.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.brokenruntime import ESCAPING, publish_broken_runtime
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import BoincProject
+from tests.support.brokenruntime import ESCAPING, publish_broken_runtime
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.boincscenes import Scenes
-from stoilo.testing.boincslot import state_of
-from stoilo.testing.jailwatch import jailed
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import BoincProject
+from tests.support.boincscenes import Scenes
+from tests.support.boincslot import state_of
+from tests.support.jailwatch import jailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import decode
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.boincscenes import Scenes
-from stoilo.testing.jailwatch import jailed
-from stoilo.testing.meddler import Meddler
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import BoincProject
+from tests.support.boincscenes import Scenes
+from tests.support.jailwatch import jailed
+from tests.support.meddler import Meddler
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import TWO_COPIES, BoincProject
+from stoilo.core.codec.skeleton import decode
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import TWO_COPIES, BoincProject
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.meddler import Meddler
-from stoilo.testing.mirrors import CachingMirror, serve_app
-from stoilo.testing.wire import UNFINISHED
+from tests.support.boincproject import BoincProject
+from tests.support.meddler import Meddler
+from tests.support.mirrors import CachingMirror, serve_app
+from tests.support.wire import UNFINISHED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

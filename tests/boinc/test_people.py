@@ -17,9 +17,9 @@ from stoilo.server.engines.embedded.accounts.preferences import (
 )
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincpackage import BOINC
-from stoilo.testing.engine import ProjectServer
+from tests.support.boinc import BoincClient
+from tests.support.boincpackage import BOINC
+from tests.support.engine import ProjectServer
 
 pytestmark = [
     pytest.mark.slow,

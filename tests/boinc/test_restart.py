@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoilo.testing.boincproject import BoincProject
-from stoilo.testing.meddler import Meddler
+from tests.support.boincproject import BoincProject
+from tests.support.meddler import Meddler
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -13,7 +13,7 @@ from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.hosts.host_trust import is_trusted_account
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 EMAIL = "a@example.org"
 FIELDS = {

@@ -9,9 +9,9 @@ from stoilo.cli.main import main
 from stoilo.signer import devprograms
 from stoilo.signer.devprograms import PublishedPrograms, project_root
 from stoilo.signer.devroot import create_development_root
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.slots import built_for
-from stoilo.testing.stage import make_verifier, write_build
+from tests.support.gate import INSTALLED, NOW
+from tests.support.slots import built_for
+from tests.support.stage import make_verifier, write_build
 
 ORIGIN = "project.example/log"
 

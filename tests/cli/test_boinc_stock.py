@@ -8,7 +8,7 @@ import re
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.testing.stockproject import CONFIG, StockTree
+from tests.support.stockproject import CONFIG, StockTree
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from stoilo.cli.main import cli
 from stoilo.core.errors import StoiloError
 from stoilo.signer.builds import read_attestation
 from stoilo.signer.offlinekeys import create_key, open_key
-from stoilo.testing.stage import EASY, PASSPHRASE, make_flavor, write_build
+from tests.support.stage import EASY, PASSPHRASE, make_flavor, write_build
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from stoilo.executor.releasepack import read_release
 from stoilo.executor.trust import load_trust
 from stoilo.signer.offlinekeys import Hardness, create_key, render_public_file
 from stoilo.signer.onlinekeys import make_online_keys, render_online_keys
-from stoilo.testing.ceremony import DAY_S, NOW, ORIGIN, PEOPLE
-from stoilo.testing.gate import INSTALLED
+from tests.support.ceremony import DAY_S, NOW, ORIGIN, PEOPLE
+from tests.support.gate import INSTALLED
 
 WORDS = "six words drawn by dice, no fewer"
 EASY = Hardness(memory_kib=64, passes=1, lanes=1)

@@ -11,7 +11,7 @@ from stoilo.signer.boinckeys import (
     parse_boinc_public,
 )
 from stoilo.signer.offlinekeys import create_key, render_public_file
-from stoilo.testing.stage import EASY, PASSPHRASE
+from tests.support.stage import EASY, PASSPHRASE
 
 
 def run(tmp_path: Path, new_role: str = "boinc") -> Result:

@@ -14,7 +14,7 @@ from stoilo.cli.keys import open_key_file, read_public_file
 from stoilo.cli.main import cli
 from stoilo.cli.release_keygen import keygen
 from stoilo.core.errors import StoiloError
-from stoilo.testing.stage import PASSPHRASE
+from tests.support.stage import PASSPHRASE
 
 
 def pipe_with(text: str) -> int:

@@ -8,7 +8,7 @@ from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.onlinekeys import parse_online_keys
-from stoilo.testing.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW
 
 ORIGIN = "project.example/log"
 

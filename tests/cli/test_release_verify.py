@@ -11,7 +11,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.executor.release import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.testing.stage import ReleaseStage
+from tests.support.stage import ReleaseStage
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from stoilo.cli.main import cli
 from stoilo.signer.onlinekeys import make_online_keys, render_online_keys
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stage import PASSPHRASE, ReleaseStage, write_build
+from tests.support.stage import PASSPHRASE, ReleaseStage, write_build
 
 PEOPLE = {
     "root": ("ada", "bo", "cy"),

@@ -17,7 +17,7 @@ from stoilo.cli.main import main
 from stoilo.executor.control import read_control
 from stoilo.executor.ledger import CopyRecord, Ledger
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.testing.engine import (
+from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,
     ProjectServer,

@@ -11,23 +11,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.note import Note, render_note, sign_note
-from stoilo.audit.proof import Proof, render_proof
-from stoilo.audit.record import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.note import Note, render_note, sign_note
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.record import (
     NamedDigest,
     ReleaseRecord,
     record_leaf,
     render_record,
 )
-from stoilo.audit.releaseproof import render_release_proof
+from stoilo.audit.format.release_proof import render_release_proof
 from stoilo.cli.main import main
 from stoilo.executor.execute import installed_release
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
-from stoilo.server.releasefiles import read_index
+from stoilo.server.http.release_files import read_index
 from stoilo.signer.keyfiles import read_private_key
-from stoilo.testing.release import ReleasedProject
+from tests.support.release import ReleasedProject
 
 PLATFORM = "x86_64-linux"
 TREE = hashlib.sha256(b"tree").hexdigest()

@@ -11,10 +11,10 @@ from typing import Any, Self
 import pytest
 
 from stoilo.client.address import Address
+from stoilo.client.connection import Connection, connect
 from stoilo.client.journal import Journal
-from stoilo.client.session import Connection, connect
-from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome, serve_fake
+from tests.support.jailed import JailAnswerer
 
 
 @pytest.fixture(scope="session")

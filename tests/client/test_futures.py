@@ -12,8 +12,8 @@ import stoilo
 from stoilo.client.futures import TaskFuture
 from stoilo.client.journal import Journal
 from stoilo.core.types import TaskState
-from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome
+from tests.support.jailed import JailAnswerer
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 
 import stoilo
 from stoilo.client.address import Address
-from stoilo.client.session import Connection
-from stoilo.testing.jailed import JailAnswerer
+from stoilo.client.connection import Connection
 from stoilo.testing.service import FakeTaskService, serve_fake
+from tests.support.jailed import JailAnswerer
 
 LISTING_3 = """\
 import stoilo

@@ -9,12 +9,12 @@ import stoilo
 from stoilo.client.chunks import FIRST_ITEMS
 from stoilo.client.mapping import SENT_AGAIN
 from stoilo.core.codebook import load_codebook
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.skeleton import decode, encode
 from stoilo.core.types import TaskState
-from stoilo.server.assimilation import FAILURES
-from stoilo.testing.jailed import JailAnswerer
+from stoilo.server.validation.assimilation import FAILURES
 from stoilo.testing.service import FakeTaskService, Outcome
+from tests.support.jailed import JailAnswerer
 
 
 def square(kw: dict[str, Any]) -> Any:

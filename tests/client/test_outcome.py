@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stoilo.client.outcome import read_value
+from stoilo.core.codec.nodes import NumpyScalar
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.codec.values import to_node
 from stoilo.core.errors import TrustError
-from stoilo.core.nodes import NumpyScalar
-from stoilo.core.skeleton import encode
-from stoilo.core.values import to_node
 
 
 def test_scalar_of_no_character_is_refused_and_not_raised_as_numpys_own() -> None:

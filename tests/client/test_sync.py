@@ -10,8 +10,8 @@ import stoilo
 from stoilo.client import mapping, session, sync, task
 from stoilo.client.journal import Journal
 from stoilo.client.sync import background
-from stoilo.testing.jailed import JailAnswerer
 from stoilo.testing.service import FakeTaskService, Outcome
+from tests.support.jailed import JailAnswerer
 
 PAIRS = [
     (session.Connection, sync.SyncConnection),

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.leaf import parse_leaf
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import parse_leaf
+from stoilo.audit.format.record import (
     MAX_RECORD_BYTES,
     RevocationRecord,
     check_record,

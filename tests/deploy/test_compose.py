@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.server.config import load_config, parse_address
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.wire import RawClient
+from tests.support.mariadb import MariaServer
+from tests.support.wire import RawClient
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "compose"

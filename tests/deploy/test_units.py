@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.testing.openpython import find_open_python, library_paths
+from tests.support.openpython import find_open_python, library_paths
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from stoilo.cli.main import cli
-from stoilo.core import jsonvalue
 from stoilo.core.codebook import CODE_PATTERN, load_codebook
+from stoilo.core.codec import json_values
 from stoilo.core.rpc import tasks_pb2
 from stoilo.executor.optin import parse_opt_in
 from stoilo.policies.levels import load_levels
@@ -176,7 +176,7 @@ def test_settings_example_is_read(tmp_path):
 
 def test_values_page_names_every_form():
     text = (ROOT / "docs" / "reference" / "values.md").read_text(encoding="utf-8")
-    assert [form for form in jsonvalue._PARSERS if f'"{form}"' not in text] == []
+    assert [form for form in json_values._PARSERS if f'"{form}"' not in text] == []
 
 
 def test_grpc_page_names_every_call():

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.note import Note, render_note, sign_note
-from stoilo.audit.seen import SeenStore
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.note import Note, render_note, sign_note
+from stoilo.audit.log.seen import SeenStore
 from stoilo.cli.demo import watched
 from stoilo.cli.demo.command import run_demo
 from stoilo.cli.demo.parts import real_parts

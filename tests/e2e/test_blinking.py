@@ -17,7 +17,7 @@ from stoilo.client.journal import Journal
 from stoilo.client.sync import SyncConnection, connect_sync
 from stoilo.server.engines.database import LOCK_WAIT_S
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.mariadb import MariaServer
+from tests.support.mariadb import MariaServer
 
 pytestmark = pytest.mark.slow
 ITEMS = 240

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from stoilo.cli.main import cli
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from victims import MARKS, children, command, descendants

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.executor.release import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.testing.deployment import UpLine
-from stoilo.testing.openpython import find_open_python, is_open
-from stoilo.testing.release import ReleasedProject
-from stoilo.testing.twousers import SERVER_UID, SIGNER_UID, STRANGER_UID, TwoUsers
-from stoilo.testing.wire import RawClient
+from tests.support.openpython import find_open_python, is_open
+from tests.support.release import ReleasedProject
+from tests.support.twousers import SERVER_UID, SIGNER_UID, STRANGER_UID, TwoUsers
+from tests.support.wire import RawClient
 
 WAIT_S = 60.0
 READ = "print(len(open({path!r}, 'rb').read()) > 0)"

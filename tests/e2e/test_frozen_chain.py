@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.executor.execute import installed_release
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.policy import default_policy
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.programs import ProgramSigner
-from stoilo.testing.release import ReleasedProject
-from stoilo.testing.wire import RawClient
+from tests.support.programs import ProgramSigner
+from tests.support.release import ReleasedProject
+from tests.support.wire import RawClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -16,7 +16,7 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.run import Run, RunSettings
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.traces import count_work_leaves
+from tests.support.traces import count_work_leaves
 
 
 class Network(nn.Module):

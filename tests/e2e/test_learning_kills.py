@@ -19,9 +19,9 @@ import pytest
 import stoilo
 from stoilo.client.journal import Journal
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.descendants import alive, descendants
-from stoilo.testing.traces import count_work_leaves, read_copies, successes
-from stoilo.testing.trainings import EPOCHS, KEYS, make_run
+from tests.support.descendants import alive, descendants
+from tests.support.traces import count_work_leaves, read_copies, successes
+from tests.support.trainings import EPOCHS, KEYS, make_run
 
 PROGRAM = Path(__file__).parent / "programs" / "training.py"
 LIMIT_S = 300.0

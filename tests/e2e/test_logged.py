@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.record import (
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.record import (
     OutcomeRecord,
     Record,
     RetentionRecord,
@@ -26,16 +26,16 @@ from stoilo.audit.record import (
     salted_commitment,
     task_commitment,
 )
-from stoilo.audit.side import SideStore
-from stoilo.audit.sidecheck import find_side_faults
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.audit.format.tiles import ENTRIES, decode_bundle, tile_at, tiles_of
+from stoilo.audit.log.side import SideStore
+from stoilo.audit.read.fsck_beside import find_side_faults
+from stoilo.audit.read.source import open_source
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.core.skeleton import encode
-from stoilo.server.disclosure import read_sealed
-from stoilo.server.retention import What, retain
+from stoilo.server.log.public_records import read_sealed
+from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 OPEN = b"def shown_entry(kwargs):\n    return kwargs['x'] * 2  # shown marker\n"
 SECRET = b"def hidden_entry(kwargs):\n    return kwargs['x'] + 'hidden marker'\n"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from stoilo.core.skeleton import decode
+from stoilo.core.codec.skeleton import decode
 from stoilo.server.backup.restoring import Restore, restore_backup
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.wire import RawClient
+from tests.support.mariadb import MariaServer
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 120.0

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, render_checkpoint
-from stoilo.audit.note import Note, parse_note, render_note, sign_note
-from stoilo.audit.seen import SeenRow, SeenStore
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
+    parse_checkpoint,
+    render_checkpoint,
+)
+from stoilo.audit.format.note import Note, parse_note, render_note, sign_note
+from stoilo.audit.log.seen import SeenRow, SeenStore
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] * 2\n"
 HARMLESS = {"submitter", "key", "status"}

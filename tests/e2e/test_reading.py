@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from stoilo.audit.leaf import LeafKind
-from stoilo.audit.reading import open_log
-from stoilo.audit.search import parse_query, search_log
+from stoilo.audit.format.leaf import LeafKind
+from stoilo.audit.read.search import parse_query, search_log
+from stoilo.audit.read.view import open_log
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 SOURCE = b"def shown(kwargs):\n    return kwargs['x'] * 2\n"
 SECRET = b"def hidden_entry(kwargs):\n    return 'hidden marker'\n"

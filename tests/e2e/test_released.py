@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.releaseproof import check_release_proof
+from stoilo.audit.format.release_proof import check_release_proof
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
-from stoilo.core.skeleton import decode
 from stoilo.executor.release import InstalledRelease, RevocationFile
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name
@@ -26,8 +26,8 @@ from stoilo.policies.policy import default_policy
 from stoilo.sandbox.rules import LANGUAGE_DIGEST
 from stoilo.signer.onlinekeys import make_online_keys
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.release import ReleasedProject, flavor_files
-from stoilo.testing.wire import RawClient
+from tests.support.release import ReleasedProject, flavor_files
+from tests.support.wire import RawClient
 
 ORIGIN = "project.example/released"
 ARCHIVE = b"an archive " * 1000

@@ -21,8 +21,8 @@ from stoilo.learn import (
 )
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.points import WISHES, make_samples
-from stoilo.testing.traces import count_work_leaves, read_copies, successes
+from tests.support.points import WISHES, make_samples
+from tests.support.traces import count_work_leaves, read_copies, successes
 
 DATA = make_samples(96)
 TORCH_DATA = DATA[0].astype(np.float32), DATA[1]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.testing.gate import GateBench
-from stoilo.testing.volunteers import VolunteerWorld
+from tests.support.gate import GateBench
+from tests.support.volunteers import VolunteerWorld
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from stoilo.audit.proof import parse_proof
-from stoilo.core import skeleton
+from stoilo.audit.format.proof import parse_proof
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import IN_TOTO_PAYLOAD, render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.executor.execute import VerifiedExecutor, Work, installed_release
 from stoilo.executor.result import Disposition, parse_result
 from stoilo.executor.trust import pack_release, read_release
@@ -22,7 +22,7 @@ from stoilo.executor.verifier import HostState
 from stoilo.flavors.manifest import find_flavor
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.gate import Admitted, GateBench
+from tests.support.gate import Admitted, GateBench
 
 SOURCE = b"def task(kwargs):\n    print('hello')\n    return kwargs['x'] + 1\n"
 RAISES = b"def task(kwargs):\n    raise ValueError('no')\n"

@@ -13,7 +13,7 @@ from stoilo.executor.release import FloorsFile
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
 from stoilo.executor.validity import check_verifier_floor
 from stoilo.executor.verifier import verify_bundle
-from stoilo.testing.gate import FLAVOR
+from tests.support.gate import FLAVOR
 
 numbers = st.integers(0, 2**31)
 floors = st.builds(

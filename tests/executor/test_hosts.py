@@ -13,13 +13,13 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
-from stoilo.testing.engine import (
+from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,
     ProjectServer,
     make_spec,
 )
-from stoilo.testing.hosts import Behaviour, HostCrowd, make_hosts
+from tests.support.hosts import Behaviour, HostCrowd, make_hosts
 
 OPTIONS = EngineOptions(idle_s=0.02, pace=Pace(next_rpc_delay_s=0.3))
 PAIR = Redundancy(

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.executor.bundle import HostState
 from stoilo.executor.checkpoints import Checkpoint
@@ -13,7 +13,7 @@ from stoilo.executor.result import parse_result
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.work import Work
 from stoilo.flavors.manifest import find_flavor
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 STEPS = b"""
 def task(kwargs, state=None):

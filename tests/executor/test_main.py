@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.execute import installed_release
@@ -20,13 +20,8 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import (
-    BoincData,
-    built_for,
-    installed_runtimes,
-    run_in_slot,
-)
+from tests.support.gate import GateBench
+from tests.support.slots import BoincData, built_for, installed_runtimes, run_in_slot
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
 

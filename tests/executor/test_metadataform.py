@@ -5,8 +5,8 @@ from tuf.api.metadata import Metadata, Root
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.metadataform import check_form, check_keys
-from stoilo.testing.gate import NOW
-from stoilo.testing.metadata import MetadataBench
+from tests.support.gate import NOW
+from tests.support.metadata import MetadataBench
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from stoilo.executor.addresses import may_ask
 from stoilo.executor.ledger import FileRecord
 from stoilo.executor.replies import parse_reply
 from stoilo.executor.transfer import Transfer
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -19,7 +19,7 @@ from stoilo.executor.optin import (
 )
 from stoilo.executor.verifier import _check_opt_in, _limits_in_force
 from stoilo.executor.volunteer import _host_state
-from stoilo.testing.gate import GateBench, small_level
+from tests.support.gate import GateBench, small_level
 
 LEVELS = st.sampled_from(sorted(LEVEL_ORDER))
 TOPICS = st.frozensets(st.sampled_from(["health", "physics", "art"]))

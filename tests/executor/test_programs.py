@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stoilo.core.boincsign import md5_hex, render_boinc_public
+from stoilo.core.boinc.codesign import md5_hex, render_boinc_public
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.types import Redundancy
@@ -25,13 +25,13 @@ from stoilo.executor.slotexecutor import SlotExecutor
 from stoilo.executor.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
-from stoilo.testing.engine import (
+from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,
     ProjectServer,
     make_spec,
 )
-from stoilo.testing.programs import ProgramSigner
+from tests.support.programs import ProgramSigner
 
 KEY, OTHER = generate_boinc_key(), generate_boinc_key()
 SINGLE = Redundancy(

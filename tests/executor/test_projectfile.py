@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.core.boincsign import render_boinc_public
+from stoilo.core.boinc.codesign import render_boinc_public
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.messages import SchedulerReply, UserInfo
 from stoilo.executor.projectfile import ProjectFile, key_after, read_memory

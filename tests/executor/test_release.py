@@ -25,8 +25,8 @@ from stoilo.signer.devroot import (
 )
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import RoleKeys, newest_file, publish_targets
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.metadata import MetadataBench
+from tests.support.gate import INSTALLED, NOW
+from tests.support.metadata import MetadataBench
 
 ORIGIN = "project.example/log"
 PLATFORM = "x86_64-linux"

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import Note, NoteSignature, parse_note, render_note
-from stoilo.audit.seen import open_seen
+from stoilo.audit.format.note import Note, NoteSignature, parse_note, render_note
+from stoilo.audit.log.seen import open_seen
 from stoilo.core.errors import TrustError
 from stoilo.executor.result import (
     Disposition,
@@ -17,6 +16,7 @@ from stoilo.executor.result import (
     render_result,
     seen_checkpoint,
 )
+from tests.support.faulty_log import LogKey
 
 
 def header(**changes):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.proof import ProvenLeaf
+from stoilo.audit.format.proof import ProvenLeaf
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import StoiloError, TrustError
@@ -24,7 +24,7 @@ from stoilo.executor.revocation import (
 from stoilo.executor.trust import load_trust
 from stoilo.executor.verifier import HostState, verify_bundle
 from stoilo.signer.devroot import revoke
-from stoilo.testing.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
+from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 
 OTHER = content_digest(b"something else")
 

@@ -5,7 +5,7 @@ import pytest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor import revocationmemory
 from stoilo.executor.revocationmemory import RevocationMemory
-from stoilo.testing.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench
 
 
 def test_newest_statement_survives_a_restart(tmp_path: Path, gate: GateBench) -> None:

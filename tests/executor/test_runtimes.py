@@ -12,8 +12,8 @@ from stoilo.executor.targetfiles import ArchiveFile, PartFile
 from stoilo.executor.trees import set_aside
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name
-from stoilo.testing.frozen import FILES, make_tree
-from stoilo.testing.gate import FLAVOR, small_level
+from tests.support.frozen import FILES, make_tree
+from tests.support.gate import FLAVOR, small_level
 
 LEVEL = small_level("pure", 0)
 CAP = 10**9

@@ -7,14 +7,14 @@ import os
 import msgspec
 import pytest
 
-from stoilo.audit.proof import ProvenLeaf
-from stoilo.audit.record import (
+from stoilo.audit.format.proof import ProvenLeaf
+from stoilo.audit.format.record import (
     NamedDigest,
     ReleaseRecord,
     record_leaf,
     render_record,
 )
-from stoilo.audit.releaseproof import LoggedRelease, render_release_proof
+from stoilo.audit.format.release_proof import LoggedRelease, render_release_proof
 from stoilo.core.errors import TrustError
 from stoilo.executor.selfcheck import (
     OwnParts,
@@ -26,7 +26,7 @@ from stoilo.executor.selfcheck import (
     render_check,
 )
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
-from stoilo.testing.frozen import make_tree
+from tests.support.frozen import make_tree
 
 LAUNCHER, TREE, ARCHIVE = "a" * 64, "b" * 64, "c" * 64
 PLATFORM = "x86_64-linux"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.limits import RunLimits
 from stoilo.executor.built import render_built
@@ -25,7 +25,7 @@ from stoilo.executor.shm import MMAP_FILE, Control, open_segment
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
 from stoilo.sandbox.exchange import Exchange
-from stoilo.testing.boincslot import (
+from tests.support.boincslot import (
     FakeClient,
     VerifierProcess,
     describe_client,
@@ -34,9 +34,9 @@ from stoilo.testing.boincslot import (
     state_of,
     wait_for,
 )
-from stoilo.testing.descendants import descendants
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import BoincData, built_for
+from tests.support.descendants import descendants
+from tests.support.gate import GateBench
+from tests.support.slots import BoincData, built_for
 
 SPINS = b"def task(kwargs):\n    while True:\n        pass\n"
 WALKS = b"""
@@ -175,7 +175,7 @@ def test_client_that_was_the_parent_and_died_ends_the_task(data, gate, built):
         "import os, sys\n"
         "from pathlib import Path\n"
         "from stoilo.executor.built import parse_built\n"
-        "from stoilo.testing.boincslot import VerifierProcess, describe_client\n"
+        "from tests.support.boincslot import VerifierProcess, describe_client\n"
         "slot = Path(sys.argv[1]); file = slot / 'init_data.xml'\n"
         "text = file.read_text().replace('@CLIENT@', describe_client(os.getpid()))\n"
         "file.write_text(text)\n"

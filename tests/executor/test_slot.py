@@ -19,7 +19,7 @@ from stoilo.executor.slot import (
     read_slot,
     render_soft_link,
 )
-from stoilo.testing.slots import BoincData
+from tests.support.slots import BoincData
 
 NAMES = (
     b"<app_name>pure</app_name><wu_name>t_1</wu_name><result_name>t_1_0</result_name>"

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from stoilo.testing.boincslot import describe_client
-from stoilo.testing.slots import BoincData
+from tests.support.boincslot import describe_client
+from tests.support.slots import BoincData
 
 HUNT = """
 import os, sys

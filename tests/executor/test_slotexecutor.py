@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.limits import RunLimits
@@ -20,10 +20,10 @@ from stoilo.executor.steering import PutOffError
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.work import Work
 from stoilo.flavors.manifest import find_flavor
-from stoilo.testing.boincslot import state_of, wait_for
-from stoilo.testing.descendants import descendants
-from stoilo.testing.gate import GateBench
-from stoilo.testing.slots import built_for
+from tests.support.boincslot import state_of, wait_for
+from tests.support.descendants import descendants
+from tests.support.gate import GateBench
+from tests.support.slots import built_for
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
 # Endless, unless it goes on from a state.
@@ -45,7 +45,7 @@ import os, sys, time
 from pathlib import Path
 from stoilo.executor.built import parse_built
 from stoilo.executor.main import Surroundings, run_verifier
-from stoilo.testing.slots import installed_runtimes
+from tests.support.slots import installed_runtimes
 built = parse_built(Path({built!r}).read_bytes())
 around = Surroundings(built, Path.cwd(), os.environ, runtimes=installed_runtimes)
 sys.exit(run_verifier(["--launcher=" + sys.argv[0], *sys.argv[1:]], around))

@@ -17,7 +17,7 @@ from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.scheduling.sticky_files import KEEP_S
 from stoilo.server.engines.interface import WorkunitFile
-from stoilo.testing.engine import (
+from tests.support.engine import (
     BodyValidation,
     EchoExecutor,
     OutcomeRecorder,

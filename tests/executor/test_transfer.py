@@ -15,7 +15,7 @@ from stoilo.executor.messages import SchedulerReply
 from stoilo.executor.pace import Settings
 from stoilo.executor.transfer import Refused, Transfer
 from stoilo.server.engines.embedded.web.messages import render_reply
-from stoilo.testing.scripted import Scripted, ScriptedProject
+from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()

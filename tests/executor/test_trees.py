@@ -15,7 +15,7 @@ from stoilo.executor.trees import (
     tree_cap,
 )
 from stoilo.executor.unpack import hold_tree
-from stoilo.testing.frozen import FILES, make_tree
+from tests.support.frozen import FILES, make_tree
 
 CAP = 10**9
 

@@ -22,7 +22,7 @@ from stoilo.executor.trust import (
 from stoilo.signer.devroot import create_development_root, revoke
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
-from stoilo.testing.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW
 
 ORIGIN = "project.example/log"
 

@@ -15,8 +15,8 @@ from tuf.api.metadata import DelegatedRole, Delegations, MetaFile, TargetFile
 
 from stoilo.core.codebook import find_entry
 from stoilo.executor.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.testing.gate import DAY_S, NOW
-from stoilo.testing.metadata import ORIGIN, MetadataBench
+from tests.support.gate import DAY_S, NOW
+from tests.support.metadata import ORIGIN, MetadataBench
 
 Step = Callable[[MetadataBench], object]
 

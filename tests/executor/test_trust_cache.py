@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
-from stoilo.testing.gate import DAY_S, NOW
-from stoilo.testing.metadata import ORIGIN, MetadataBench
+from tests.support.gate import DAY_S, NOW
+from tests.support.metadata import ORIGIN, MetadataBench
 
 FILES = (
     "timestamp.json",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.releasepack import pack_release, parse_release_pack
-from stoilo.testing.gate import NOW
-from stoilo.testing.metadata import ORIGIN, MetadataBench
+from tests.support.gate import NOW
+from tests.support.metadata import ORIGIN, MetadataBench
 
 Path = tuple[str | int, ...]
 VALUES = st.one_of(

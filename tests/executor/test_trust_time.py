@@ -9,8 +9,8 @@ from stoilo.executor.bundle import HostState, TaskBundle
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.trust import load_trust
 from stoilo.executor.verifier import verify_bundle
-from stoilo.testing.gate import DAY_S, NOW, GateBench
-from stoilo.testing.metadata import ORIGIN, MetadataBench
+from tests.support.gate import DAY_S, NOW, GateBench
+from tests.support.metadata import ORIGIN, MetadataBench
 
 LATE = 10 * DAY_S
 """Beyond the timestamp's life, within an admission's."""

@@ -18,8 +18,8 @@ from tuf.api.metadata import Signed
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.executor.trust import load_trust
-from stoilo.testing.gate import DAY_S, NOW
-from stoilo.testing.metadata import NOTHING_INSTALLED, ORIGIN, MetadataBench
+from tests.support.gate import DAY_S, NOW
+from tests.support.metadata import NOTHING_INSTALLED, ORIGIN, MetadataBench
 
 TOP = ("targets", "snapshot", "timestamp")
 

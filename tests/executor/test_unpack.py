@@ -15,7 +15,7 @@ import pytest
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.executor.trees import check_tree
 from stoilo.executor.unpack import WantedTree, hold_tree
-from stoilo.testing.frozen import FILES, make_tree
+from tests.support.frozen import FILES, make_tree
 
 CAP = 10**9
 

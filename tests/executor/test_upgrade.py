@@ -15,7 +15,7 @@ from stoilo.executor.release import PartFile, ProjectFile, read_target
 from stoilo.executor.result import parse_result_header
 from stoilo.executor.verifier import admission_leaf, verify_bundle
 from stoilo.flavors.tree import parse_tree
-from stoilo.testing.gate import FLAVOR
+from tests.support.gate import FLAVOR
 
 HOST = HostState(flavors=frozenset({FLAVOR}))
 

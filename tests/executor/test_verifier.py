@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stoilo
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.note import (
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     cosign_note,
@@ -19,8 +19,8 @@ from stoilo.audit.note import (
     render_note,
     render_vkey,
 )
-from stoilo.audit.policy import parse_policy
-from stoilo.audit.proof import ProvenLeaf, parse_proof, render_proof
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.format.proof import ProvenLeaf, parse_proof, render_proof
 from stoilo.core.codebook import load_codebook
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
@@ -48,7 +48,7 @@ from stoilo.executor.verifier import (
 )
 from stoilo.signer.devroot import revoke
 from stoilo.signer.reviewers import withdraw_reviewer
-from stoilo.testing.gate import (
+from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
     DAY_S,

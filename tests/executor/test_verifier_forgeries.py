@@ -23,7 +23,7 @@ from stoilo.executor.verifier import (
     verify_bundle,
 )
 from stoilo.signer.devroot import revoke
-from stoilo.testing.gate import (
+from tests.support.gate import (
     ARGUMENTS,
     BLOBS,
     DAY_S,

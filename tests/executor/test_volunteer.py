@@ -18,11 +18,8 @@ from stoilo.executor.result import Disposition, parse_result, render_result
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
-from stoilo.testing.engine import (
-    EchoExecutor,
-    ProjectServer,
-)
-from stoilo.testing.volunteers import VolunteerWorld
+from tests.support.engine import EchoExecutor, ProjectServer
+from tests.support.volunteers import VolunteerWorld
 
 
 def test_copies_come_run_and_go_back(world):

@@ -13,7 +13,7 @@ import pytest
 from stoilo.core.errors import DeniedError, UsageError
 from stoilo.executor.volunteer import choose_opt_in, main
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.boincslot import is_running
+from tests.support.boincslot import is_running
 
 CHILD = """
 import sys, threading
@@ -22,7 +22,7 @@ from stoilo.executor.ledger import Ledger
 from stoilo.executor.transfer import Transfer
 from stoilo.executor.host import Volunteer
 from stoilo.executor.pace import Settings
-from stoilo.testing.engine import EchoExecutor
+from tests.support.engine import EchoExecutor
 url, key, state = sys.argv[1:]
 settings = Settings(url, key, backoff_s=(0.05, 0.3))
 Volunteer(

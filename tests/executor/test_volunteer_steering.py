@@ -12,10 +12,8 @@ from stoilo.executor.standing import read_status
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.engine import (
-    EchoExecutor,
-)
-from stoilo.testing.volunteers import VolunteerWorld
+from tests.support.engine import EchoExecutor
+from tests.support.volunteers import VolunteerWorld
 
 
 def steer(world, user, **changes):

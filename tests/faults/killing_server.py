@@ -17,9 +17,9 @@ from pathlib import Path
 
 from sqlalchemy.engine.default import DefaultDialect
 
-from stoilo.audit.headdb import HeadDatabase
-from stoilo.audit.logdb import LogDatabase
-from stoilo.audit.store import DiskStore, TileDirectory
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.log.head import HeadDatabase
+from stoilo.audit.log.store import DiskStore, TileDirectory
 from stoilo.cli.main import main
 
 LOG_STEPS = (
@@ -29,7 +29,7 @@ LOG_STEPS = (
     (TileDirectory, "write_tiles"),
     (DiskStore, "write_checkpoint"),
 )
-PLUMBING = ("stoilo/server/store.py", "embedded/database.py", "killing_server.py")
+PLUMBING = ("stoilo/server/db/store.py", "embedded/database.py", "killing_server.py")
 
 
 class Points:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.testing.attackers import ENTITY_BOMB, resident_kib, take_copy
-from stoilo.testing.wire import BoincPeer
+from tests.support.attackers import ENTITY_BOMB, resident_kib, take_copy
+from tests.support.wire import BoincPeer
 
 pytestmark = pytest.mark.usefixtures("copy", "trudys_copy", "eve", "harmless")
 THREE = pb.RedundancyOptions(

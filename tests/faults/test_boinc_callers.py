@@ -12,9 +12,9 @@ import threading
 
 import pytest
 
-from stoilo.testing.attackers import names_of
-from stoilo.testing.wire import BoincPeer, HttpAnswer
-from stoilo.testing.workingproject import WorkingProject
+from tests.support.attackers import names_of
+from tests.support.wire import BoincPeer, HttpAnswer
+from tests.support.workingproject import WorkingProject
 
 pytestmark = pytest.mark.usefixtures("others_go_on")
 MIB = 1024 * 1024

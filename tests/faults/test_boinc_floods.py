@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from stoilo.testing.attackers import ENTITY_BOMB, HeldCopy
-from stoilo.testing.workingproject import WorkingProject
+from tests.support.attackers import ENTITY_BOMB, HeldCopy
+from tests.support.workingproject import WorkingProject
 
 pytestmark = pytest.mark.usefixtures("others_go_on")
 MOST_BYTES = 100_000  # of `make_spec`'s results

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 MIB = 1024 * 1024
 CODES = {"STO-R030", "STO-R031"}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode
-from stoilo.testing.wire import DOUBLE
+from tests.support.wire import DOUBLE
 
 FORGER = Path(__file__).parent / "programs" / "forger.py"
 pytestmark = pytest.mark.usefixtures("forger")

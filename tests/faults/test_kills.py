@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import stoilo
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.reader import verify_log
-from stoilo.audit.tiles import decode_bundle
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.tiles import decode_bundle
+from stoilo.audit.read.reader import verify_log
 from stoilo.cli.demo.researcher import load_research
 from stoilo.testing.deployment import Deployment
 

@@ -14,7 +14,7 @@ import pytest
 
 from stoilo.executor.built import Built, render_built
 from stoilo.flavors.tree import platform_name
-from stoilo.testing.openpython import find_open_python
+from tests.support.openpython import find_open_python
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_UID = 65534

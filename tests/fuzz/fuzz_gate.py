@@ -16,7 +16,7 @@ from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import level_names
 from stoilo.policies.render import render_text
 from stoilo.policies.wire import answer_request, parse_answer, render_request
-from stoilo.testing.turns import turns_within
+from tests.support.turns import turns_within
 
 CORPUS = [
     b"import math\ndef task(kwargs):\n    return math.sin(kwargs['x'])\n",

@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.ageing import parse_policies, render_policies, succeed
-from stoilo.audit.archive import ArchiveSource, write_archive
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, render_checkpoint
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf, render_leaf
-from stoilo.audit.merkle import MemoryTree, inclusion_proof, leaf_hash, range_root
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour, render_misbehaviour
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
+    parse_checkpoint,
+    render_checkpoint,
+)
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.merkle import (
+    MemoryTree,
+    inclusion_proof,
+    leaf_hash,
+    range_root,
+)
+from stoilo.audit.format.misbehaviour import check_misbehaviour, render_misbehaviour
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     cosign_note,
@@ -29,19 +36,21 @@ from stoilo.audit.note import (
     render_vkey,
     sign_note,
 )
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
-from stoilo.audit.proof import Proof, check_proof, parse_proof, render_proof
-from stoilo.audit.seen import SeenRow, parse_seen_page, render_seen_row
-from stoilo.audit.tiles import (
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.policy_history import parse_policies, render_policies, succeed
+from stoilo.audit.format.proof import Proof, check_proof, parse_proof, render_proof
+from stoilo.audit.format.tiles import (
     decode_bundle,
     encode_bundle,
     parse_tile_path,
     render_tile_path,
 )
+from stoilo.audit.log.seen import SeenRow, parse_seen_page, render_seen_row
+from stoilo.audit.read.archive import ArchiveSource, write_archive
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
-from stoilo.testing.notekeys import NoteKey
-from stoilo.testing.turns import turns_within
+from tests.support.notekeys import NoteKey
+from tests.support.turns import turns_within
 
 ORIGIN = "log.test/t"
 LOG = NoteKey.from_seed(ORIGIN, KeyType.ED25519, b"\1" * 32)

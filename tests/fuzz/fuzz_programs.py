@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import SyscallRules
 from stoilo.core.limits import RunLimits
@@ -29,7 +29,7 @@ from stoilo.sandbox.suite.case import Kind, find_cases, read_case
 from stoilo.sandbox.suite.ground import Ground
 from stoilo.sandbox.supervisor import Jail
 from stoilo.sandbox.transformer import compile_source
-from stoilo.testing.turns import turns_within
+from tests.support.turns import turns_within
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 AREAS = frozenset({"language", "stdlib", "numpy", "torch", "benign", "benign_numeric"})

@@ -7,10 +7,10 @@ ends in a canonical value or in one of our errors. Prints the seed and the count
 import random
 import sys
 
+from stoilo.core.codec.nodes import Instance, Ndarray
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import TrustError
-from stoilo.core.nodes import Instance, Ndarray
-from stoilo.core.skeleton import decode, encode
-from stoilo.testing.turns import turns_within
+from tests.support.turns import turns_within
 
 CORPUS = [
     encode(node)

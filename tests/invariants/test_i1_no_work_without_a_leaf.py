@@ -14,7 +14,7 @@ import pytest
 from stoilo.core.dsse import parse_envelope
 from stoilo.core.statement import statement_digest
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 SOCKETS = shutil.ignore_patterns("*.sock")
 

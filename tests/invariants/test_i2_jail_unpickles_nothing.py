@@ -17,7 +17,7 @@ import sys
 noted = []
 sys.addaudithook(lambda event, _: noted.append(event) if event == "pickle.find_class" else None)
 
-from stoilo.core.skeleton import decode, encode
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs import {job}

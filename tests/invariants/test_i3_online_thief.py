@@ -28,8 +28,8 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.trust import load_trust
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import newest
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject, flavor_files
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject, flavor_files
 
 ORIGIN = "project.example/log"
 CERTIFIED = {

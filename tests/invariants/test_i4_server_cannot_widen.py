@@ -22,7 +22,7 @@ from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.wire import parse_reply, render_request
 from stoilo.sandbox.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 PLANTED = 'max_level = "gpu"\n'
 LONE = pb.RedundancyOptions(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.skeleton import decode, encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 AT_ONCE = pb.RedundancyOptions(
     min_quorum=2,

@@ -25,7 +25,7 @@ from stoilo.learn.robust import (
     TrimmedMean,
 )
 from stoilo.learn.run import Run, RunSettings
-from stoilo.testing.learning import Net, load_digits, split_evenly
+from tests.support.learning import Net, load_digits, split_evenly
 
 PARTS, WRONG, BLOCK = 20, 2, 14
 REACHED, LOST = 0.95, 0.5

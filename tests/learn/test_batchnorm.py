@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.testing.learning import load_digits
+from tests.support.learning import load_digits
 
 LOSS = nn.functional.cross_entropy
 SIZES = [150, 100, 50]

@@ -15,7 +15,7 @@ from stoilo.learn.probing import expect_norm, measure_seconds
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.tensors import add, norm
 from stoilo.learn.work import Order
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 
 def enlarge(by, answers=1):

@@ -11,7 +11,7 @@ from rich.console import Console
 from stoilo.learn import Display, SimulatedBackend, SimulatedHost, fit
 from stoilo.learn.display import count_bytes
 from stoilo.learn.plot import draw_curve
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 
 def make_display(*, terminal):

@@ -13,7 +13,7 @@ from stoilo.learn.data import Part
 from stoilo.learn.evaluation import evaluate
 from stoilo.learn.models import ArrayModel, TorchModel
 from stoilo.learn.scores import count_confusion, score
-from stoilo.testing.learning import Net, load_digits
+from tests.support.learning import Net, load_digits
 
 PAIRS = st.lists(st.tuples(st.integers(-2, 5), st.integers(-2, 5)), min_size=1)
 

@@ -31,7 +31,7 @@ from stoilo.learn.robust import (
 )
 from stoilo.learn.tensors import scale
 from stoilo.learn.work import Reply
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Net,
     Volunteers,
     load_digits,

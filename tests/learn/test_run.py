@@ -16,7 +16,7 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
-from stoilo.testing.points import make_model, make_samples, softmax_loss
+from tests.support.points import make_model, make_samples, softmax_loss
 
 
 @pytest.fixture

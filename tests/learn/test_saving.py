@@ -20,7 +20,7 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd
 from stoilo.learn.run import Run, RunSettings
-from stoilo.testing.trainings import KEYS, make_run, squares
+from tests.support.trainings import KEYS, make_run, squares
 
 STEP = 4
 """Answers that make a step of the training that is killed."""

@@ -6,7 +6,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.facade import make_trainer
 from stoilo.learn.timing import Conditions, TaskSize, estimate
 from stoilo.learn.trainers.trainer import TrainerOptions
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 HOME = Conditions(
     volunteers=3,

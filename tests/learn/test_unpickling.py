@@ -46,10 +46,10 @@ import asyncio, itertools, sys
 from pathlib import Path
 
 from stoilo.core import skeleton
-from stoilo.core.values import from_node, to_node
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.learn import SimulatedBackend, SimulatedHost, TrainerOptions, fit
-from stoilo.testing.liar import ENCODED_LIES, LIES, PICKLE, lie_about
-from stoilo.testing.points import WISHES, make_model, make_samples
+from tests.support.liar import ENCODED_LIES, LIES, PICKLE, lie_about
+from tests.support.points import WISHES, make_model, make_samples
 
 names = itertools.cycle([*LIES, *ENCODED_LIES])
 

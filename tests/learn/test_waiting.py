@@ -15,7 +15,7 @@ from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
-from stoilo.testing.trainings import KEYS, make_run, squares
+from tests.support.trainings import KEYS, make_run, squares
 
 SESSION_S = 60.0
 """How long a session itself tries before it says that a server is away."""

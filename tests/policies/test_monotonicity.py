@@ -19,7 +19,7 @@ from stoilo.policies.policy import (
     check_access,
     default_policy,
 )
-from stoilo.testing.sources import LEVEL_MODULES, sources
+from tests.support.sources import LEVEL_MODULES, sources
 
 LEVELS = level_names()
 OPEN = msgspec.structs.replace(

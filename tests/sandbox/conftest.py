@@ -7,9 +7,9 @@ import types
 import msgspec
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import from_node
 from stoilo.core.limits import RunLimits
-from stoilo.core.values import from_node
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.binder import TaskReferences
 from stoilo.sandbox.capture_print import TextBuffer

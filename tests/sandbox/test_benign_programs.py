@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.types import RunStatus
+from stoilo.core.codec import skeleton
+from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail, zygote_environment
 
@@ -23,7 +23,7 @@ PLAIN_CPYTHON = """
 import contextlib, io, json, os, sys, types, warnings
 import numpy
 from stoilo.core import skeleton
-from stoilo.core.values import to_node
+from stoilo.core.codec.values import to_node
 
 def answer(source, kwargs):
     module = sys.modules["stoilo_task"] = types.ModuleType("stoilo_task")

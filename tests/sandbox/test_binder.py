@@ -1,7 +1,7 @@
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance
 
 SOURCE = """
 import math

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.limits import MIB, RunLimits
-from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail
 

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import run_source
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.types import RunStatus
+from stoilo.core.codec import skeleton
+from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.task import run_call
 from stoilo.sandbox.run import TaskRequest

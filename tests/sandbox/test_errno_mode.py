@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from stoilo.cli.main import cli
 from stoilo.core.errors import InternalError
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.jobs import PROBE_JOB, TASK_JOB
 from stoilo.sandbox.run import probe_source
 from stoilo.sandbox.seccomp import Denied

@@ -11,7 +11,7 @@ from typing import Generic
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.sandbox.capture_print import TextBuffer

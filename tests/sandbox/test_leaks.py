@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.jobs import TASK_JOB
 from stoilo.sandbox.run import TaskRequest

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from stoilo.core import forms, skeleton
+from stoilo.core.codec import forms, skeleton
+from stoilo.core.codec.nodes import FunctionRef, Instance, Tensor
 from stoilo.core.errors import StoiloError
-from stoilo.core.nodes import FunctionRef, Instance, Tensor
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
 from stoilo.sandbox.supervisor import Jail

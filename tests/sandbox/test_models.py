@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from stoilo.client.capture import capture_calls, capture_task
-from stoilo.core import skeleton
-from stoilo.core.nodes import Tensor
-from stoilo.core.values import from_node, to_node
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import Tensor
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TaskRequest, read_items, run_task
 

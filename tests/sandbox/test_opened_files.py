@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.types import RunStatus
+from stoilo.core.codec import skeleton
+from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import (
     PROBE_JOB,

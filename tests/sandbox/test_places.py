@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from stoilo.testing.openpython import ROOT, find_open_python, library_paths
+from tests.support.openpython import ROOT, find_open_python, library_paths
 
 PROGRAM = """
 import sys

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.channel import FRAME_HEADER, PROGRESS_FLAG
 from stoilo.sandbox.progress import (

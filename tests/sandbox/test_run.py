@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunLayer, RunOutcome, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
+from stoilo.core.types import RunOutcome
 from stoilo.sandbox.channel import OUT_OF_MEMORY, Ended
 from stoilo.sandbox.report import Evidence, JailReport, JailStatus, judge
 from stoilo.sandbox.run import TaskRequest, choose_limits, read_items, read_outcome

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core import skeleton
-from stoilo.core.nodes import FunctionRef, Ndarray, NumpyScalar
-from stoilo.core.types import RunStatus
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import FunctionRef, Ndarray, NumpyScalar
+from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_source, run_task
 from stoilo.sandbox.selection import narrow_level

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.progress import parse_progress
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_outcome, run_task

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.sandbox.awaiting import run_async
 from stoilo.sandbox.exchange import Exchange
 from stoilo.sandbox.report import JailStatus

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
 from stoilo.sandbox.failures import describe_exception, scrub_paths
 from stoilo.sandbox.jobs.task import run_call

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.facades.members import find_class, hidden_names

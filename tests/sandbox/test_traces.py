@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.types import RunStatus
+from stoilo.core.codec import skeleton
+from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.jobs import TASK_JOB
 from stoilo.sandbox.run import TaskRequest, run_task

@@ -1,7 +1,7 @@
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.nodes import Instance
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import Instance
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.validate import run_validator
 

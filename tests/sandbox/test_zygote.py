@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import PolicyRefusal
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.mechanisms import KernelHost, Mechanism, find_missing
 from stoilo.sandbox.run import (
     PROBE_JOB,
     encode_probe,
 )
 from stoilo.sandbox.supervisor import Jail, zygote_command
-from stoilo.testing.openpython import find_open_python, library_paths
+from tests.support.openpython import find_open_python, library_paths
 
 WITHOUT = """
 from stoilo.sandbox.mechanisms import KernelHost

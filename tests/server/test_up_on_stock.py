@@ -9,11 +9,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
-from stoilo.core.skeleton import encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project
 
 DOUBLE = b"def task(kwargs):\n    return kwargs['x'] * 2\n"
 WAIT_S = 60

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from stoilo.executor.built import Built
 from stoilo.executor.release import BuilderFile, BuilderKey
 from stoilo.signer.buildfolder import find_builds, read_inputs
 from stoilo.signer.builds import check_builds, make_attestation
-from stoilo.testing.stage import PLATFORM, make_flavor, make_verifier, write_build
+from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build
 
 BUILT = Built(
     format="stoilo-built/1",

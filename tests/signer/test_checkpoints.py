@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.policy import open_checkpoint
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier import HostState, admission_leaf, verify_bundle
 from stoilo.signer.checkpoints import CheckpointSigner
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from stoilo.signer.protocol import (
 )
 from stoilo.signer.revoking import replace_online_key
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import NOW, GateBench
+from tests.support.gate import NOW, GateBench
 
 
 def service(gate: GateBench) -> SignerService:

@@ -16,9 +16,9 @@ from stoilo.signer.devprograms import (
     publish_programs,
 )
 from stoilo.signer.devroot import create_development_root
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.slots import built_for
-from stoilo.testing.stage import PLATFORM, make_flavor, make_verifier, write_build
+from tests.support.gate import INSTALLED, NOW
+from tests.support.slots import built_for
+from tests.support.stage import PLATFORM, make_flavor, make_verifier, write_build
 
 ORIGIN = "project.example/log"
 LAUNCHER, VERIFIER = f"launcher/{PLATFORM}", f"verifier/{PLATFORM}.tar"

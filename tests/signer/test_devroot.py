@@ -6,7 +6,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.trust import is_development_root
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.rate import RateLimit
-from stoilo.testing.gate import DAY_S, INSTALLED, NOW
+from tests.support.gate import DAY_S, INSTALLED, NOW
 
 ORIGIN = "project.example/log"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.checkpoint import Checkpoint
-from stoilo.audit.merkle import (
+from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import (
     EMPTY_ROOT,
     MemoryTree,
     consistency_proof,

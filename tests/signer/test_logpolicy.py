@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.note import (
     KeyType,
     Note,
     cosign_note,
@@ -13,15 +13,15 @@ from stoilo.audit.note import (
     render_note,
     sign_note,
 )
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.errors import TrustError
 from stoilo.executor.trust import load_trust
 from stoilo.signer.devroot import create_development_root
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.ledger import LEDGER_FILE, CheckpointLedger
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.notekeys import NoteKey
+from tests.support.gate import INSTALLED, NOW
+from tests.support.notekeys import NoteKey
 
 ORIGIN = "project.example/log"
 HEAD = Checkpoint(ORIGIN, 7, b"\5" * 32)

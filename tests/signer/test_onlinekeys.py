@@ -20,7 +20,7 @@ from stoilo.signer.onlinekeys import (
     parse_online_keys,
     render_online_keys,
 )
-from stoilo.testing.gate import INSTALLED
+from tests.support.gate import INSTALLED
 
 ORIGIN, NOW = "project.example/log", 1_800_000_000
 

@@ -13,14 +13,14 @@ from typing import NoReturn
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.merkle import consistency_proof, leaf_hash
-from stoilo.audit.policy import open_checkpoint
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.merkle import consistency_proof, leaf_hash
+from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.signer.client import SignerClient
 from stoilo.signer.launch import SignerProcess
 from stoilo.signer.process import check_peer
-from stoilo.testing.gate import GateBench
+from tests.support.gate import GateBench
 
 DOOMED = Path(__file__).parent / "programs" / "killed_signer.py"
 

@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.release import ReviewerKey, RevocationFile
-from stoilo.server.neighbours import facts_of
+from stoilo.server.app.trust import facts_of
 from stoilo.signer.devroot import (
     certify_fresh_epoch,
     create_development_root,
@@ -25,8 +25,8 @@ from stoilo.signer.protocol import Ping, Pong, Refreshed, RefreshMetadata
 from stoilo.signer.reviewers import enroll_reviewer, withdraw_reviewer
 from stoilo.signer.revoking import replace_online_key, settle_revocations
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 ORIGIN = "project.example/log"
 DAY_S = 86_400

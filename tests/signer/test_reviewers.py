@@ -12,7 +12,7 @@ from stoilo.signer.reviewers import (
     list_reviewers,
     withdraw_reviewer,
 )
-from stoilo.testing.gate import INSTALLED, NOW
+from tests.support.gate import INSTALLED, NOW
 
 KEY = PrivateKey.generate().public.raw.hex()
 

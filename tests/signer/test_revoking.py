@@ -9,7 +9,7 @@ from stoilo.signer.devroot import certify_fresh_epoch, offline_list
 from stoilo.signer.protocol import RevocationSigned, SignRevocation
 from stoilo.signer.revoking import settle_list, settle_revocations
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import DAY_S, INSTALLED, NOW, GateBench
+from tests.support.gate import DAY_S, INSTALLED, NOW, GateBench
 
 OLD, NEW = "a" * 64, "b" * 64
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.policy import open_checkpoint
+from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.executor.release import RevocationFile
@@ -24,7 +24,7 @@ from stoilo.signer.protocol import (
     Signed,
 )
 from stoilo.signer.service import SignerService
-from stoilo.testing.gate import DAY_S, MODULE, NOW, Admitted, GateBench
+from tests.support.gate import DAY_S, MODULE, NOW, Admitted, GateBench
 
 
 class Clock:

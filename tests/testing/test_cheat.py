@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.executor.result import (
     Disposition,
     ResultHeader,
@@ -11,7 +11,7 @@ from stoilo.executor.result import (
     render_result,
 )
 from stoilo.testing.cheat import Cheat, falsify
-from stoilo.testing.strategies import nodes
+from tests.support.strategies import nodes
 
 
 def frame(value):

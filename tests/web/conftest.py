@@ -13,9 +13,8 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from stoilo.audit.facts import CodeCount
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.record import (
+from stoilo.audit.format.facts import CodeCount
+from stoilo.audit.format.record import (
     FlavorRecord,
     KeyRecord,
     LevelRecord,
@@ -28,13 +27,13 @@ from stoilo.audit.record import (
     ReviewRecord,
     task_commitment,
 )
-from stoilo.audit.side import SideStore
+from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
-from stoilo.server.faces import PublicPlace
-from stoilo.server.logfiles import log_routes
-from stoilo.server.sidefiles import side_routes
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
-from stoilo.web.face import audit_pages
+from stoilo.server.http.log_files import log_routes, side_routes
+from stoilo.server.http.routes import PublicPlace
+from stoilo.web.routes import audit_pages
+from tests.support.archive import ORIGIN, ArchiveWriter
+from tests.support.faulty_log import LogKey
 
 SOURCE = '''\
 """Estimate pi by darts."""

@@ -4,12 +4,12 @@ import sqlite3
 
 import pytest
 
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.record import FlavorRecord, Mention, MentionKind
-from stoilo.audit.side import side_path
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.record import FlavorRecord, Mention, MentionKind
+from stoilo.audit.log.side import side_path
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
 from stoilo.web.archive import Archive
+from tests.support.archive import ORIGIN, ArchiveWriter
 
 HEX = "ab" * 32
 SOURCE = b"def task(kwargs):\n    return 1\n"

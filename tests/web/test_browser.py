@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from stoilo.audit.proof import check_proof
+from stoilo.audit.format.proof import check_proof
 from stoilo.web.archive import Archive
 
 PATHS = [

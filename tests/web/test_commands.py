@@ -6,11 +6,11 @@ import shlex
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.policy import render_policy
+from stoilo.audit.format.policy import render_policy
 from stoilo.cli.main import main
-from stoilo.testing.archive import ORIGIN
 from stoilo.web import commands
+from tests.support.archive import ORIGIN
+from tests.support.faulty_log import LogKey
 
 URL = "http://pages.test/"
 

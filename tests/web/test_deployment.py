@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 
 from stoilo.cli.main import main
-from stoilo.core.skeleton import encode
+from stoilo.core.codec.skeleton import encode
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 SOURCE = b"def task(kwargs):\n    return kwargs['x'] * 2\n"
 

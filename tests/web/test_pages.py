@@ -8,11 +8,11 @@ import jinja2
 import pytest
 from starlette.applications import Starlette
 
-from stoilo.audit.record import OutcomeRecord
+from stoilo.audit.format.record import OutcomeRecord
 from stoilo.core.digests import content_digest
-from stoilo.server.faces import PublicPlace
-from stoilo.testing.archive import ORIGIN, ArchiveWriter
-from stoilo.web.face import audit_pages
+from stoilo.server.http.routes import PublicPlace
+from stoilo.web.routes import audit_pages
+from tests.support.archive import ORIGIN, ArchiveWriter
 
 KINDS = [
     (0, "Key", "A gate key came into use."),

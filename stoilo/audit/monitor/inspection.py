@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from stoilo.audit.leaf import Leaf, LeafKind, parse_leaf, render_leaf
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
-from stoilo.audit.record import (
+from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf, render_leaf
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.record import (
     KeyRecord,
     Mention,
+    Record,
     WorkunitRecord,
     check_record,
     mentions,
     record_digest,
 )
+from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    decode_bundle,
+    render_tile_path,
+    tile_at,
+)
+from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
+from stoilo.audit.monitor.state import Mirror, MonitorState
+from stoilo.audit.monitor.watches import MonitorSettings
+from stoilo.audit.read.source import LogSource
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["Inspection", "read_leaves"]
 
-    from stoilo.audit.monitor.settings import MonitorSettings
-    from stoilo.audit.monitor.state import MonitorState
-    from stoilo.audit.record import Record
-
-__all__ = ["Inspection"]
 
 _MOST_OF_A_KIND = 1000
 _TOLD = 2**62  # time since when a record is missing, once the alarm was raised
@@ -243,3 +250,55 @@ def _describes(record: WorkunitRecord, digest: bytes, own_hash: bytes) -> bool:
     return own_hash.hex() == record.admission_leaf and (
         leaf_hash(render_leaf(told)) == own_hash
     )
+
+
+_ADMISSION = f"\n{LeafKind.ADMISSION}\n".encode()
+
+
+def read_leaves(
+    source: LogSource, mirror: Mirror, target: Checkpoint, inspection: Inspection
+) -> None:
+    """Extend `mirror` to the verified checkpoint `target`, inspecting each new leaf.
+
+    To be called inside of a change of the state, which an error undoes.
+
+    Raises:
+        TrustError: ``STO-L122`` the entries do not lead to the signed root,
+            ``STO-L030``, ``STO-L031`` a bundle is malformed or missing.
+        UnreachableError: ``STO-L002``.
+    """
+    for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
+        start = mirror.size
+        entries = _read_bundle(source, number, target.size)[start % TILE_WIDTH :]
+        mirror.extend([leaf_hash(entry) for entry in entries])
+        records = _read_records(source, number, entries)[start % TILE_WIDTH :]
+        for place, entry in enumerate(entries, start):
+            at = place - start
+            inspection.take(place, entry, records[at] if at < len(records) else None)
+    if mirror.root_at(target.size) != target.root:
+        raise TrustError(
+            "STO-L122",
+            f"the entries shown for {target.size} leaves have another root than signed",
+        )
+
+
+def _read_bundle(source: LogSource, number: int, size: int) -> list[bytes]:
+    tile = tile_at(ENTRIES, number, size)
+    data = source.tile(tile)
+    if data is None:
+        data = source.tile(tile.full)
+    if data is None:
+        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+    return decode_bundle(data, tile.width)
+
+
+def _read_records(
+    source: LogSource, number: int, entries: list[bytes]
+) -> list[bytes | None]:
+    """Return the records of a tile; none while the server shows rubbish instead."""
+    if all(_ADMISSION in entry[:32] for entry in entries):
+        return []
+    try:
+        return source.records_of_tile(number)
+    except TrustError:
+        return []

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from stoilo.audit.keys import (
+from stoilo.audit.format.keys import (
     CosignerKey,
     KeyType,
     VerifierKey,
@@ -27,8 +27,8 @@ from stoilo.audit.keys import (
     private_vkey,
     render_vkey,
 )
-from stoilo.audit.note import NoteSignature, cosign_note
-from stoilo.audit.sqlite import sync_directory
+from stoilo.audit.format.note import NoteSignature, cosign_note
+from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import TrustError, UsageError
 
 __all__ = [

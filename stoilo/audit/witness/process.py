@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stoilo.audit.note import VerifierKey
+from stoilo.audit.format.note import VerifierKey
 from stoilo.audit.witness.keys import load_witness_key
 from stoilo.audit.witness.protocol import MAX_REQUEST_BYTES
 from stoilo.audit.witness.service import WitnessService

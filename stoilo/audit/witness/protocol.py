@@ -13,9 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint, parse_size
-from stoilo.audit.merkle import EMPTY_ROOT, HASH_BYTES, check_consistency
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import (
+    Checkpoint,
+    check_consistency,
+    parse_checkpoint,
+    parse_size,
+)
+from stoilo.audit.format.merkle import EMPTY_ROOT, HASH_BYTES
+from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,
     NoteSignature,

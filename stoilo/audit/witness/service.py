@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.keys import VerifierKey
-from stoilo.audit.monitor.misbehaviour import render_misbehaviour
-from stoilo.audit.note import Note, parse_note, render_note, verify_signature
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.keys import VerifierKey
+from stoilo.audit.format.misbehaviour import render_misbehaviour
+from stoilo.audit.format.note import Note, parse_note, render_note, verify_signature
 from stoilo.audit.witness.keys import WitnessKey
 from stoilo.audit.witness.protocol import (
     SIZE_MEDIA_TYPE,

@@ -11,8 +11,8 @@ import dataclasses
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stoilo.audit.note import parse_vkey
-from stoilo.audit.policy import (
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.format.policy import (
     MAX_POLICY_BYTES,
     LogPolicy,
     has_quorum,

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.checkpoint import Checkpoint
-from stoilo.audit.merkle import HASH_BYTES
-from stoilo.audit.sqlite import connect, sync_directory
+from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.format.merkle import HASH_BYTES
+from stoilo.audit.log.sqlite import connect, sync_directory
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import InternalError, TrustError
 

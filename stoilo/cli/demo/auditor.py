@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stoilo.audit.leaf import LeafKind, parse_leaf
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.proof import ProvenLeaf, check_proof, parse_proof
-from stoilo.audit.tiles import decode_bundle, render_tile_path, tile_at
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import ProvenLeaf, check_proof, parse_proof
+from stoilo.audit.format.tiles import decode_bundle, render_tile_path, tile_at
 from stoilo.core.errors import TrustError
 from stoilo.executor.installed import installed_release
 from stoilo.executor.release import TrustedRelease

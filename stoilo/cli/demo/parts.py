@@ -65,7 +65,9 @@ def _stoilo(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 def start_cheat(deployment: Deployment, state: Path) -> subprocess.Popen[bytes]:
     """Attach a volunteer that reports false values; it survives server restarts."""
-    return deployment.attach("cheat@localhost.localdomain", state, cheating=True)
+    return deployment.attach(
+        "cheat@localhost.localdomain", state, program="stoilo.testing.cheat"
+    )
 
 
 def prove_task(data: Path, task_id: str) -> bytes:

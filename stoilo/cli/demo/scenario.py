@@ -25,8 +25,8 @@ from stoilo.cli.demo.witnessed import (
 )
 from stoilo.client.capture import Captured
 from stoilo.client.request import TaskOptions
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError
-from stoilo.core.skeleton import encode
 from stoilo.low_level import SystemError as NoAgreement
 from stoilo.low_level import UserError
 from stoilo.low_level.redundancy import CreateOptions

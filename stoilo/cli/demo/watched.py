@@ -10,7 +10,7 @@ from pathlib import Path
 from stoilo.audit.monitor.finding import Severity
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.source import open_source
+from stoilo.audit.read.source import open_source
 from stoilo.cli.demo.auditor import read_log_policy
 
 __all__ = ["WatchedLog", "watch_log"]

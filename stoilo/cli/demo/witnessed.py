@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stoilo.audit.note import Note, parse_note, render_note
-from stoilo.audit.policy import open_checkpoint
-from stoilo.audit.proof import parse_proof, render_proof
+from stoilo.audit.format.note import Note, parse_note, render_note
+from stoilo.audit.format.policy import open_checkpoint
+from stoilo.audit.format.proof import parse_proof, render_proof
 from stoilo.core.errors import TrustError
 from stoilo.executor.release import TrustedRelease
 from stoilo.executor.verifier import verify_admission

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
+from stoilo.client.capture.stored import StoredValue
 from stoilo.client.capture.targets import Target
-from stoilo.client.stored import StoredValue
+from stoilo.core.codec.forms import MODULE, OPTIMIZER, PARAMETER, TENSOR
+from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
+from stoilo.core.codec.skeleton import encode
+from stoilo.core.codec.values import to_node
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.core.forms import MODULE, OPTIMIZER, PARAMETER, TENSOR
 from stoilo.core.limits import BOUNDS
-from stoilo.core.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
-from stoilo.core.skeleton import encode
-from stoilo.core.values import to_node
 
 if TYPE_CHECKING:
     from stoilo.client.capture.graph import Graph
@@ -116,7 +116,7 @@ class Values:
         return to_node(value, self)
 
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
-        """Name what is not plain data (see `stoilo.core.values.References`)."""
+        """Name what is not plain data (see `stoilo.core.codec.values.References`)."""
         if isinstance(value, StoredValue):
             return value  # the packer puts a blob reference here
         if form := form_of(value):

@@ -1,6 +1,6 @@
 """Library objects among arguments: modules, optimisers, parameters, ordered dicts.
 
-What each becomes is written in `stoilo.core.forms`. Nothing of the researcher's runs:
+What each becomes is written in `stoilo.core.codec.forms`. Nothing of the researcher's runs:
 attributes are read from the instance, registries from torch's own tables.
 """
 
@@ -17,9 +17,9 @@ from stoilo.client.capture.library import (
     library_path,
 )
 from stoilo.client.capture.refusals import refuse
-from stoilo.core import forms
-from stoilo.core.nodes import Instance, Node
-from stoilo.core.values import to_node
+from stoilo.core.codec import forms
+from stoilo.core.codec.nodes import Instance, Node
+from stoilo.core.codec.values import to_node
 
 __all__ = ["Labels", "LibraryValues", "form_of"]
 

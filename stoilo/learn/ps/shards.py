@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoilo.audit.sqlite import connect, damaged, transaction
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.ps.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.ps.values import Encoded, Value, decode_value, encode_value

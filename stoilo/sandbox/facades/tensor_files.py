@@ -10,9 +10,9 @@ import io
 from collections import OrderedDict
 from typing import Any
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import from_node, to_node
 from stoilo.core.errors import StoiloError
-from stoilo.core.values import from_node, to_node
 from stoilo.sandbox.instances import InstanceDict
 from stoilo.sandbox.refusals import GuardError
 

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
 from stoilo.sandbox.channel import Output
 from stoilo.sandbox.failures import OUT_OF_MEMORY, is_out_of_memory

@@ -26,11 +26,11 @@ from typing import Any
 
 import msgspec
 
-from stoilo.core import skeleton
-from stoilo.core.endings import RunStatus
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
+from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.binder import bind_arguments, encode_result
 from stoilo.sandbox.capture_print import OutputSink, TaskPrinter
 from stoilo.sandbox.channel import write_progress

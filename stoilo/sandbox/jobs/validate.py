@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
 from stoilo.sandbox.binder import bind_arguments

@@ -130,8 +130,8 @@ def _answer(value: object, place: str) -> None:
     if not place:
         print(value)  # noqa: T201 - the answer
         return
-    from stoilo.core import skeleton  # noqa: PLC0415 - benign programs only
-    from stoilo.core.values import to_node  # noqa: PLC0415 - benign programs only
+    from stoilo.core.codec import skeleton  # noqa: PLC0415 - benign programs only
+    from stoilo.core.codec.values import to_node  # noqa: PLC0415 - benign programs only
 
     Path(place).write_bytes(skeleton.encode(to_node(value)))
 

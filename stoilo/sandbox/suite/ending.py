@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunOutcome
 from stoilo.sandbox.report import JailReport
 from stoilo.sandbox.suite.case import Header, Stop
 

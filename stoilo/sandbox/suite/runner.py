@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunOutcome, RunStatus
+from stoilo.core.run_status import RunStatus
+from stoilo.core.types import RunOutcome
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.run import TaskRequest, encode_probe, read_outcome, read_probe
 from stoilo.sandbox.seccomp import Denied

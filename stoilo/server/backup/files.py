@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.tiles import is_within, parse_tile_path
+from stoilo.audit.format.tiles import is_within, parse_tile_path
 from stoilo.core.errors import TrustError
 
 if TYPE_CHECKING:

@@ -12,19 +12,19 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.logdb import LogDatabase
-from stoilo.audit.merkle import Frontier, leaf_hashes
-from stoilo.audit.policy import open_checkpoint, parse_policy
-from stoilo.audit.reader import verify_log
-from stoilo.audit.store import LogPaths
+from stoilo.audit.format.merkle import Frontier, leaf_hashes
+from stoilo.audit.format.policy import open_checkpoint, parse_policy
+from stoilo.audit.log.database import LogDatabase
+from stoilo.audit.log.store import LogPaths
+from stoilo.audit.read.reader import verify_log
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stoilo.audit.checkpoint import Checkpoint
-    from stoilo.audit.logdb import LogState
-    from stoilo.audit.policy import LogPolicy
+    from stoilo.audit.format.checkpoint import Checkpoint
+    from stoilo.audit.format.policy import LogPolicy
+    from stoilo.audit.log.database import LogState
 
 __all__ = ["check_not_older", "check_whole", "open_newest"]
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from stoilo.audit.checkpoint import Checkpoint
-from stoilo.audit.sqlite import sync_directory
+from stoilo.audit.format.checkpoint import Checkpoint
+from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.logcheck import check_not_older, check_whole, open_newest
 from stoilo.server.backup.reading import copy_checked, open_backup
@@ -34,8 +34,8 @@ from stoilo.server.backup.tables import (
     write_rows,
 )
 from stoilo.server.backup.taking import BRANCHES
+from stoilo.server.db.store import begin_writing, open_engine, storage_error
 from stoilo.server.migrations import upgrade
-from stoilo.server.store import begin_writing, open_engine, storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from stoilo.audit.sqlite import sync_directory
+from stoilo.audit.log.sqlite import sync_directory
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:

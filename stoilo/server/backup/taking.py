@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.note import parse_note
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.note import parse_note
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.cut import Cut, open_cut
 from stoilo.server.backup.files import (
@@ -34,9 +34,9 @@ from stoilo.server.backup.manifest import (
 )
 from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
+from stoilo.server.db.mariadb import is_mariadb
+from stoilo.server.db.store import SERVER
 from stoilo.server.engines.embedded.db.database import ENGINE
-from stoilo.server.mariadb import is_mariadb
-from stoilo.server.store import SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

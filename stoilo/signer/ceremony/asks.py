@@ -13,8 +13,13 @@ from typing import TypeVar
 
 import msgspec
 
-from stoilo.audit.ageing import MAX_RETIRED, parse_history, render_history, succeed
-from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.policy_history import (
+    MAX_RETIRED,
+    parse_history,
+    render_history,
+    succeed,
+)
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import UsageError

@@ -31,7 +31,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.trust import ReleaseFiles
 from stoilo.signer.ceremony.changes import NewTarget
 from stoilo.signer.ceremony.current import CurrentRelease, open_current, stored_name

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.keyfiles import write_private_file

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from stoilo.core.errors import TrustError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 
 __all__ = ["check_shape"]
 

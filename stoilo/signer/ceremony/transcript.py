@@ -19,7 +19,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.core.strictjson import parse_strict_json
+from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.keyfiles import write_private_file
 
 __all__ = [

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from stoilo.audit.facts import NamedDigest
-from stoilo.audit.note import parse_note
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.proof import parse_proof
-from stoilo.audit.releaseproof import (
+from stoilo.audit.format.facts import NamedDigest
+from stoilo.audit.format.note import parse_note
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.proof import parse_proof
+from stoilo.audit.format.release_proof import (
     RELEASE_PROOF_FILE,
     RELEASE_RECORD_FILE,
     LoggedRelease,

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from stoilo.audit.format.record import OperatorAct, OperatorRecord
 from stoilo.audit.monitor.finding import Finding
-from stoilo.audit.record import OperatorAct, OperatorRecord
 
 from .conftest import Watcher
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoilo.audit.merkle import MemoryTree, leaf_hash, range_root
-from stoilo.audit.monitor.mirror import MIRROR_SCHEMA, Mirror
+from stoilo.audit.format.merkle import MemoryTree, leaf_hash, range_root
+from stoilo.audit.monitor.state import MIRROR_SCHEMA, Mirror
 from stoilo.core.errors import TrustError
 
 

@@ -3,17 +3,17 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint, render_checkpoint
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.leaf import Leaf, LeafKind, render_leaf
-from stoilo.audit.merkle import leaf_hash
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour
+from stoilo.audit.format.checkpoint import Checkpoint, render_checkpoint
+from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
+from stoilo.audit.format.merkle import leaf_hash
+from stoilo.audit.format.misbehaviour import check_misbehaviour
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.format.tiles import ENTRIES, Tile
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.policy import LogPolicy
-from stoilo.audit.tiles import ENTRIES, Tile
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from tests.support.faulty_log import LogKey
 
 from .conftest import Watcher
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.audit.format.misbehaviour import check_misbehaviour
 from stoilo.audit.monitor.finding import Finding
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour
-from stoilo.audit.monitor.run import MonitorReport, run_monitor
+from stoilo.audit.monitor.monitor import MonitorReport, run_monitor
 from stoilo.core.errors import TrustError, UnreachableError
 
 from .conftest import Watcher
@@ -154,7 +154,7 @@ def test_fork_is_shown_also_where_its_proof_cannot_be_written(
         raise OSError(28, "no space left", str(directory), len(proof))
 
     watcher, show = filled(2), Show()
-    monkeypatch.setattr("stoilo.audit.monitor.run.write_proof", full)
+    monkeypatch.setattr("stoilo.audit.monitor.monitor.write_proof", full)
     watcher.log.entries[0] = watcher.log.entries[2]
     watcher.log.publish()
     assert run(watcher, show).exit_code == 4

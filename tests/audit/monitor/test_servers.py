@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit import source
+from stoilo.audit.format.tiles import parse_tile_path
 from stoilo.audit.monitor.monitor import Monitor
 from stoilo.audit.monitor.state import MonitorState
-from stoilo.audit.source import open_source
-from stoilo.audit.tiles import parse_tile_path
+from stoilo.audit.read import source
+from stoilo.audit.read.source import open_source
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 
 from .conftest import Watcher

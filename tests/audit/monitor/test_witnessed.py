@@ -3,11 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.monitor.fakes import MemoryLogSource
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour
-from stoilo.audit.monitor.witnessed import witness_url
+from stoilo.audit.format.misbehaviour import check_misbehaviour
+from stoilo.audit.monitor.cross_check import witness_url
 from stoilo.core.errors import UnreachableError
+from tests.support.faulty_log import LogKey
+from tests.support.memory_log import MemoryLogSource
 
 from .conftest import Watcher
 

@@ -13,10 +13,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.fsck.check import fsck_log
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.sequencer import Sequencer
+from tests.support.faulty_log import LogKey
+from stoilo.audit.read.fsck import fsck_log
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import StoiloError
 
 disk, step, most = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -15,11 +15,11 @@ import sys
 import threading
 from pathlib import Path
 
-from stoilo.audit.fakes import Fault, FaultKind, FaultyCall, FaultyStore, LogKey
-from stoilo.audit.policy import parse_policy
-from stoilo.audit.sequencer import Sequencer
+from tests.support.faulty_log import Fault, FaultKind, FaultyCall, FaultyStore, LogKey
+from stoilo.audit.format.policy import parse_policy
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.witness.client import Cosigner
-from stoilo.audit.witness.fakes import LocalWitness
+from tests.support.local_witness import LocalWitness
 
 data_dir, start = Path(sys.argv[1]), int(sys.argv[2])
 fault = None

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.sequencer import Sequencer
+from tests.support.faulty_log import LogKey
+from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import StoiloError
 
 key = LogKey("log.test/t")

@@ -20,16 +20,16 @@ import sys
 import threading
 from pathlib import Path
 
-from stoilo.audit import places
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import DiskStore
+from stoilo.audit.log import database
+from tests.support.faulty_log import LogKey
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import StoiloError
 
 PR_SET_PTRACER, ANY = 0x59616D61, -1
 BATCHES = (range(1), range(1, 301), range(301, 302))
-places._TAIL_LEAVES = 200  # so that places are moved into the index, too
+database._TAIL_LEAVES = 200  # so that places are moved into the index, too
 key = LogKey("log.test/t")
 channel = socket.socket(fileno=int(sys.argv[1]))
 lines = channel.makefile("r")
@@ -75,9 +75,9 @@ def write(phase: str, data_dir: Path) -> None:
             leaves = [b"leaf %d" % number for number in numbers]
             labels = [f"task-{number}" for number in numbers]
             try:
-                places = log.append_many(leaves, labels)
+                database = log.append_many(leaves, labels)
                 say(f"ack {numbers[0]} {' '.join(map(str, places))}")
-                log.wait_published(places[-1], 0.5)
+                log.wait_published(database[-1], 0.5)
             except StoiloError as error:
                 say(f"refused {error.code}")
         reach("close", phase)

@@ -11,9 +11,9 @@ import sys
 import threading
 from pathlib import Path
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.sequencer import Sequencer
-from stoilo.audit.store import DiskStore
+from tests.support.faulty_log import LogKey
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.log.store import DiskStore
 
 LEAVES = 60
 data_dir = Path(sys.argv[1])

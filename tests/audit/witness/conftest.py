@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.witness.fakes import GrowingLog, LocalWitness
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import GrowingLog, LocalWitness
 
 ORIGIN = "log.test/t"
 

@@ -4,18 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import NoteSignature
-from stoilo.audit.policy import (
-    LogPolicy,
-    open_checkpoint,
-    parse_policy,
-)
-from stoilo.audit.witness.client import Cosigner, CosignSettings
-from stoilo.audit.witness.fakes import GrowingLog, LocalWitness
+from stoilo.audit.format.note import NoteSignature
+from stoilo.audit.format.policy import LogPolicy, open_checkpoint, parse_policy
+from stoilo.audit.witness.client import Answer, Cosigner, CosignSettings
 from stoilo.audit.witness.protocol import render_cosignatures
-from stoilo.audit.witness.wire import Answer
 from stoilo.core.errors import UnreachableError
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import GrowingLog, LocalWitness
 
 MakeWitness = Callable[..., LocalWitness]
 PATIENT = CosignSettings(timeout_s=30, linger_s=0.05)

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import KeyType, parse_vkey, verify_signature
-from stoilo.audit.witness.fakes import GrowingLog
+from stoilo.audit.format.note import KeyType, parse_vkey, verify_signature
 from stoilo.audit.witness.keys import (
     KEY_FILE,
     VKEY_FILE,
@@ -14,6 +12,8 @@ from stoilo.audit.witness.keys import (
     read_log_keys,
 )
 from stoilo.core.errors import StoiloError, TrustError, UsageError
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import GrowingLog
 
 VKEY = LogKey("log.test/t").vkey
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import Fault, FaultKind, FaultyStore, LogKey
-from stoilo.audit.note import parse_vkey
-from stoilo.audit.pacing import SequencerSettings
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
-from stoilo.audit.proof import check_proof
-from stoilo.audit.reader import verify_log
-from stoilo.audit.sequencer import Sequencer
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.proof import check_proof
+from stoilo.audit.log.batching import SequencerSettings
+from stoilo.audit.log.sequencer import Sequencer
+from stoilo.audit.read.reader import verify_log
 from stoilo.audit.witness.client import Cosigner, CosignSettings
-from stoilo.audit.witness.fakes import LocalWitness
 from stoilo.core.errors import InternalError, TrustError, WaitError
+from tests.support.faulty_log import Fault, FaultKind, FaultyStore, LogKey
+from tests.support.local_witness import LocalWitness
 
 Refused = Callable[[Sequencer, int, str], None]
 ORIGIN = "log.test/t"

@@ -15,11 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import parse_vkey
-from stoilo.audit.policy import LogPolicy, Witness, open_checkpoint
+from stoilo.audit.format.note import parse_vkey
+from stoilo.audit.format.policy import LogPolicy, Witness, open_checkpoint
 from stoilo.audit.witness.client import Cosigner
-from stoilo.audit.witness.fakes import GrowingLog
 from stoilo.audit.witness.keys import make_witness_key
 from stoilo.audit.witness.process import parse_listen
 from stoilo.audit.witness.protocol import (
@@ -31,6 +29,8 @@ from stoilo.audit.witness.protocol import (
 from stoilo.core.errors import UnreachableError, UsageError
 from stoilo.server.tls import ensure_tls
 from stoilo.testing.witness import WitnessProcess
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import GrowingLog
 
 NAME = "witness.test/w"
 

@@ -5,16 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.audit.checkpoint import Checkpoint, parse_checkpoint
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import (
+from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.note import (
     MAX_NOTE_BYTES,
     Note,
     parse_note,
     parse_vkey,
     render_note,
 )
-from stoilo.audit.witness.fakes import GrowingLog
 from stoilo.audit.witness.protocol import (
     AddCheckpoint,
     Status,
@@ -27,6 +25,8 @@ from stoilo.audit.witness.protocol import (
     render_cosignatures,
 )
 from stoilo.core.errors import TrustError
+from tests.support.faulty_log import LogKey
+from tests.support.local_witness import GrowingLog
 
 KEY = LogKey("log.test/t")
 LOG = GrowingLog(KEY)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import parse_checkpoint
-from stoilo.audit.monitor.misbehaviour import check_misbehaviour
-from stoilo.audit.note import parse_note, parse_vkey, verify_signature
-from stoilo.audit.witness.fakes import GrowingLog, LocalWitness
+from stoilo.audit.format.checkpoint import parse_checkpoint
+from stoilo.audit.format.misbehaviour import check_misbehaviour
+from stoilo.audit.format.note import parse_note, parse_vkey, verify_signature
 from stoilo.audit.witness.protocol import (
     AddCheckpoint,
     hash_origin,
@@ -20,6 +19,7 @@ from stoilo.audit.witness.protocol import (
 )
 from stoilo.audit.witness.service import WitnessAnswer, WitnessService
 from stoilo.core.errors import InternalError, StoiloError, TrustError
+from tests.support.local_witness import GrowingLog, LocalWitness
 
 MakeWitness = Callable[..., LocalWitness]
 

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.fakes import LogKey
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
-from stoilo.audit.policy import LogPolicy, parse_policy, render_policy
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
 from stoilo.audit.witness.keys import make_witness_key
 from stoilo.audit.witness.settings import (
     NO_WITNESSES,
@@ -13,6 +12,7 @@ from stoilo.audit.witness.settings import (
     without_urls,
 )
 from stoilo.core.errors import StoiloError
+from tests.support.faulty_log import LogKey
 
 LOG = LogKey("log.test/t").vkey
 

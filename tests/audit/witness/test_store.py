@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.checkpoint import Checkpoint
+from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.audit.witness.store import Cosigned, WitnessStore
 from stoilo.core.errors import StoiloError, TrustError

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from stoilo.audit.witness.client import Answer, HttpWire
 from stoilo.audit.witness.protocol import MAX_ANSWER_BYTES
-from stoilo.audit.witness.wire import Answer, HttpWire
 from stoilo.core.errors import UnreachableError
 
 Behave = Callable[[socket.socket], None]

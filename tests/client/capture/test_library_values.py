@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from stoilo.client.capture import capture_task
-from stoilo.core import forms, skeleton
+from stoilo.core.codec import forms, skeleton
+from stoilo.core.codec.nodes import Instance
 from stoilo.core.errors import UsageError
-from stoilo.core.nodes import Instance
 from stoilo.policies.arguments import find_argument_types
 
 

@@ -12,9 +12,9 @@ import cloudpickle
 import pytest
 
 from stoilo.client.capture import capture_task
-from stoilo.core.skeleton import decode, encode
-from stoilo.core.types import RunStatus
-from stoilo.core.values import to_node
+from stoilo.core.codec.skeleton import decode, encode
+from stoilo.core.codec.values import to_node
+from stoilo.core.run_status import RunStatus
 from stoilo.policies.arguments import find_argument_types
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level

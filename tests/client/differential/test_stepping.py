@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.client.capture import capture_calls, capture_task
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import UsageError
-from stoilo.core.skeleton import decode
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import TASK_JOB, TaskRequest, read_outcome, run_task

@@ -14,7 +14,7 @@ import stoilo
 from stoilo.client.journal import Journal
 from stoilo.client.options import CreateOptions
 from stoilo.learn.backends.server import ServerBackend
-from stoilo.testing.trainings import make_run
+from tests.support.trainings import make_run
 
 CONNECTION, FOLDER, HOLD = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 ONE_OF_FOUR = CreateOptions(1, 1, 4, 4, 1, delay_bound=90)

@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.executor.ledger import Ledger
 from stoilo.executor.result import parse_result, render_result
 from stoilo.executor.volunteer import main

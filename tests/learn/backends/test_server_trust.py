@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +25,10 @@ from stoilo.learn.models import ArrayModel
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.run import Run, RunSettings
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.liar import ENCODED_LIES, LIES
-from stoilo.testing.points import make_samples
+from tests.support.liar import ENCODED_LIES, LIES
+from tests.support.points import make_samples
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.slow
 EVERY = [*LIES, *ENCODED_LIES]
@@ -59,7 +63,7 @@ def deployment(tmp_path_factory):
     (place / "sitecustomize.py").write_text(HOOK, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PICKLE_NOTES", str(place / "unpickled"))
-        patch.setenv("PYTHONPATH", str(place))
+        patch.setenv("PYTHONPATH", f"{place}{os.pathsep}{ROOT}")
         with Deployment(place / "data") as running:
             yield running
 
@@ -75,7 +79,13 @@ def attach(deployment, tmp_path):
 
     def start(name, lies=None):
         place = tmp_path / name
-        processes.append(deployment.attach(f"{name}@example.org", place, lies=lies))
+        means = {}
+        if lies is not None:
+            means = {
+                "program": "tests.support.liar",
+                "environ": {**os.environ, "STOILO_LIES": ",".join(lies)},
+            }
+        processes.append(deployment.attach(f"{name}@example.org", place, **means))
 
     yield start
     for process in processes:

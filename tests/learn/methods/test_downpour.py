@@ -6,7 +6,7 @@ from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.plans import Staleness, shuffle
 from stoilo.learn.optimizers import Adagrad, Sgd, Sharded
 from stoilo.learn.tensors import flatten
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Fleet,
     Net,
     Volunteers,

@@ -6,7 +6,7 @@ from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg, ro
 from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import Reply, Snapshot
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Fleet,
     Net,
     Volunteers,

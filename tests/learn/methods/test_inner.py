@@ -19,7 +19,7 @@ from stoilo.learn.models import ArrayModel, TorchModel
 from stoilo.learn.optimizers import Adam, Sgd
 from stoilo.learn.run import Run
 from stoilo.learn.work import Reply
-from stoilo.testing.learning import load_digits, run_serially
+from tests.support.learning import load_digits, run_serially
 
 ADAMW = LocalWork(1e-2, steps=3, optimizer="adamw", keep=True)
 

@@ -9,7 +9,7 @@ from stoilo.learn.methods.largeminibatch import (
 )
 from stoilo.learn.optimizers import Sgd
 from stoilo.learn.tensors import flatten
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Net,
     Volunteers,
     load_digits,

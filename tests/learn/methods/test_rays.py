@@ -17,7 +17,7 @@ from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.models import ArrayModel
 from stoilo.learn.run import Run
 from stoilo.learn.work import Reply, Snapshot
-from stoilo.testing.learning import Net, Volunteers, load_digits, run_serially
+from tests.support.learning import Net, Volunteers, load_digits, run_serially
 
 FLAT = 1e-7  # curvature: the first step is too short by seven powers of ten
 NET = Net((64, 10))

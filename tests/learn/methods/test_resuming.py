@@ -17,8 +17,8 @@ from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd, Sharded
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import State
-from stoilo.testing.learning import Net, Volunteers, load_digits
-from stoilo.testing.resuming import Drive, store
+from tests.support.learning import Net, Volunteers, load_digits
+from tests.support.resuming import Drive, store
 
 CREW = Volunteers(
     Net((64, 10)),

@@ -11,7 +11,7 @@ from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.vectors import Vectors
 from stoilo.learn.tensors import flatten, unflatten
 from stoilo.learn.work import Reply, Snapshot
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Fleet,
     Net,
     Volunteers,

@@ -15,7 +15,7 @@ from stoilo.learn.optimizers import Sgd
 from stoilo.learn.robust import CoordinateMedian, Krum, TrimmedMean
 from stoilo.learn.tensors import add, dot, flatten, norm, scale
 from stoilo.learn.work import Reply, Snapshot
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Fleet,
     Net,
     Volunteers,

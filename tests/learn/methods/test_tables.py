@@ -19,7 +19,7 @@ from stoilo.learn.methods.plans import LocalWork
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.optimizers import Adagrad, Adam, Sgd
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Fleet,
     Net,
     Volunteers,

@@ -6,7 +6,7 @@ from stoilo.learn.methods.plans import LocalWork, Staleness
 from stoilo.learn.methods.vcasgd import Vcasgd, VcasgdSettings
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import Reply, Snapshot
-from stoilo.testing.learning import (
+from tests.support.learning import (
     Net,
     Volunteers,
     load_digits,

@@ -25,8 +25,8 @@ from stoilo.learn.models import ArrayModel
 from stoilo.learn.run import Run, RunSettings
 from stoilo.learn.tensors import flatten
 from stoilo.learn.work import Snapshot
-from stoilo.testing.learning import Net, Volunteers, load_digits, run_serially
-from stoilo.testing.resuming import store
+from tests.support.learning import Net, Volunteers, load_digits, run_serially
+from tests.support.resuming import store
 
 NET = Net((64, 10))
 

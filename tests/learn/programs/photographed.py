@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from stoilo.testing.trainings import make_run
+from tests.support.trainings import make_run
 
 FOLDER, IMAGES = Path(sys.argv[1]), Path(sys.argv[2])
 CHANGES = {"open", "os.rename", "os.remove"}

@@ -19,7 +19,7 @@ from stoilo.learn.ps.server import ParameterServer
 from stoilo.learn.ps.shards import RUNS, Shard
 from stoilo.learn.work import Reply, Snapshot
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.testing.learning import Fleet, run_replicas, run_serially
+from tests.support.learning import Fleet, run_replicas, run_serially
 
 PARTS = (40, 70, 1, 89)
 DECAY = 0.01

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from stoilo.learn.ps.clock import VectorClock
-from stoilo.testing.clockwork import Clockwork
+from tests.support.clockwork import Clockwork
 
 WORKERS = ["slow", "w1", "w2", "w3", "w4"]
 TOTAL = 60

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stoilo.learn.ps.clock import VectorClock
-from stoilo.testing.clockwork import Clockwork
+from tests.support.clockwork import Clockwork
 
 WORKERS = [f"w{index}" for index in range(8)]
 GAP, RATE, DECAY = 0.02, 0.3, 0.01

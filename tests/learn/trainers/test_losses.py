@@ -9,7 +9,7 @@ from torch import nn
 from stoilo.learn import TorchModel, TrainerOptions, make_trainer
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
 from stoilo.learn.trainers.losses import find_least_loss
-from stoilo.testing.points import make_model
+from tests.support.points import make_model
 
 F = nn.functional
 KNOWN = [

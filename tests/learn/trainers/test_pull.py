@@ -11,7 +11,7 @@ from stoilo.learn import (
     make_trainer,
 )
 from stoilo.learn.timing import Conditions
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 
 async def train(**changes):

@@ -18,7 +18,7 @@ from stoilo.learn import (
     make_trainer,
 )
 from stoilo.learn.trainers.metrics import EpochLog
-from stoilo.testing.points import WISHES, make_model, make_samples
+from tests.support.points import WISHES, make_model, make_samples
 
 DATA = make_samples()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stoilo.learn import Adagrad, Adam, LocalBackend, fit
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 
 async def train(method, optimizer):

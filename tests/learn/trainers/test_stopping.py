@@ -17,7 +17,7 @@ from stoilo.learn import (
     fit,
     make_trainer,
 )
-from stoilo.testing.points import WISHES, make_model, make_samples
+from tests.support.points import WISHES, make_model, make_samples
 
 DATA = make_samples()
 

@@ -16,7 +16,7 @@ from stoilo.learn import (
     TrainerOptions,
     split,
 )
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 PARTS = split(*make_samples(120), 8)
 SHARE = 0.25

@@ -30,7 +30,7 @@ from stoilo.learn import (
     make_trainer,
     split,
 )
-from stoilo.testing.points import make_model, make_samples, softmax_loss
+from tests.support.points import make_model, make_samples, softmax_loss
 
 DATA = make_samples()
 WISHES = {
@@ -242,7 +242,7 @@ def test_array_models_are_trained_without_torch():
     program = (
         "import asyncio, sys, stoilo\n"
         "assert 'numpy' not in sys.modules\n"
-        "from stoilo.testing.points import make_model, make_samples\n"
+        "from tests.support.points import make_model, make_samples\n"
         "job = stoilo.learn.fit('vcasgd', make_model(), make_samples(), epochs=1)\n"
         "asyncio.run(job)\n"
         "assert 'torch' not in sys.modules\n"

@@ -18,7 +18,7 @@ from stoilo.learn import (
 from stoilo.learn.history import Tally
 from stoilo.learn.trainers.metrics import Waits
 from stoilo.learn.work import Update
-from stoilo.testing.points import make_model, make_samples
+from tests.support.points import make_model, make_samples
 
 DATA = make_samples(120)
 

@@ -33,7 +33,7 @@ from stoilo.learn.transport import (
 from stoilo.learn.work import Order, Snapshot
 from stoilo.ml import DPBGDOptions, DPBGDTrainer
 from stoilo.policies.gate import GateRequest, judge
-from stoilo.testing.points import make_samples
+from tests.support.points import make_samples
 
 CODECS = [Raw(), Compressed(), Ternary(16)]
 START = {"w": np.zeros((4, 3)), "b": np.zeros(3)}

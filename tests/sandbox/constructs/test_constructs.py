@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core import skeleton
-from stoilo.core.values import to_node
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import to_node
 from stoilo.sandbox.capture_print import TextBuffer
 from stoilo.sandbox.jobs.task import run_call
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from stoilo.core import skeleton
-from stoilo.core.values import to_node
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import to_node
 from stoilo.sandbox.determinism import start_item
 
 torch.set_num_threads(1)

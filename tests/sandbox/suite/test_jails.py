@@ -1,6 +1,6 @@
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
-from stoilo.core.types import RunStatus
+from stoilo.core.run_status import RunStatus
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.run import encode_probe, read_probe
 from stoilo.sandbox.seccomp import Denied

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.core import skeleton
+from stoilo.core.codec import skeleton
 from stoilo.policies.levels import load_levels
 from stoilo.sandbox.report import JailReport, JailStatus
 from stoilo.sandbox.suite.case import parse_case

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit.reader import verify_log
+from stoilo.audit.read.reader import verify_log
+from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.skeleton import decode
-from stoilo.server import rows
 from stoilo.server.backup.restoring import Restore, restore_backup
-from stoilo.server.store import Store
+from stoilo.server.db import rows
+from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.wire import RawClient
+from tests.support.mariadb import MariaServer
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 sys.path.insert(0, str(Path(__file__).parent))  # bench and contract, beside us
 
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
-from stoilo.testing.server import ManualClock
+from tests.support.server import ManualClock
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     WorkunitFile,
 )
-from stoilo.testing.engine import BodyValidation, OutcomeRecorder, make_spec
+from tests.support.engine import BodyValidation, OutcomeRecorder, make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

@@ -16,7 +16,7 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.hosts.host_trust import consecutive_valid
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
-from stoilo.testing.engine import BodyValidation, OutcomeRecorder
+from tests.support.engine import BodyValidation, OutcomeRecorder
 
 BASE = "http://project.example/"
 

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from stoilo.server.watching.catalogue import METRICS
 from stoilo.signer.client import SignerClient
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.wire import RawClient
+from tests.support.wire import RawClient
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60.0

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.testing.ceremony import CeremonyBench
+from tests.support.ceremony import CeremonyBench
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from stoilo.audit.note import KeyType, private_vkey, render_vkey
-from stoilo.audit.policy import parse_policy
+from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
+from stoilo.audit.format.policy import parse_policy
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.digests import Digest
 from stoilo.core.ed25519 import PrivateKey
@@ -32,8 +32,8 @@ from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.ceremony import NOW, ORIGIN, CeremonyBench, new_key
-from stoilo.testing.gate import INSTALLED, small_level
+from tests.support.ceremony import NOW, ORIGIN, CeremonyBench, new_key
+from tests.support.gate import INSTALLED, small_level
 
 
 def base(bench: CeremonyBench) -> Proposal:

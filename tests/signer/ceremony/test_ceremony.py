@@ -14,8 +14,8 @@ from stoilo.signer.ceremony.combining import combine
 from stoilo.signer.ceremony.folder import read_folder, write_folder
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.review import review
-from stoilo.testing.ceremony import NOW, ORIGIN, CeremonyBench
-from stoilo.testing.gate import INSTALLED
+from tests.support.ceremony import NOW, ORIGIN, CeremonyBench
+from tests.support.gate import INSTALLED
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from stoilo.signer.ceremony.holders import KeyHolder, tuf_key
 from stoilo.signer.ceremony.metadata import open_root, open_targets, role_file
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.review import review
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench, new_key
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 ALL = ("root", "targets", "gate", "policy", "reviewers", "revocation")
 

@@ -9,7 +9,7 @@ from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.combining import combine
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, role_file
-from stoilo.testing.ceremony import NOW, CeremonyBench
+from tests.support.ceremony import NOW, CeremonyBench
 
 
 @pytest.fixture

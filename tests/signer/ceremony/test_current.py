@@ -11,7 +11,7 @@ from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.current import open_current
 from stoilo.signer.ceremony.reading import open_published, read_published
 from stoilo.signer.ceremony.requests import begin_on, find_release, roles_ending
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 
 
 def without(directory: Path, name: str) -> ReleaseFiles:

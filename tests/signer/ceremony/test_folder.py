@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.signer.ceremony.changes import Changes, NewTarget
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
-from stoilo.testing.ceremony import CeremonyBench
+from tests.support.ceremony import CeremonyBench
 
 NEW = "levels/new.toml"
 

@@ -17,7 +17,7 @@ from stoilo.signer.ceremony.keymemory import (
 )
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.reading import open_published
-from stoilo.testing.ceremony import NOW, CeremonyBench
+from tests.support.ceremony import NOW, CeremonyBench
 
 KEY = "0" * 64
 

@@ -11,7 +11,7 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.reading import open_published
 from stoilo.signer.ceremony.rendering import next_step
 from stoilo.signer.ceremony.review import review
-from stoilo.testing.stage import ReleaseStage, make_offline_key
+from tests.support.stage import ReleaseStage, make_offline_key
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from stoilo.signer.ceremony.partfiles import (
 )
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.review import review
-from stoilo.testing.ceremony import NOW, CeremonyBench, new_key
+from tests.support.ceremony import NOW, CeremonyBench, new_key
 
 PLATFORM = "x86_64-linux"
 

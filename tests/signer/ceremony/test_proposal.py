@@ -12,7 +12,7 @@ from stoilo.signer.ceremony.holders import KeyHolder
 from stoilo.signer.ceremony.metadata import open_root, open_targets
 from stoilo.signer.ceremony.proposal import Proposal, amend_proposal
 from stoilo.signer.ceremony.signing import sign_proposal
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench, new_key
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 
 def roles_of(proposal: Proposal) -> list[str]:

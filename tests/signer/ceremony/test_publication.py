@@ -15,9 +15,9 @@ from stoilo.signer.ceremony.holders import KeyHolder
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.writing import ReleaseWriter
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.ceremony import NOW, CeremonyBench, new_key
-from stoilo.testing.gate import INSTALLED
-from stoilo.testing.stage import ReleaseStage, make_offline_key
+from tests.support.ceremony import NOW, CeremonyBench, new_key
+from tests.support.gate import INSTALLED
+from tests.support.stage import ReleaseStage, make_offline_key
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

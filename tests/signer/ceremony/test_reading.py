@@ -5,8 +5,8 @@ import pytest
 from stoilo.core.errors import TrustError
 from stoilo.signer.ceremony.current import open_current
 from stoilo.signer.ceremony.reading import read_published
-from stoilo.testing.gate import INSTALLED, NOW
-from stoilo.testing.release import ReleasedProject
+from tests.support.gate import INSTALLED, NOW
+from tests.support.release import ReleasedProject
 
 DAY_S = 86_400
 

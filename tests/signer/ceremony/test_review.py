@@ -17,7 +17,7 @@ from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.rendering import render_review
 from stoilo.signer.ceremony.review import review
 from stoilo.signer.ceremony.status import read_state
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench, new_key
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench, new_key
 
 
 def holder(key) -> KeyHolder:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import TrustError
 from stoilo.signer.ceremony.metadata import parse_role_name
 from stoilo.signer.ceremony.shapes import check_shape
-from stoilo.testing.ceremony import CeremonyBench
+from tests.support.ceremony import CeremonyBench
 
 
 def root_of(bench: CeremonyBench) -> dict:

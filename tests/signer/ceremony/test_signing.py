@@ -4,7 +4,7 @@ from stoilo.core.errors import UsageError
 from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.metadata import signatures_of
 from stoilo.signer.ceremony.signing import sign_proposal
-from stoilo.testing.ceremony import CeremonyBench, new_key
+from tests.support.ceremony import CeremonyBench, new_key
 
 
 def test_one_key_signs_what_its_role_may_and_nothing_else(bench: CeremonyBench) -> None:

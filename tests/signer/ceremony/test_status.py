@@ -4,7 +4,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.signer.ceremony.changes import Changes
 from stoilo.signer.ceremony.folder import write_folder
 from stoilo.signer.ceremony.status import read_state
-from stoilo.testing.ceremony import DAY_S, NOW, CeremonyBench
+from tests.support.ceremony import DAY_S, NOW, CeremonyBench
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from stoilo.core.digests import content_digest
 from stoilo.executor.release import FloorsFile
 from stoilo.executor.trust import FLOORS_FILE, travels
-from stoilo.testing.stage import DAY_S, ReleaseStage
+from tests.support.stage import DAY_S, ReleaseStage
 
 
 @pytest.fixture(scope="session")

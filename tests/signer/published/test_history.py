@@ -13,7 +13,7 @@ from stoilo.signer.published.history import History, read_history
 from stoilo.signer.published.places import DirectoryPlace
 from stoilo.signer.published.verify import verify_release
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.stage import DAY_S, ReleaseStage, make_offline_key
+from tests.support.stage import DAY_S, ReleaseStage, make_offline_key
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.signer.published.places import DirectoryPlace, WebPlace, open_place
 from stoilo.signer.published.verify import verify_release
-from stoilo.testing.stage import ReleaseStage
+from tests.support.stage import ReleaseStage
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -18,7 +18,7 @@ from stoilo.signer.devroot import create_development_root
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release
 from stoilo.signer.repository import refresh_online_metadata
-from stoilo.testing.stage import DAY_S, ReleaseStage, make_flavor
+from tests.support.stage import DAY_S, ReleaseStage, make_flavor
 
 PURE = "flavor/pure/x86_64-linux.tar.xz"
 

@@ -2,7 +2,7 @@
 
 Usage: failing.py KIND FIRST MOST LIVES FD. The file LIVES counts the lives. The first ends
 before SQL statement FIRST, the next one statement later; after MOST lives none is killed.
-KIND: of `stoilo.testing.faultyshards`.
+KIND: of `tests.support.faultyshards`.
 """
 
 import socket
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from stoilo.learn.ps import process
-from stoilo.testing.faultyshards import KINDS, kill_before
+from tests.support.faultyshards import KINDS, kill_before
 
 
 kind, first, most, lives, fd = sys.argv[1:]

@@ -17,7 +17,7 @@ import numpy as np
 
 from stoilo.learn.ps import server
 from stoilo.learn.ps.shards import Change, Push
-from stoilo.testing.faultyshards import KINDS, kill_before
+from tests.support.faultyshards import KINDS, kill_before
 
 PUSHES = 2
 KEYS = [f"k{index}" for index in range(6)]

@@ -6,7 +6,7 @@ import pytest
 from engine_bench import EmbeddedBench
 
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 FAULTS = 3
 

@@ -9,7 +9,7 @@ import pytest
 from engine_bench import EmbeddedBench
 
 from stoilo.core.errors import InternalError
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 LIMIT = 256 * 1024
 

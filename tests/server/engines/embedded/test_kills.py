@@ -17,7 +17,7 @@ from stoilo.executor.ledger import Ledger
 from stoilo.executor.pace import Settings
 from stoilo.executor.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.testing.engine import EchoExecutor, make_spec
+from tests.support.engine import EchoExecutor, make_spec
 
 # The project as a process of its own. Its assimilator writes each outcome durably to a
 # file made with O_EXCL, then a line to a journal: a second, different outcome would show.
@@ -26,7 +26,7 @@ import os, sys, time
 from pathlib import Path
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.testing.engine import BodyValidation, ProjectServer
+from tests.support.engine import BodyValidation, ProjectServer
 directory, port = Path(sys.argv[1]), int(sys.argv[2])
 
 class Journal:

@@ -43,8 +43,8 @@ from stoilo.server.engines.interface import (
     Homogeneity,
     Replication,
 )
-from stoilo.testing.engine import make_spec
-from stoilo.testing.server import ManualClock
+from tests.support.engine import make_spec
+from tests.support.server import ManualClock
 
 WORKUNITS = 3
 LIFE_S = 2000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stoilo.server.engines.stock.engine import StockEngine
-from stoilo.testing.engine import BodyValidation, OutcomeRecorder
-from stoilo.testing.stocktools.daemons import FakeDaemons
-from stoilo.testing.stocktools.hosts import FakeHosts
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.engine import BodyValidation, OutcomeRecorder
+from tests.support.stocktools.daemons import FakeDaemons
+from tests.support.stocktools.hosts import FakeHosts
+from tests.support.stocktools.project import make_fake_project
 
 
 class StockBench:

@@ -12,7 +12,7 @@ import pytest
 
 from stoilo.server.engines.stock.handover import Handover
 from stoilo.server.engines.stock.judging import Answer
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project
 
 RESULT = "/u/1/t_1_0_r12_0"
 STARVED = """

@@ -5,7 +5,7 @@ from stock_bench import StockBench
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.stock.appversions import signatures_in
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.programs import LINUX, ProgramSigner
 
 
 @pytest.fixture

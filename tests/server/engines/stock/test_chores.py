@@ -13,7 +13,7 @@ from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import cancelling
 from stoilo.server.engines.stock.admissions import _AT_ONCE
 from stoilo.server.engines.stock.creation import Creator
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

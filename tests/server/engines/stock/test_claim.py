@@ -10,8 +10,8 @@ import pytest
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.stock.claim import FolderLock, owner_name
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
-from stoilo.testing.engine import BodyValidation, OutcomeRecorder
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.engine import BodyValidation, OutcomeRecorder
+from tests.support.stocktools.project import make_fake_project
 
 HOLDER = """
 import sys

@@ -22,7 +22,7 @@ from stoilo.server.engines.stock.messages import (
     CompareCall,
     parse_call,
 )
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.stocktools.project import make_fake_project
 
 LEFT, RIGHT = "/u/1/t_1_0_r12_0", "/u/2/t_1_1_r34_0"
 

@@ -26,7 +26,7 @@ from stoilo.server.engines.stock.templates import (
     input_template,
     result_template,
 )
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 PURE = JobClass.of("pure", Redundancy())
 

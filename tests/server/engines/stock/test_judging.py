@@ -11,7 +11,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.server.engines.stock.filestore import OutputName
-from stoilo.testing.engine import BodyValidation, make_spec
+from tests.support.engine import BodyValidation, make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

@@ -12,8 +12,8 @@ from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.levelapps import chosen_work
 from stoilo.server.engines.stock.marks import WISHES, Wish, batch_of
 from stoilo.server.engines.stock.templates import input_template
-from stoilo.testing.engine import make_spec
-from stoilo.testing.programs import ProgramSigner
+from tests.support.engine import make_spec
+from tests.support.programs import ProgramSigner
 
 MANY = Redundancy(min_quorum=5, target_results=5, max_total=8, max_success=8)
 

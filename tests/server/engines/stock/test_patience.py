@@ -9,7 +9,7 @@ from stock_bench import StockBench
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultCheck, ResultVerdict
 from stoilo.server.engines.stock import schema
-from stoilo.testing.engine import BodyValidation, make_spec
+from tests.support.engine import BodyValidation, make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

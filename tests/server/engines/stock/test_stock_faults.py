@@ -17,11 +17,11 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
 from stoilo.server.engines.stock.judging import refusal_cap
-from stoilo.testing.engine import make_spec
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.stocktools.creatework import FAULT
-from stoilo.testing.stocktools.daemons import AssimilatorEnded, FakeDaemons
-from stoilo.testing.stocktools.hosts import FakeHosts
+from tests.support.engine import make_spec
+from tests.support.mariadb import MariaServer
+from tests.support.stocktools.creatework import FAULT
+from tests.support.stocktools.daemons import AssimilatorEnded, FakeDaemons
+from tests.support.stocktools.hosts import FakeHosts
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

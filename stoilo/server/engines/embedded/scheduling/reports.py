@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import bindparam, update
 
 from stoilo.executor.messages import ResultState
-from stoilo.server.bulk import insert_many
+from stoilo.server.db.bulk import insert_many
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
 from stoilo.server.engines.embedded.hosts.conduct import note_turned_away

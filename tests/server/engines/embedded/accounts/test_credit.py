@@ -14,7 +14,7 @@ from stoilo.server.engines.embedded.accounts.credit import (
     grant,
 )
 from stoilo.server.engines.embedded.db import schema
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 NOW = 1_800_000_000
 PAIR = Redundancy(min_quorum=2, target_results=2)

@@ -25,7 +25,7 @@ from stoilo.server.engines.embedded.accounts.preferences import (
     selected_levels,
 )
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 TOPICS = st.lists(st.sampled_from(["art", "health", "physics"]), unique=True)
 CHOICES = st.builds(

@@ -11,8 +11,8 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.messages import ClientVersion
 from stoilo.server.engines.interface import CodeSignKey, FormerKey
 from stoilo.signer.boinckeys import sign_key_change
-from stoilo.testing.engine import make_spec
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.engine import make_spec
+from tests.support.programs import LINUX, ProgramSigner
 
 SIGNER = ProgramSigner()
 CLIENT = ClientVersion(7, 20, 5)

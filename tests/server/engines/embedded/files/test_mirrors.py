@@ -36,10 +36,10 @@ from stoilo.server.engines.embedded.files.mirrors import (
     parse_mirrors,
 )
 from stoilo.server.engines.interface import CopyOutcome, WorkunitFile
-from stoilo.testing.engine import ProjectServer, make_spec
-from stoilo.testing.mirrors import CachingMirror, serve_app
-from stoilo.testing.scripted import Scripted, ScriptedProject
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer, make_spec
+from tests.support.mirrors import CachingMirror, serve_app
+from tests.support.scripted import Scripted, ScriptedProject
+from tests.support.server import ManualClock
 
 ONE, TWO = "https://one.example/f/", "https://two.example/"
 MODEL = random.Random(1).randbytes(200_000)

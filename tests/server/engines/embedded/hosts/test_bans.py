@@ -11,7 +11,7 @@ from stoilo.core.types import Redundancy
 from stoilo.executor.messages import ReportedResult, ResultState
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.interface import CopyOutcome
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 THREE = Redundancy(min_quorum=2, target_results=3, max_total=5)
 SLOW = 3

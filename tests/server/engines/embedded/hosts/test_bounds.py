@@ -4,7 +4,7 @@ import pytest
 from engine_bench import EmbeddedBench
 
 from stoilo.executor.messages import HostInfo
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 GIB = 1024**3
 

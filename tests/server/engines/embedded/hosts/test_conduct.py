@@ -18,7 +18,7 @@ from stoilo.server.engines.embedded.hosts.conduct import (
 )
 from stoilo.server.engines.embedded.workunits.transitioner import refusal_cap
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 NOW = 1_800_000_000
 PAIR = Redundancy(min_quorum=2, target_results=2, max_total=4)

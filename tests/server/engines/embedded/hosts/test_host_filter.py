@@ -18,7 +18,7 @@ from stoilo.executor.wire import render_request
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.hosts.host_filter import allowed_apps
 from stoilo.server.engines.embedded.web.messages import parse_request
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 LEVELS = ("pure", "numeric", "tensor", "gpu")
 TOPICS = st.lists(st.sampled_from(["health", "physics", "a.b/c"]), unique=True)

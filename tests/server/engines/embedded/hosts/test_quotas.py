@@ -16,7 +16,7 @@ from stoilo.server.engines.embedded.hosts.quotas import (
     after_success,
     room_in,
 )
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 NOW = 1_800_000_000
 DAY = 86_400

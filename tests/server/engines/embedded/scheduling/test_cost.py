@@ -25,8 +25,8 @@ from stoilo.server.engines.embedded.scheduling import reports
 from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
 from stoilo.server.engines.interface import CopyState
-from stoilo.testing.engine import OutcomeRecorder, make_spec
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.engine import OutcomeRecorder, make_spec
+from tests.support.programs import LINUX, ProgramSigner
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=3, max_total=6, max_success=3

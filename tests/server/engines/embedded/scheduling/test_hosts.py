@@ -8,7 +8,7 @@ from stoilo.executor.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.scheduling import hosts
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
 from stoilo.server.engines.embedded.scheduling.host_activity import Presence
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
 INFO = HostInfo("anna-pc", "Intel", "i7", "", 1e9, 8e9, 1e11, "Linux", "6.1")

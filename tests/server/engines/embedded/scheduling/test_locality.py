@@ -17,7 +17,7 @@ from stoilo.server.engines.embedded.scheduling.locality import (
     in_order,
 )
 from stoilo.server.engines.interface import WorkunitFile
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 NOW = 1_800_000_000
 

@@ -8,7 +8,7 @@ import pytest
 from engine_bench import EmbeddedBench
 
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 USERS = range(1, 11)
 ROOM = 8

@@ -9,7 +9,7 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import event
 
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 
 @pytest.fixture

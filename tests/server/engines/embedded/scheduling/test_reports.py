@@ -5,7 +5,7 @@ from engine_bench import EmbeddedBench
 
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo, ReportedResult, ResultState
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 ONCE = Redundancy(min_quorum=1, target_results=1, max_error=1, max_total=3)
 

@@ -17,8 +17,8 @@ from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
 from stoilo.server.engines.embedded.scheduling import dispatch, hosts
 from stoilo.server.engines.embedded.web.requests import RESULTS_PER_REQUEST
 from stoilo.server.engines.interface import CopyOutcome, CopyState
-from stoilo.testing.engine import make_spec
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.engine import make_spec
+from tests.support.programs import LINUX, ProgramSigner
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from stoilo.server.engines.embedded.scheduling.sticky_files import (
 )
 from stoilo.server.engines.embedded.web.requests import parse_request
 from stoilo.server.engines.interface import WorkunitFile
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 MODEL = b"model"
 NAME = content_digest(MODEL)

@@ -17,8 +17,8 @@ from stoilo.server.engines.embedded.accounts.preferences import (
 )
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits
-from stoilo.testing.engine import ProjectServer
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer
+from tests.support.server import ManualClock
 
 EMAIL, PASSWORD = "vol@example.org", "a long pass phrase"
 DIGEST = password_digest(PASSWORD, EMAIL)

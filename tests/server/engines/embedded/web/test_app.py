@@ -15,8 +15,8 @@ from stoilo.executor.wire import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits, RateLimit
-from stoilo.testing.engine import ProjectServer, make_spec
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer, make_spec
+from tests.support.server import ManualClock
 
 MD5 = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 

@@ -31,8 +31,8 @@ from stoilo.server.engines.embedded.web.rate_limit import (
     peek_key,
 )
 from stoilo.server.engines.embedded.web.requests import parse_request
-from stoilo.testing.engine import ProjectServer
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer
+from tests.support.server import ManualClock
 
 KEY = "k" * 32
 REQUEST = (

@@ -11,9 +11,9 @@ from engine_bench import EmbeddedBench
 
 from stoilo.executor.wire import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
-from stoilo.testing.engine import ProjectServer, make_spec
-from stoilo.testing.programs import LINUX, ProgramSigner
-from stoilo.testing.server import ManualClock
+from tests.support.engine import ProjectServer, make_spec
+from tests.support.programs import LINUX, ProgramSigner
+from tests.support.server import ManualClock
 
 
 @pytest.fixture(params=["", "lab/stoilo/"])

@@ -17,7 +17,7 @@ from stoilo.executor.messages import (
 )
 from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.web.replies import render_reply
-from stoilo.testing.programs import LINUX, ProgramSigner
+from tests.support.programs import LINUX, ProgramSigner
 
 URL = "http://127.0.0.1:8080/"
 SIGNER = ProgramSigner()
@@ -49,7 +49,7 @@ FULL = SchedulerReply(
     code_sign_key=SIGNER.key.text,
     code_sign_key_signature=SIGNER.program().launcher.signature,
     delete_files=("old",),
-    user=UserInfo(3, "Ada", 1_700_000_000, 12.5, 1.25, 6.0, 0.5, "home"),
+    user=UserInfo(3, "Ada", 1_700_000_000, 12.5, 6.0, "home"),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
     global_preferences="<mod_time>1</mod_time>",
     aborts_unstarted=("d_0",),

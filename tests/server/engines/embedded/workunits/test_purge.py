@@ -12,7 +12,7 @@ from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.workunits import purge
 from stoilo.server.engines.embedded.workunits.purge import DAY_S, Retention
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=3, max_total=6, max_success=3

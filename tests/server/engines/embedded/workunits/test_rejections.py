@@ -12,7 +12,7 @@ from stoilo.server.engines.embedded.hosts.quotas import DAY_S, RULES, load_quota
 from stoilo.server.engines.embedded.workunits import rejections
 from stoilo.server.engines.embedded.workunits.rejections import REJECTED
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 ALONE = Redundancy(1, 1, 1, 1, 1)
 

@@ -13,7 +13,7 @@ from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.interface import Homogeneity, OutcomeKind, Replication
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 INTEL = HostInfo(os_name="Linux", vendor="GenuineIntel", model="Intel(R) Xeon(R)")
 AMD = HostInfo(os_name="Linux", vendor="AuthenticAMD", model="AMD EPYC 7763")

@@ -12,7 +12,7 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import CheckVerdict, Validity
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.interface import CopyOutcome, OutcomeKind, Replication
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 OURS = 9
 

@@ -20,7 +20,7 @@ from stoilo.server.engines.embedded.workunits.upload_quota import (
     UploadRoom,
 )
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk, UploadHead
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 ANNA, BEN = Owner(1, 1), Owner(2, 3)
 ANNAS_OTHER = Owner(1, 2)

@@ -24,7 +24,7 @@ from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.messages import parse_upload
 from stoilo.server.engines.embedded.workunits import uploads
 from stoilo.server.engines.embedded.workunits.uploads import UploadHead
-from stoilo.testing.engine import ProjectServer, make_spec
+from tests.support.engine import ProjectServer, make_spec
 
 DATA = bytes(range(256)) * 256
 MOST = 100_000

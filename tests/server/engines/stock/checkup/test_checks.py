@@ -28,7 +28,7 @@ from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.privatekeys import KeySearch
 from stoilo.server.engines.stock.installation.reading import short_host
 from stoilo.signer.boinckeys import render_boinc_private
-from stoilo.testing.stockproject import StockTree
+from tests.support.stockproject import StockTree
 
 UP = WebView(
     master=Answer("http://p/", 200, '<link rel="boinc_scheduler" href="http://p/cgi">'),

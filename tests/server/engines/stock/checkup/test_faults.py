@@ -19,11 +19,11 @@ from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
 from stoilo.server.engines.stock.checkup.snapshot import Verdict
 from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.testing.engine import make_spec
-from stoilo.testing.mariadb import MariaServer
-from stoilo.testing.programs import ProgramSigner
-from stoilo.testing.stocktools.processes import DaemonProcesses
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.engine import make_spec
+from tests.support.mariadb import MariaServer
+from tests.support.programs import ProgramSigner
+from tests.support.stocktools.processes import DaemonProcesses
+from tests.support.stocktools.project import make_fake_project
 
 SINGLE = Redundancy(min_quorum=1, target_results=1)
 LATER_S = 600

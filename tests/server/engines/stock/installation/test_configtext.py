@@ -10,7 +10,7 @@ from stoilo.server.engines.stock.installation.configtext import (
     edit_config,
     read_config,
 )
-from stoilo.testing.stockproject import CONFIG
+from tests.support.stockproject import CONFIG
 
 DATA = CONFIG.encode()
 TAGS = st.sampled_from(

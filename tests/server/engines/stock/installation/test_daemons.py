@@ -9,7 +9,7 @@ from stoilo.server.engines.stock.installation.daemons import (
     correct_daemons,
     wanted_daemons,
 )
-from stoilo.testing.stockproject import CONFIG
+from tests.support.stockproject import CONFIG
 
 APPS = ("pure", "numeric")
 MADE = read_config(CONFIG.encode())

@@ -17,7 +17,7 @@ from stoilo.server.engines.stock.installation.levelapps import (
 )
 from stoilo.server.engines.stock.installation.preferences import render_preferences
 from stoilo.server.engines.stock.marks import WISHES, batch_of
-from stoilo.testing.stocktools.planclasses import fits
+from tests.support.stocktools.planclasses import fits
 
 BOUNDS = XmlBounds(100_000)
 OTHER = "<plan_classes>\n<plan_class><name>mt</name></plan_class>\n</plan_classes>\n"

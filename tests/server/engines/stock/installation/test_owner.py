@@ -33,8 +33,8 @@ from stoilo.server.engines.stock.installation.steps import (
     WriteFile,
 )
 from stoilo.server.engines.stock.installation.versions import VersionFolder
-from stoilo.testing.openpython import is_open
-from stoilo.testing.stockproject import StockTree
+from tests.support.openpython import is_open
+from tests.support.stockproject import StockTree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 NOBODY = 65534

@@ -8,9 +8,9 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.testing.programs import ProgramSigner
-from stoilo.testing.stocktools.processes import DaemonProcesses
-from stoilo.testing.stocktools.project import make_fake_project
+from tests.support.programs import ProgramSigner
+from tests.support.stocktools.processes import DaemonProcesses
+from tests.support.stocktools.project import make_fake_project
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.preferences import mark_preferences
-from stoilo.testing.stockproject import StockTree
+from tests.support.stockproject import StockTree
 
 OLD = "<max_level>{}</max_level>\n<require_review>{}</require_review>\n"
 

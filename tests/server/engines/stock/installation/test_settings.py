@@ -8,7 +8,7 @@ from stoilo.server.engines.stock.installation.settings import (
     correct_settings,
     is_quick,
 )
-from stoilo.testing.stockproject import CONFIG
+from tests.support.stockproject import CONFIG
 
 HERE = Surroundings("here")
 MADE = read_config(CONFIG.encode())

@@ -10,7 +10,7 @@ from stoilo.server.engines.stock.installation.versions import (
     new_versions,
     parse_version_name,
 )
-from stoilo.testing.programs import ProgramSigner
+from tests.support.programs import ProgramSigner
 
 APPS = ("pure", "numeric")
 SIGNER = ProgramSigner()

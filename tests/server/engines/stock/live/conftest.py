@@ -12,7 +12,7 @@ from stoilo.server.engines.stock.checkup.web import ask_web
 from stoilo.server.engines.stock.claim import owner_name
 from stoilo.server.engines.stock.project import read_project
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stocklive import live_bench
+from tests.support.stocklive import live_bench
 
 PROJECT = "STOILO_STOCK_PROJECT"
 DATA = "STOILO_STOCK_DATA"

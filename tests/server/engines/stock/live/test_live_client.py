@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import InternalError
-from stoilo.core.skeleton import encode
-from stoilo.testing.boinc import BoincClient
-from stoilo.testing.boincproject import LIMITS, ONE_COPY, SPIN, TWO_COPIES
 from stoilo.testing.deployment import Deployment
-from stoilo.testing.stockvolunteer import create_stock_account
-from stoilo.testing.wire import UNFINISHED, RawClient
+from tests.support.boinc import BoincClient
+from tests.support.boincproject import LIMITS, ONE_COPY, SPIN, TWO_COPIES
+from tests.support.stockvolunteer import create_stock_account
+from tests.support.wire import UNFINISHED, RawClient
 
 pytestmark = pytest.mark.slow
 DATA = "STOILO_STOCK_DATA"

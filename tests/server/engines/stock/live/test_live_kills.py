@@ -11,7 +11,7 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 pytestmark = pytest.mark.slow
 SINGLE = Redundancy(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stoilo.core.types import Redundancy
-from stoilo.testing.engine import make_spec
+from tests.support.engine import make_spec
 
 pytestmark = pytest.mark.slow
 SINGLE = Redundancy(min_quorum=1, target_results=1)

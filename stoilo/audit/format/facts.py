@@ -1,0 +1,474 @@
+"""What each kind of record says: typed, public, and without anything private. Pure.
+
+See `stoilo.audit.format.record` for how records are written, read and found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+
+from stoilo.audit.format.leaf import LeafKind
+from stoilo.core.limits import RunLimits
+from stoilo.core.revocation import RevocationStatement
+from stoilo.core.types import Redundancy
+
+__all__ = [
+    "CodeCount",
+    "FlavorRecord",
+    "KeyRecord",
+    "LevelRecord",
+    "MentionKind",
+    "NamedDigest",
+    "OperatorAct",
+    "OperatorRecord",
+    "OutcomeRecord",
+    "PolicyRecord",
+    "Record",
+    "RefusalsRecord",
+    "ReleaseRecord",
+    "RetentionRecord",
+    "ReviewRecord",
+    "RevocationRecord",
+    "WorkunitRecord",
+]
+
+
+class MentionKind(StrEnum):
+    """How a record can be found again."""
+
+    COMMITMENT = "commitment"
+    DIGEST = "digest"
+    CODE = "code"
+    KEY = "key"
+
+    __hash__ = str.__hash__  # asked a dozen times a record; `Enum`'s own is in Python
+
+
+_COMMITMENT: Final = MentionKind.COMMITMENT
+_DIGEST: Final = MentionKind.DIGEST
+_CODE: Final = MentionKind.CODE
+_KEY: Final = MentionKind.KEY
+
+_Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_Sha256OrNone = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:/+-]{1,128}\Z")]
+_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.:/+-]{0,64}\Z")]
+_Code = Annotated[str, msgspec.Meta(pattern=r"\A(STO-[A-Z][0-9]{3})?\Z")]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Index = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+_Digests = Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=160)]
+
+
+class NamedDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A digest and what it is of, for example ``language``."""
+
+    name: _Name
+    digest: _Sha256
+
+
+_Named = Annotated[tuple[NamedDigest, ...], msgspec.Meta(max_length=64)]
+
+
+class _Public(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="record"
+):
+    """What all records share.
+
+    `kind` is the kind of its leaf; `named` says which fields it is found by.
+
+    Attributes:
+        origin: of project and log.
+        time: when it happened, POSIX seconds; also the leaf's time.
+    """
+
+    kind: ClassVar[LeafKind]
+    named: ClassVar[Mapping[str, MentionKind]]
+
+    origin: _Name
+    time: _Time
+
+
+class WorkunitRecord(_Public, frozen=True, tag="workunit"):
+    """Explains one admission's leaf to those who do not hold its statement.
+
+    Commitments are salted by the statement's nonce, which the volunteers of the task and
+    its researcher hold, so that both can check this record against what they have.
+
+    Attributes:
+        state: ``issued``, or ``withdrawn`` when no workunit was made of the admission.
+        admission: place of the admission's leaf.
+        admission_leaf: its RFC 6962 leaf hash.
+        task: `task_commitment` of the task's id.
+        attempt: counts from 1.
+        submitter: salted commitment of the account.
+        public_source: whether the submitter chose publication.
+        source: digest of the task module where published, else salted.
+        validator: salted commitment of the validator module.
+        arguments: salted commitment of the arguments' digest.
+        blobs: salted commitment of the ordered blobs' digests.
+        level: name of the level.
+        level_digest: of the level.
+        policy_digest: the policy that admitted.
+        language_digest: of the language layer.
+        flavor: id of the flavor's manifest.
+        codes: codes of the gate's findings, none of them a refusal.
+        reviews: commitments of the reviews it stands on, as their own records give them.
+        limits: what one run may use.
+        redundancy: how many copies, how many must agree.
+        epoch: number of the gate key's epoch.
+        admitted_at: s.
+        not_after: no run starts later, s.
+        checkpoint: size of the checkpoint that the signer saw; 0 when withdrawn before.
+        checkpoint_time: newest cosignature under it, s; 0 without witnesses.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.WORKUNIT
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "admission_leaf": _DIGEST,
+        "task": _COMMITMENT,
+        "submitter": _COMMITMENT,
+        "validator": _COMMITMENT,
+        "arguments": _COMMITMENT,
+        "blobs": _COMMITMENT,
+        "level_digest": _DIGEST,
+        "policy_digest": _DIGEST,
+        "language_digest": _DIGEST,
+        "flavor": _DIGEST,
+        "codes": _CODE,
+        "reviews": _COMMITMENT,
+    }
+
+    state: Literal["issued", "withdrawn"]
+    admission: _Count
+    admission_leaf: _Sha256
+    task: _Sha256
+    attempt: _Count
+    submitter: _Sha256
+    public_source: bool
+    source: _Sha256
+    validator: _Sha256
+    arguments: _Sha256
+    blobs: _Sha256
+    level: _Name
+    level_digest: _Sha256
+    policy_digest: _Sha256
+    language_digest: _Sha256
+    flavor: _Sha256
+    limits: RunLimits
+    redundancy: Redundancy
+    epoch: _Count
+    admitted_at: _Time
+    not_after: _Time
+    checkpoint: _Count = 0
+    checkpoint_time: _Time = 0
+    codes: Annotated[tuple[_Code, ...], msgspec.Meta(max_length=64)] = ()
+    reviews: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=4)] = ()
+
+
+class OutcomeRecord(_Public, frozen=True, tag="outcome"):
+    """The one final outcome of a task.
+
+    Attributes:
+        task: `task_commitment` of the task's id.
+        attempt: the attempt that decided.
+        admission: place of that attempt's admission; -1 when it never had one.
+        state: the task's final state.
+        code: why it did not succeed, empty when it did.
+        result: salted commitment of the canonical result.
+        agreeing: copies whose results agreed; 0 where none counted.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.RESULT
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "task": _COMMITMENT,
+        "result": _COMMITMENT,
+        "code": _CODE,
+    }
+
+    task: _Sha256
+    attempt: _Count
+    admission: _Index
+    state: _Name
+    code: _Code
+    result: _Sha256
+    agreeing: _Count = 0
+
+
+class CodeCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a refusal had this code."""
+
+    code: _Code
+    count: _Count
+
+
+class RefusalsRecord(_Public, frozen=True, tag="refusals"):
+    """One researcher's refused submissions in one interval.
+
+    Attributes:
+        submitter: salted commitment of the account.
+        start: s, inclusive.
+        end: s, exclusive.
+        count: how many.
+        root: Merkle root over the refused submissions' salted commitments.
+        codes: why, by code.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.REFUSALS
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "submitter": _COMMITMENT,
+        "codes": _CODE,
+    }
+
+    submitter: _Sha256
+    start: _Time
+    end: _Time
+    count: _Count
+    root: _Sha256
+    codes: Annotated[tuple[CodeCount, ...], msgspec.Meta(max_length=128)] = ()
+
+
+class ReviewRecord(_Public, frozen=True, tag="review"):
+    """A reviewer's word.
+
+    Attributes:
+        decision: what he said.
+        reviewer: digest of his public key; empty for a refusal, which bears no signature.
+        review: salted commitment of the signed review, or of the refused task module.
+        source: salted commitment of the task module.
+        level: for which level.
+        not_after: until when it holds, s; 0 for a refusal.
+        task: commitment of the refused task; empty for a signature, which holds for more.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.REVIEW
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "review": _COMMITMENT,
+        "source": _COMMITMENT,
+        "task": _COMMITMENT,
+        "reviewer": _KEY,
+    }
+
+    decision: Literal["signed", "refused"]
+    reviewer: _Sha256OrNone
+    review: _Sha256
+    source: _Sha256
+    level: _Word = ""
+    not_after: _Time = 0
+    task: _Sha256OrNone = ""
+
+
+class KeyRecord(_Public, frozen=True, tag="key"):
+    """The birth or death of a key that the project uses.
+
+    Attributes:
+        event: ``born`` or ``died``.
+        role: whose key: ``root``, ``gate``, ``log``, ``reviewer``, ``revocation``, ….
+        key: SHA-256 of the public key's bytes.
+        file: SHA-256 of the release file that says so; empty for a death by time.
+        name: of the file, for example ``gate/2.json``.
+        reason: of a death: ``ended``, ``revoked`` or ``removed``.
+        not_before: s, 0 where there is no window.
+        not_after: s, 0 where there is no window.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.KEY
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "role": _KEY,
+        "key": _KEY,
+        "file": _DIGEST,
+    }
+
+    event: Literal["born", "died"]
+    role: _Name
+    key: _Sha256
+    file: _Sha256OrNone = ""
+    name: _Word = ""
+    reason: Literal["", "ended", "revoked", "removed"] = ""
+    not_before: _Time = 0
+    not_after: _Time = 0
+
+
+class PolicyRecord(_Public, frozen=True, tag="policy"):
+    """A policy comes into force or is retired.
+
+    Attributes:
+        change: what happened to it.
+        digest: of the policy.
+        previous: digest of the one that it follows; empty for the first.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.POLICY
+    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
+
+    change: Literal["in_force", "retired"]
+    digest: _Sha256
+    previous: _Sha256OrNone = ""
+
+
+class LevelRecord(_Public, frozen=True, tag="level"):
+    """A level, or the language layer below all of them, changes.
+
+    Attributes:
+        change: what happened to it.
+        name: of the level; ``language`` for the language layer.
+        digest: of the level as it is now, or was.
+        previous: digest of what it follows; empty for the first.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.LEVEL
+    named: ClassVar[Mapping[str, MentionKind]] = {"digest": _DIGEST}
+
+    change: Literal["in_force", "retired"]
+    name: _Name
+    digest: _Sha256
+    previous: _Sha256OrNone = ""
+
+
+class FlavorRecord(_Public, frozen=True, tag="flavor"):
+    """A flavor is released or withdrawn.
+
+    Attributes:
+        change: what happened to it.
+        name: of the flavor.
+        flavor: id of its manifest (SHA-256 of the manifest's bytes).
+        archives: digests of the platforms' archives, as far as there are any.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.FLAVOR
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "flavor": _DIGEST,
+        "archives": _DIGEST,
+    }
+
+    change: Literal["released", "withdrawn"]
+    name: _Name
+    flavor: _Sha256
+    archives: _Digests = ()
+
+
+class ReleaseRecord(_Public, frozen=True, tag="release"):
+    """A release signed offline comes into force, or one whose parts are published.
+
+    Snapshot and timestamp, which the server renews by itself, are not part of it.
+
+    Attributes:
+        root: version of the newest root.
+        targets: version of the offline targets role.
+        metadata: name (``3.targets.json``) and SHA-256 of each offline role's file.
+        parts: path (``verifier/x86_64-linux``) and SHA-256 of each archive or program.
+        transcript: SHA-256 of the ceremony's transcript; empty where there is none.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.RELEASE
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "metadata": _DIGEST,
+        "parts": _DIGEST,
+        "transcript": _DIGEST,
+    }
+
+    root: _Count
+    targets: _Count
+    metadata: _Named
+    parts: _Named = ()
+    transcript: _Sha256OrNone = ""
+
+
+class RevocationRecord(RevocationStatement, frozen=True, tag="revocation"):
+    """A revocation: the record is the very statement that is signed and travels.
+
+    See `stoilo.core.revocation`. The newest of each issuer are in force together.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.REVOCATION
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "issuer": _KEY,
+        "offline": _DIGEST,
+        "digests": _DIGEST,
+        "flavors": _DIGEST,
+    }
+
+
+class RetentionRecord(_Public, frozen=True, tag="retention"):
+    """Something was deleted on purpose; leaves and records never are.
+
+    Attributes:
+        what: ``sources``, ``arguments``, ``results`` or ``salts``.
+        before: of tasks that were final before this time, s.
+        count: how many things; nothing else remains of what was private.
+        published: digests of published sources that are gone.
+        mark: random; keeps equal acts of one second apart.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.RETENTION
+    named: ClassVar[Mapping[str, MentionKind]] = {"published": _DIGEST}
+
+    what: Literal["sources", "arguments", "results", "salts"]
+    before: _Time
+    count: _Count
+    published: _Digests = ()
+    mark: _Word = ""
+
+
+class OperatorAct(StrEnum):
+    """What somebody with the operator's rights did."""
+
+    SERVER_STARTED = "server_started"
+    SERVER_STOPPED = "server_stopped"
+    TOKEN_ISSUED = "token_issued"  # noqa: S105 - an act, not a secret
+    TOKEN_REVOKED = "token_revoked"  # noqa: S105 - an act, not a secret
+    TASK_CANCELLED = "task_cancelled"
+    REVIEWER_ENROLLED = "reviewer_enrolled"
+    ACCOUNT_SUSPENDED = "account_suspended"
+    ACCOUNT_RESUMED = "account_resumed"
+
+
+class OperatorRecord(_Public, frozen=True, tag="operator"):
+    """An act of the operator.
+
+    Attributes:
+        act: what was done.
+        subject: salted commitment of the account concerned; empty for none.
+        role: of the token concerned.
+        task: commitment of the task concerned; empty for none.
+        until: end of what was granted, s; 0 for none.
+        version: of stoilo, for starts and stops.
+        versions: digests of what is in force, for starts and stops.
+        mark: random; keeps equal acts of one second apart.
+    """
+
+    kind: ClassVar[LeafKind] = LeafKind.OPERATOR
+    named: ClassVar[Mapping[str, MentionKind]] = {
+        "subject": _COMMITMENT,
+        "task": _COMMITMENT,
+        "versions": _DIGEST,
+    }
+
+    act: OperatorAct
+    subject: _Sha256OrNone = ""
+    role: _Word = ""
+    task: _Sha256OrNone = ""
+    until: _Time = 0
+    version: _Word = ""
+    versions: _Named = ()
+    mark: _Word = ""
+
+
+Record = (
+    WorkunitRecord
+    | OutcomeRecord
+    | RefusalsRecord
+    | ReviewRecord
+    | KeyRecord
+    | PolicyRecord
+    | LevelRecord
+    | FlavorRecord
+    | ReleaseRecord
+    | RevocationRecord
+    | RetentionRecord
+    | OperatorRecord
+)

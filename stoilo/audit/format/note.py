@@ -1,0 +1,253 @@
+"""C2SP signed notes: a text, a blank line, and lines of signatures by named keys.
+
+Format: c2sp.org/signed-note v1.0.0 and tlog-cosignature v1.0.1. Notes are hostile
+bytes until a key that the reader was configured with has verified.
+
+A cosignature is by an Ed25519 key (type 04, over the note's text) or by an ML-DSA-44 key
+(type 06, over a structure that also binds the cosigner's name); both state a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
+
+from stoilo.audit.format.checkpoint import (
+    MAX_ORIGIN_BYTES,
+    Checkpoint,
+    parse_checkpoint,
+)
+from stoilo.audit.format.keys import (
+    KEY_ID_BYTES,
+    CosignerKey,
+    KeyType,
+    VerifierKey,
+    check_name,
+    check_public_key,
+    cosigner_type,
+    decode_base64,
+    make_key,
+    parse_vkey,
+    private_vkey,
+    render_vkey,
+)
+from stoilo.core.errors import TrustError
+
+__all__ = [
+    "MAX_NOTE_BYTES",
+    "MAX_SIGNATURES",
+    "CosignerKey",
+    "KeyType",
+    "Note",
+    "NoteSignature",
+    "VerifierKey",
+    "check_name",
+    "check_public_key",
+    "cosign_note",
+    "cosignature_message",
+    "cosigner_type",
+    "decode_base64",
+    "make_key",
+    "parse_note",
+    "parse_vkey",
+    "private_vkey",
+    "render_note",
+    "render_vkey",
+    "sign_note",
+    "subtree_message",
+    "verify_signature",
+]
+
+MAX_NOTE_BYTES = 128 * 1024  # sixteen signatures of 5 kB, in base64
+MAX_SIGNATURES = 32
+ED25519_SIGNATURE_BYTES = 64
+ML_DSA_SIGNATURE_BYTES = 2420
+TIME_BYTES = 8
+MAX_TIME = 2**63 - 1
+
+_CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f]")
+_DASH = "\u2014 "
+_SUBTREE_LABEL = b"subtree/v1\n\0"
+_SIGNATURE_BYTES = {
+    KeyType.ED25519: ED25519_SIGNATURE_BYTES,
+    KeyType.COSIGNATURE: ED25519_SIGNATURE_BYTES,
+    KeyType.ML_DSA_44: ML_DSA_SIGNATURE_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSignature:
+    """One signature line, unverified."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+    @property
+    def time(self) -> int:
+        """POSIX seconds of a cosignature; meaningless before verification."""
+        return int.from_bytes(self.signature[:TIME_BYTES], "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A parsed note: text with its final newline, and signatures in order."""
+
+    text: bytes
+    signatures: tuple[NoteSignature, ...]
+
+
+def parse_note(data: bytes) -> Note:
+    """Split hostile bytes into text and signatures; verifies nothing.
+
+    Raises:
+        TrustError: ``STO-L010``.
+    """
+    if len(data) > MAX_NOTE_BYTES:
+        raise TrustError("STO-L010", f"a note has at most {MAX_NOTE_BYTES} bytes")
+    if _CONTROL.search(data):
+        raise TrustError("STO-L010", "the note holds control characters")
+    split = data.rfind(b"\n\n")
+    if split < 0 or not data.endswith(b"\n"):
+        raise TrustError("STO-L010", "the note has no signatures")
+    try:
+        data[: split + 1].decode()
+        lines = data[split + 2 : -1].decode().split("\n")
+    except UnicodeDecodeError:
+        raise TrustError("STO-L010", "the note is not UTF-8") from None
+    if len(lines) > MAX_SIGNATURES:
+        raise TrustError("STO-L010", f"a note has at most {MAX_SIGNATURES} signatures")
+    return Note(data[: split + 1], tuple(_parse_signature(line) for line in lines))
+
+
+def _parse_signature(line: str) -> NoteSignature:
+    name, _, encoded = line.removeprefix(_DASH).partition(" ")
+    if not line.startswith(_DASH):
+        raise TrustError("STO-L010", "a signature line must start with a dash")
+    data = decode_base64(encoded)
+    if len(data) <= KEY_ID_BYTES:
+        raise TrustError("STO-L010", "a signature is too short")
+    return NoteSignature(check_name(name), data[:KEY_ID_BYTES], data[KEY_ID_BYTES:])
+
+
+def render_note(note: Note) -> bytes:
+    """Return the bytes of a signed note."""
+    lines = [
+        f"{_DASH}{item.name} "
+        f"{base64.b64encode(item.key_id + item.signature).decode()}\n"
+        for item in note.signatures
+    ]
+    return note.text + b"\n" + "".join(lines).encode()
+
+
+def verify_signature(text: bytes, item: NoteSignature, key: VerifierKey) -> None:
+    """Check one signature or cosignature over `text`; the name selected `key`.
+
+    Raises:
+        TrustError: ``STO-L012`` when it does not verify, ``STO-L014`` when an ML-DSA
+            key signed what is no checkpoint, ``STO-L016`` when this machine's
+            cryptography has no ML-DSA.
+    """
+    timed = key.kind is not KeyType.ED25519
+    signature = item.signature[TIME_BYTES:] if timed else item.signature
+    if len(signature) != _SIGNATURE_BYTES[key.kind]:
+        raise TrustError("STO-L012", f"the signature of {key.name} is malformed")
+    message = _signed_message(text, key, item.time if timed else 0)
+    try:
+        if key.kind is KeyType.ML_DSA_44:
+            MLDSA44PublicKey.from_public_bytes(key.public).verify(signature, message)
+        else:
+            Ed25519PublicKey.from_public_bytes(key.public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise TrustError(
+            "STO-L012", f"the signature of {key.name} does not verify"
+        ) from None
+    except UnsupportedAlgorithm:
+        raise TrustError(
+            "STO-L016", f"{key.name} signs with ML-DSA, which is missing here"
+        ) from None
+
+
+def _signed_message(text: bytes, key: VerifierKey, time: int) -> bytes:
+    """Return what `key` signs for a note of `text`."""
+    match key.kind:
+        case KeyType.ED25519:
+            return text
+        case KeyType.COSIGNATURE:
+            return cosignature_message(text, time)
+        case KeyType.ML_DSA_44:
+            return subtree_message(key.name, time, 0, parse_checkpoint(text))
+
+
+def cosignature_message(text: bytes, time: int) -> bytes:
+    """Return what an Ed25519 cosigner signs; `time` in POSIX seconds."""
+    _check_time(time)
+    return b"cosignature/v1\ntime %d\n" % time + text
+
+
+def subtree_message(name: str, time: int, start: int, tree: Checkpoint) -> bytes:
+    """Return what an ML-DSA cosigner signs: ``cosigned_message`` of tlog-cosignature.
+
+    Args:
+        name: the cosigner's name, which this form binds.
+        time: POSIX seconds; 0 says nothing about the time, and must be 0 for a subtree.
+        start: first leaf of the subtree; 0 for a checkpoint.
+        tree: the log's name, the subtree's end (its size) and root.
+
+    Raises:
+        TrustError: ``STO-L012`` when the form cannot hold it.
+    """
+    _check_time(time)
+    cosigner, origin = name.encode(), tree.origin.encode()
+    if not (0 < len(cosigner) <= MAX_ORIGIN_BYTES and 0 <= start <= tree.size):
+        raise TrustError("STO-L012", "an ML-DSA cosignature cannot state this")
+    if start and time:
+        raise TrustError("STO-L012", "a cosignature of a subtree states no time")
+    return b"".join(
+        (
+            _SUBTREE_LABEL,
+            bytes([len(cosigner)]) + cosigner,
+            time.to_bytes(TIME_BYTES, "big"),
+            bytes([len(origin)]) + origin,
+            start.to_bytes(8, "big") + tree.size.to_bytes(8, "big"),
+            tree.root,
+        )
+    )
+
+
+def _check_time(time: int) -> None:
+    if not 0 <= time <= MAX_TIME:
+        raise TrustError("STO-L012", "a cosignature's time is out of range")
+
+
+def sign_note(text: bytes, name: str, private: Ed25519PrivateKey) -> NoteSignature:
+    """Return a type 01 signature of `text` by key `name`."""
+    key = private_vkey(name, KeyType.ED25519, private)
+    return NoteSignature(name, key.key_id, private.sign(text))
+
+
+def cosign_note(
+    text: bytes, name: str, private: CosignerKey, time: int
+) -> NoteSignature:
+    """Return a cosignature of checkpoint `text`: type 04 or, by an ML-DSA key, 06.
+
+    Args:
+        text: the checkpoint's body.
+        name: the cosigner's name.
+        private: its key.
+        time: POSIX seconds; a witness never states 0.
+
+    Raises:
+        TrustError: ``STO-L012`` or ``STO-L014`` for what cannot be cosigned.
+    """
+    key = private_vkey(name, cosigner_type(private), private)
+    signature = private.sign(_signed_message(text, key, time))
+    return NoteSignature(name, key.key_id, time.to_bytes(TIME_BYTES, "big") + signature)

@@ -1,0 +1,366 @@
+"""Which logs and witnesses a reader trusts (c2sp.org/tlog-policy), and the check by it.
+
+A policy ages: witnesses and log keys are replaced, and proofs made before must stay
+verifiable. So a policy may carry older ones, each with the window in which it was in
+force (`RetiredPolicy`); `stoilo.audit.format.policy_history` reads and writes them.
+
+A policy is configuration: it comes out of the verifier's release metadata or from the
+auditor's hand, never from the log it judges. (A log may publish a copy as
+``policy.txt``; trusting that copy says only that the log agrees with itself.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from stoilo.audit.format.checkpoint import MAX_SIZE, Checkpoint, parse_checkpoint
+from stoilo.audit.format.note import (
+    MAX_TIME,
+    KeyType,
+    Note,
+    VerifierKey,
+    parse_note,
+    parse_vkey,
+    render_vkey,
+    verify_signature,
+)
+from stoilo.core.errors import TrustError
+
+__all__ = [
+    "Group",
+    "LogPolicy",
+    "RetiredPolicy",
+    "SignedCheckpoint",
+    "Witness",
+    "log_keys_of",
+    "open_checkpoint",
+    "parse_policy",
+    "render_policy",
+    "vkey_policy",
+]
+
+MAX_POLICY_BYTES = 256 * 1024
+NO_QUORUM = "none"
+_NOT_OURS = frozenset({"STO-L011", "STO-L013"})
+_ALLOWED = re.compile(rb"[\t\n\x20-\x7e\x80-\xff]*")
+_URL = re.compile(r"https?://[\x21-\x7e]{1,1000}")
+_COUNT = re.compile(r"[1-9][0-9]{0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A cosigner under its name in the policy.
+
+    Attributes:
+        name: the policy's own name for it.
+        key: its cosigner key.
+        url: prefix of its submission interface (http or https), empty when unsaid.
+    """
+
+    name: str
+    key: VerifierKey
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group that has witnessed when at least `threshold` of its members have."""
+
+    name: str
+    threshold: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPolicy:
+    """Trusted logs, witnesses and the quorum.
+
+    Attributes:
+        logs: keys of logs, any of which may have signed.
+        witnesses: keys of cosigners.
+        groups: groups of witnesses and of earlier groups.
+        quorum: ``none``, or the name of a witness or group.
+        older: policies that were in force before, newest first; a checkpoint that
+            this one does not accept may still be theirs.
+    """
+
+    logs: tuple[VerifierKey, ...]
+    witnesses: tuple[Witness, ...] = ()
+    groups: tuple[Group, ...] = ()
+    quorum: str = NO_QUORUM
+    older: tuple[RetiredPolicy, ...] = ()
+
+    @property
+    def current(self) -> LogPolicy:
+        """This policy without the older ones: what anything new must satisfy."""
+        return replace(self, older=()) if self.older else self
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredPolicy:
+    """A policy that is no longer in force, and for which checkpoints it still speaks.
+
+    Attributes:
+        policy: as it was.
+        since: POSIX seconds; cosignatures stating an earlier time do not count.
+        until: POSIX seconds; cosignatures stating a later time do not count.
+        max_size: leaves; larger checkpoints are not accepted under it.
+    """
+
+    policy: LogPolicy
+    since: int = 0
+    until: int = MAX_TIME
+    max_size: int = MAX_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCheckpoint:
+    """A checkpoint that satisfied a policy.
+
+    Attributes:
+        checkpoint: origin, size and root.
+        time: newest verified cosignature time, POSIX s; None without witnesses.
+        witnesses: policy names of the witnesses whose cosignatures verified.
+        retired: True when only an older policy accepted it.
+        agreed: newest time that a whole quorum has reached, POSIX s: witnesses below
+            the quorum, dishonest or with a wrong clock, cannot move it forward. None
+            without witnesses.
+    """
+
+    checkpoint: Checkpoint
+    time: int | None
+    witnesses: frozenset[str]
+    retired: bool = False
+    agreed: int | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A policy while its lines are read."""
+
+    logs: list[VerifierKey] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    quorum: str | None = None
+    names: set[str] = field(default_factory=set)
+    grouped: set[str] = field(default_factory=set)
+
+    def claim(self, name: str) -> None:
+        """Take a name for a witness or group."""
+        if name in self.names or name == NO_QUORUM:
+            raise TrustError("STO-L003", f"the name {name[:64]!r} is taken")
+        self.names.add(name)
+
+    def add_log(self, words: list[str]) -> None:
+        """``log <vkey> [<url>]``."""
+        key = parse_vkey(_word(words, 0, at_most=2))
+        if key.kind is KeyType.COSIGNATURE:
+            raise TrustError("STO-L003", "a log needs a signing key, not a cosigner's")
+        if key.public in {known.public for known in self.logs}:
+            raise TrustError("STO-L003", "the policy names one log key twice")
+        self.logs.append(key)
+
+    def add_witness(self, words: list[str]) -> None:
+        """``witness <name> <vkey> [<url>]``."""
+        name, key = _word(words, 0, at_most=3), parse_vkey(_word(words, 1, at_most=3))
+        if key.kind is KeyType.ED25519:
+            raise TrustError("STO-L003", f"witness {name[:64]!r} needs a cosigner key")
+        if key.public in {known.key.public for known in self.witnesses}:
+            raise TrustError("STO-L003", "the policy names one witness key twice")
+        self.claim(name)
+        url = words[2] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
+        self.witnesses.append(Witness(name, key, _check_url(url)))
+
+    def add_group(self, words: list[str]) -> None:
+        """``group <name> all|any|<k> <member>…``."""
+        name, rule, members = _word(words, 0), _word(words, 1), tuple(words[2:])
+        for member in members:
+            if member not in self.names or member in self.grouped:
+                raise TrustError("STO-L003", f"cannot group {member[:64]!r} here")
+            self.grouped.add(member)
+        self.claim(name)
+        self.groups.append(Group(name, _threshold(rule, len(members)), members))
+
+    def set_quorum(self, words: list[str]) -> None:
+        """``quorum <name>|none``."""
+        name = _word(words, 0, at_most=1)
+        if self.quorum is not None or (name != NO_QUORUM and name not in self.names):
+            raise TrustError("STO-L003", "the policy needs exactly one known quorum")
+        self.quorum = name
+
+
+def _word(words: list[str], place: int, *, at_most: int | None = None) -> str:
+    if place >= len(words) or (at_most is not None and len(words) > at_most):
+        raise TrustError("STO-L003", "a policy line has too few or too many words")
+    return words[place]
+
+
+def _check_url(url: str) -> str:
+    if url and not _URL.fullmatch(url):
+        raise TrustError("STO-L003", f"not an http(s) URL: {url[:64]!r}")
+    return url
+
+
+def _threshold(rule: str, members: int) -> int:
+    if rule == "all":
+        rule = str(members)
+    elif rule == "any":
+        rule = "1"
+    if not _COUNT.fullmatch(rule) or int(rule) > members:
+        raise TrustError("STO-L003", f"a group of {members} cannot need {rule[:8]!r}")
+    return int(rule)
+
+
+def parse_policy(text: bytes) -> LogPolicy:
+    """Parse a policy file.
+
+    Raises:
+        TrustError: ``STO-L003`` for the file, ``STO-L004`` for a key in it.
+    """
+    if len(text) > MAX_POLICY_BYTES or not _ALLOWED.fullmatch(text):
+        raise TrustError("STO-L003", "the log policy is too long or not text")
+    draft = _Draft()
+    verbs = {
+        "log": draft.add_log,
+        "witness": draft.add_witness,
+        "group": draft.add_group,
+        "quorum": draft.set_quorum,
+    }
+    for line in text.decode(errors="surrogateescape").split("\n"):
+        words = re.split(r"[ \t]+", line.strip(" \t"))
+        if not words[0] or words[0].startswith("#"):
+            continue
+        if words[0] not in verbs:
+            raise TrustError("STO-L003", f"unknown policy line: {words[0][:32]!r}")
+        verbs[words[0]](words[1:])
+    if draft.quorum is None:
+        raise TrustError("STO-L003", "the policy has no quorum line")
+    return LogPolicy(
+        logs=tuple(draft.logs),
+        witnesses=tuple(draft.witnesses),
+        groups=tuple(draft.groups),
+        quorum=draft.quorum,
+    )
+
+
+def render_policy(policy: LogPolicy) -> bytes:
+    """Return the policy's file form."""
+    lines = [f"log {render_vkey(key)}" for key in policy.logs]
+    lines += [
+        f"witness {one.name} {render_vkey(one.key)} {one.url}".rstrip()
+        for one in policy.witnesses
+    ]
+    lines += [
+        f"group {group.name} {group.threshold} {' '.join(group.members)}"
+        for group in policy.groups
+    ]
+    lines.append(f"quorum {policy.quorum}")
+    return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+
+
+def vkey_policy(vkey: str) -> LogPolicy:
+    """Return the policy that trusts one log key and asks for no witness."""
+    return parse_policy(f"log {vkey.strip()}\nquorum none\n".encode())
+
+
+def log_keys_of(policy: LogPolicy) -> LogPolicy:
+    """Return the policy that asks for the log's own signature and for no witness.
+
+    For what the log answers for by its key alone: two histories, for example.
+    """
+    older = tuple(
+        replace(one, policy=LogPolicy(one.policy.logs)) for one in policy.older
+    )
+    return LogPolicy(policy.logs, older=older)
+
+
+def open_checkpoint(data: bytes, policy: LogPolicy) -> SignedCheckpoint:
+    """Verify a published checkpoint under `policy`; `data` is hostile.
+
+    Every signature by a known key must verify; unknown keys are passed over. Where the
+    policy finds no log or no quorum, its older ones are asked, newest first.
+
+    Raises:
+        TrustError: ``STO-L010``…``STO-L016``, naming what does not hold.
+    """
+    note = parse_note(data)
+    checkpoint = parse_checkpoint(note.text)
+    try:
+        return _open_note(note, checkpoint, RetiredPolicy(policy))
+    except TrustError as refusal:
+        if refusal.code not in _NOT_OURS:
+            raise
+        for older in policy.older:
+            try:
+                found = _open_note(note, checkpoint, older)
+            except TrustError as error:
+                if error.code not in _NOT_OURS:
+                    raise
+            else:
+                return replace(found, retired=True)
+        raise
+
+
+def _open_note(
+    note: Note, checkpoint: Checkpoint, rules: RetiredPolicy
+) -> SignedCheckpoint:
+    """Verify a parsed checkpoint under one policy and its window."""
+    policy = rules.policy
+    if checkpoint.size > rules.max_size or not _signed_by_log(
+        note, policy, checkpoint.origin
+    ):
+        raise TrustError(
+            "STO-L011", f"no trusted log signed the checkpoint of {checkpoint.origin!r}"
+        )
+    times = {
+        name: time
+        for name, time in _verified_witnesses(note, policy).items()
+        if rules.since <= time <= rules.until
+    }
+    if not has_quorum(policy, times):
+        raise TrustError(
+            "STO-L013", f"the witness quorum {policy.quorum!r} has not cosigned"
+        )
+    newest = max(times.values(), default=None)
+    agreed = _agreed_time(policy, times)
+    return SignedCheckpoint(checkpoint, newest, frozenset(times), agreed=agreed)
+
+
+def _agreed_time(policy: LogPolicy, times: dict[str, int]) -> int | None:
+    """Return the newest time that witnesses enough for the quorum have reached."""
+    for time in sorted(set(times.values()), reverse=True):
+        if has_quorum(policy, (name for name, said in times.items() if said >= time)):
+            return time
+    return None
+
+
+def has_quorum(policy: LogPolicy, cosigners: Iterable[str]) -> bool:
+    """Return whether witnesses of these policy names are what the policy demands."""
+    witnessed = set(cosigners)
+    for group in policy.groups:
+        if sum(member in witnessed for member in group.members) >= group.threshold:
+            witnessed.add(group.name)
+    return policy.quorum == NO_QUORUM or policy.quorum in witnessed
+
+
+def _signed_by_log(note: Note, policy: LogPolicy, origin: str) -> bool:
+    found = False
+    for key in policy.logs:
+        for item in note.signatures:
+            if (item.name, item.key_id) == (key.name, key.key_id):
+                verify_signature(note.text, item, key)
+                found = found or key.name == origin
+    return found
+
+
+def _verified_witnesses(note: Note, policy: LogPolicy) -> dict[str, int]:
+    times: dict[str, int] = {}
+    for witness in policy.witnesses:
+        for item in note.signatures:
+            if (item.name, item.key_id) == (witness.key.name, witness.key.key_id):
+                verify_signature(note.text, item, witness.key)
+                if item.time:  # a witness always states when (tlog-witness)
+                    times[witness.name] = max(item.time, times.get(witness.name, 0))
+    return times

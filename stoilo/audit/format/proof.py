@@ -1,0 +1,129 @@
+"""Offline proofs that a leaf is in a log (c2sp.org/tlog-proof), as tasks carry them.
+
+The checkpoint inside a proof gives size and root together, under the log's signature;
+nothing else in the text is believed. See `stoilo.audit.format.merkle` for why that matters.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stoilo.audit.format.checkpoint import check_inclusion, parse_size
+from stoilo.audit.format.merkle import HASH_BYTES, leaf_hash
+from stoilo.audit.format.note import decode_base64
+from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+
+__all__ = ["Proof", "ProvenLeaf", "check_proof", "parse_proof", "render_proof"]
+
+_FIRST_LINE = "c2sp.org/tlog-proof@v1"
+_MAX_PATH = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A parsed proof, nothing verified.
+
+    Attributes:
+        index: claimed place of the leaf, from 0.
+        path: inclusion proof, leaf's sibling first.
+        checkpoint: the signed note, verbatim.
+        extra: opaque, authenticated by nothing.
+    """
+
+    index: int
+    path: tuple[bytes, ...]
+    checkpoint: bytes
+    extra: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenLeaf:
+    """Where a leaf was proven to lie.
+
+    Attributes:
+        index: place in the log, from 0.
+        size: leaves under the checkpoint.
+        root: the checkpoint's root.
+        checkpoint_time: newest verified cosignature time (POSIX seconds): a lower bound
+            for now; None when no witness of the policy cosigned.
+        agreed_time: the newest that a whole quorum has reached: what may be remembered.
+    """
+
+    index: int
+    size: int
+    root: bytes
+    checkpoint_time: int | None
+    agreed_time: int | None = None
+
+
+def render_proof(proof: Proof) -> bytes:
+    """Return the proof's text, as kept in ``.tlog-proof`` files."""
+    lines = [_FIRST_LINE]
+    if proof.extra:
+        lines.append(f"extra {base64.b64encode(proof.extra).decode()}")
+    lines.append(f"index {proof.index}")
+    lines += [base64.b64encode(step).decode() for step in proof.path]
+    return "".join(f"{line}\n" for line in lines).encode() + b"\n" + proof.checkpoint
+
+
+def parse_proof(data: bytes) -> Proof:
+    """Parse hostile bytes.
+
+    Raises:
+        TrustError: ``STO-L022``.
+    """
+    if len(data) > BOUNDS.proof_bytes:
+        raise TrustError("STO-L022", f"a proof has at most {BOUNDS.proof_bytes} bytes")
+    head, blank, checkpoint = data.partition(b"\n\n")
+    if not blank or not head.isascii():
+        raise TrustError("STO-L022", "the proof has no checkpoint or is not ASCII")
+    lines = head.decode().split("\n")
+    if lines.pop(0) != _FIRST_LINE:
+        raise TrustError("STO-L022", f"a proof begins with {_FIRST_LINE}")
+    extra = b""
+    if lines and lines[0].startswith("extra "):
+        extra = decode_base64(lines.pop(0).removeprefix("extra "), code="STO-L022")
+    if not lines or not lines[0].startswith("index "):
+        raise TrustError("STO-L022", "the proof has no index line")
+    index = parse_size(lines.pop(0).removeprefix("index "), code="STO-L022")
+    if len(lines) > _MAX_PATH:
+        raise TrustError("STO-L022", "the proof has too many hashes")
+    return Proof(index, tuple(_parse_hash(line) for line in lines), checkpoint, extra)
+
+
+def _parse_hash(line: str) -> bytes:
+    value = decode_base64(line, code="STO-L022")
+    if len(value) != HASH_BYTES:
+        raise TrustError("STO-L022", "a proof's hash has 32 bytes")
+    return value
+
+
+def check_proof(proof_text: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf:
+    """Check that `leaf` (its bytes) lies in a log that `policy` trusts.
+
+    `proof_text` is hostile; the caller computed `leaf`; `policy` is trusted.
+
+    Raises:
+        TrustError: ``STO-L022`` malformed, ``STO-L010``…``STO-L016`` checkpoint not
+            trusted, ``STO-L020`` leaf not included.
+    """
+    proof = parse_proof(proof_text)
+    signed = _open(proof.checkpoint, policy)
+    checkpoint = signed.checkpoint
+    check_inclusion(leaf_hash(leaf), proof.index, proof.path, checkpoint)
+    return ProvenLeaf(
+        proof.index, checkpoint.size, checkpoint.root, signed.time, signed.agreed
+    )
+
+
+@lru_cache(maxsize=4)
+def _open(note: bytes, policy: LogPolicy) -> SignedCheckpoint:
+    """Return `open_checkpoint`'s answer, given once for proofs of one checkpoint.
+
+    It depends on the bytes and on the policy alone; refusals are not kept.
+    """
+    return open_checkpoint(note, policy)

@@ -1,1 +1,0 @@
-"""`stoilo audit fsck`: find and locate every fault of a log, changing nothing."""

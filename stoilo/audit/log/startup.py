@@ -1,0 +1,242 @@
+"""The check before a log goes on: leaves, head, tiles and checkpoint must agree.
+
+Everything is derived again from the leaves. What a crash between two steps can leave
+goes on (the log database ahead of the head, tiles ahead of the checkpoint); anything
+else refuses to start and says which part lies. Nothing is ever repaired by signing a
+smaller or another tree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stoilo.audit.format.checkpoint import Checkpoint, parse_checkpoint
+from stoilo.audit.format.merkle import EMPTY_ROOT, Frontier
+from stoilo.audit.format.note import parse_note
+from stoilo.audit.format.policy import NO_QUORUM, LogPolicy, open_checkpoint
+from stoilo.audit.format.tiles import (
+    Tile,
+    TileBuilder,
+    farthest_tiles,
+    is_within,
+    render_tile_path,
+)
+from stoilo.audit.log.database import LogState
+from stoilo.audit.log.head import HeadState, TreeHead
+from stoilo.audit.log.scrub import TileScrub
+from stoilo.audit.log.store import LogRecords, LogStore
+from stoilo.core.errors import TrustError
+
+__all__ = ["Opening", "check_records", "open_store"]
+
+_CHUNK = 256  # leaves read at a time: at most 16 MiB
+EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A log found sound.
+
+    Attributes:
+        frontier: of all committed leaves.
+        head: of the head database; at most as large as the frontier.
+        published: the published checkpoint, None before the first.
+        note: its signed note.
+        builder: tile builder that stands at the published size.
+        is_witnessed: whether readers under today's policy accept the note; if not, it is
+            older than its witnesses and is published again with their cosignatures.
+    """
+
+    frontier: Frontier
+    head: TreeHead
+    published: Checkpoint | None
+    note: bytes
+    builder: TileBuilder
+    is_witnessed: bool = True
+
+
+def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Opening:
+    """Check a log, creating it where there is provably none yet.
+
+    Raises:
+        TrustError: ``STO-L041``…``STO-L049``, naming the part that disagrees.
+    """
+    head = store.load_head()
+    log = store.load_log()
+    note = store.load_checkpoint()
+    far = farthest_tiles(store.stored_tiles())
+    _check_presence(log, head, fresh=note is None and not far)
+    if log is None:
+        store.create_log(origin)
+        log = store.load_log()
+    if head is None:
+        store.create_head(origin, EMPTY_HEAD)
+        head = HeadState(origin, EMPTY_HEAD, None)
+    if log is None:
+        raise TrustError("STO-L049", "the log database cannot be read back")
+    if {log.origin, head.origin} != {origin}:
+        raise TrustError(
+            "STO-L048", f"the databases belong to {log.origin!r}, not to {origin!r}"
+        )
+    published = None
+    if note is not None:
+        published = _read_published(note, origin, policy)
+    _check_sizes(log, head, published)
+    builder = _check_contents(store, far, log, head.head, published)
+    witnessed = policy is None or note is None or _is_accepted(note, policy)
+    return Opening(log.frontier, head.head, published, note or b"", builder, witnessed)
+
+
+def check_records(records: LogRecords, published: Checkpoint | None) -> int:
+    """Compare a log's databases with its published checkpoint, also beside its writer.
+
+    `published` was read (and verified) before this call. Returns how many acknowledged
+    leaves are not yet under it.
+
+    Raises:
+        TrustError: as `open_store`.
+    """
+    # Read in the order in which the writer writes backwards: what is read later is newer.
+    far = farthest_tiles(records.stored_tiles())
+    head = records.load_head()
+    log = records.load_log()
+    _check_presence(log, head, fresh=published is None and not far)
+    if log is None or head is None:
+        return 0
+    origins = {log.origin, head.origin, published.origin if published else log.origin}
+    if len(origins) > 1:
+        raise TrustError("STO-L048", "databases and checkpoint are of different logs")
+    _check_sizes(log, HeadState(head.origin, head.head, None), published)
+    _check_contents(records, far, log, head.head, published)
+    return head.head.size - (published.size if published else 0)
+
+
+def _check_presence(
+    log: LogState | None, head: HeadState | None, *, fresh: bool
+) -> None:
+    """Refuse where a part is missing that must have been there."""
+    if log is None and (not fresh or (head is not None and head.head.size > 0)):
+        raise TrustError(
+            "STO-L041",
+            "the log database is gone, but this log has been written before",
+            hint="restore audit/log.sqlite from the newest backup",
+        )
+    if head is None and (not fresh or (log is not None and log.frontier.size > 0)):
+        raise TrustError(
+            "STO-L042",
+            "the head database is gone, but this log has been written before",
+            hint="restore audit-head/head.sqlite; never start a new one beside a log",
+        )
+
+
+def _read_published(note: bytes, origin: str, policy: LogPolicy | None) -> Checkpoint:
+    """Return the published checkpoint, verified as far as a policy is known.
+
+    Its witnesses are not counted: it may be older than the policy that names them.
+    """
+    if policy is None:
+        checkpoint = parse_checkpoint(parse_note(note).text)
+    else:
+        alone = dataclasses.replace(policy, quorum=NO_QUORUM)
+        checkpoint = open_checkpoint(note, alone).checkpoint
+    if checkpoint.origin != origin:
+        raise TrustError(
+            "STO-L048",
+            f"the published checkpoint is of {checkpoint.origin!r}, not of {origin!r}",
+        )
+    return checkpoint
+
+
+def _is_accepted(note: bytes, policy: LogPolicy) -> bool:
+    try:
+        open_checkpoint(note, policy.current)
+    except TrustError:
+        return False
+    return True
+
+
+def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -> None:
+    size, head_size = log.frontier.size, head.head.size
+    if size < head_size:
+        raise TrustError(
+            "STO-L043",
+            f"the log database holds {size} leaves, but {head_size} were acknowledged: "
+            "it is older than the head database",
+            hint="restore the newest backup of audit/log.sqlite",
+        )
+    seen = published.size if published else 0
+    if seen > head_size:
+        older = "the head database" if size >= seen else "both databases"
+        raise TrustError(
+            "STO-L045",
+            f"a checkpoint of {seen} leaves was published, but only {head_size} were "
+            f"acknowledged here: {older} is older than what was published",
+            hint=f"restore the newest backup of {older}",
+        )
+    known = 0
+    if head.published is not None:
+        known = parse_checkpoint(parse_note(head.published).text).size
+    if seen < known:
+        raise TrustError(
+            "STO-L045",
+            f"a checkpoint of {known} leaves was published, but the one on the disk "
+            f"covers {seen}",
+            hint="restore the log directory",
+        )
+
+
+def _check_contents(
+    store: LogRecords,
+    far: list[Tile],
+    log: LogState,
+    head: TreeHead,
+    published: Checkpoint | None,
+) -> TileBuilder:
+    """Derive roots and tiles from the leaves and compare each with its record.
+
+    Returns the tree's builder as it stood at the published size.
+    """
+    size, seen = log.frontier.size, published.size if published else 0
+    for tile in far:
+        if not is_within(tile, size):
+            raise TrustError(
+                "STO-L047",
+                f"{render_tile_path(tile)} lies beyond the {size} leaves of the "
+                "databases",
+            )
+    scrub = TileScrub(store.read_tile, seen, store.partial_widths)
+    resume = TileBuilder()
+    for leaves in _chunks(store, sorted({seen, head.size, size})):
+        scrub.extend(leaves)
+        if scrub.size == head.size and scrub.builder.root() != head.root:
+            raise TrustError(
+                "STO-L044", "the log database and the head database disagree"
+            )
+        if published and scrub.size == seen:
+            if scrub.builder.root() != published.root:
+                raise TrustError(
+                    "STO-L046", "the published checkpoint and the databases disagree"
+                )
+            resume = scrub.builder.copy()
+    frontier = scrub.builder.frontier()
+    if frontier != log.frontier or log.root != frontier.root():
+        raise TrustError("STO-L049", "the log database's leaves and root disagree")
+    scrub.finish()
+    return resume
+
+
+def _chunks(store: LogRecords, stops: list[int]) -> Iterator[list[bytes]]:
+    """Yield the leaves in order, in chunks that end at every stop."""
+    start = 0
+    for stop in stops:
+        while start < stop:
+            end = min(start + _CHUNK, stop)
+            leaves = store.leaves(start, end)
+            if len(leaves) != end - start:
+                raise TrustError(
+                    "STO-L049", f"the log database lacks leaves near {start}"
+                )
+            yield leaves
+            start = end

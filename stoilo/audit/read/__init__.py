@@ -1,0 +1,1 @@
+"""Readers of a log that trust a key and nothing else."""

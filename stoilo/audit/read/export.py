@@ -1,0 +1,190 @@
+"""Take a log along: a bundle that verifies offline, as a directory or as one file.
+
+    checkpoint, policy.txt, tile/…      the log, in the layout of tlog-tiles
+    records/tile/<n>, records/<digest>  what its leaves name (one file: the former only)
+    source/<digest>                     chosen published sources
+
+It is a log directory: `stoilo audit verify`, `show`, `search` and `prove` read it, and a
+web server that serves it serves a log. Everything is checked on the way,
+and the finished copy is verified once more before it gets its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoilo.audit.format.leaf import LeafKind, parse_leaf
+from stoilo.audit.format.policy import LogPolicy, render_policy
+from stoilo.audit.format.record import WorkunitRecord, check_record
+from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    decode_bundle,
+    encode_bundle,
+    render_tile_path,
+    tiles_of,
+)
+from stoilo.audit.log.side import render_records
+from stoilo.audit.read.archive import write_archive
+from stoilo.audit.read.reader import find_policy, verify_log
+from stoilo.audit.read.view import LogView, open_log
+from stoilo.core.errors import TrustError, UsageError
+
+__all__ = ["ExportReport", "export_log"]
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What a bundle holds.
+
+    Attributes:
+        origin: the log's name.
+        size: leaves.
+        root: the tree's root, hex.
+        records: records written.
+        missing: leaves whose record was not there.
+        sources: published sources written.
+    """
+
+    origin: str
+    size: int
+    root: str
+    records: int = 0
+    missing: int = 0
+    sources: int = 0
+
+
+def export_log(
+    location: str | Path,
+    target: Path,
+    policy: LogPolicy | None = None,
+    *,
+    sources: frozenset[str] | None = frozenset(),
+) -> ExportReport:
+    """Write the log at `location` to `target` and verify the copy.
+
+    Args:
+        location: where the log is: path or URL; hostile.
+        target: a new directory, or a new file when its name ends in ``.tar``.
+        policy: whose signatures count; None takes the log's own copy.
+        sources: digests of the published sources to take along; None for all.
+
+    Raises:
+        UsageError: ``STO-L064`` `target` exists or cannot be written; see `open_log`.
+        TrustError: what does not hold; then nothing gets the name `target`.
+    """
+    if target.exists():
+        raise UsageError("STO-L064", f"{target} exists already")
+    log = open_log(location, policy)
+    head = log.signed.checkpoint
+    report = ExportReport(head.origin, head.size, head.root.hex())
+    single = target.suffix == ".tar"
+    draft = target.with_name(f".{target.name}.part{'.tar' if single else ''}")
+    files = _collect(log, policy, sources, report, by_digest=not single)
+    try:
+        _write_single(draft, files) if single else _write_folder(draft, files)
+        verify_log(draft, policy)
+        draft.rename(target)
+    except OSError as error:
+        raise UsageError(
+            "STO-L064", f"{target} cannot be written: {error.strerror}"
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return report
+
+
+def _write_single(path: Path, files: Iterator[tuple[str, bytes]]) -> None:
+    with path.open("xb") as file:
+        write_archive(file, files)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_folder(path: Path, files: Iterator[tuple[str, bytes]]) -> None:
+    path.mkdir()
+    for name, data in files:
+        place = path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def _collect(
+    log: LogView,
+    policy: LogPolicy | None,
+    sources: frozenset[str] | None,
+    report: ExportReport,
+    *,
+    by_digest: bool,
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the bundle's files, one at a time."""
+    yield "checkpoint", log.note
+    yield "policy.txt", render_policy(policy or find_policy(log.source))
+    for tile in tiles_of(log.size):
+        data = log.source.tile(tile)
+        if data is None:
+            data = log.source.tile(tile.full)
+        if data is None:
+            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+        if tile.level == ENTRIES:
+            data = encode_bundle(decode_bundle(data, tile.width))
+        yield render_tile_path(tile), data[: tile.max_bytes]
+    written: set[str] = set()
+    for start, leaves in log.bundles():
+        records = _records(log, start, leaves, report)
+        yield f"records/tile/{start // TILE_WIDTH}", render_records(records)
+        for leaf_data, record in zip(leaves, records, strict=True):
+            if record is None:
+                continue
+            leaf = parse_leaf(leaf_data)
+            if by_digest:
+                yield f"records/{leaf.digest}", record
+            yield from _source(log, leaf_data, record, sources, written)
+    report.sources = len(written)
+
+
+def _records(
+    log: LogView, start: int, leaves: list[bytes], report: ExportReport
+) -> list[bytes | None]:
+    """Return the checked records of one bundle's leaves."""
+    found = log.source.records_of_tile(start // TILE_WIDTH)
+    found += [None] * (len(leaves) - len(found))
+    records: list[bytes | None] = []
+    for data, text in zip(leaves, found, strict=False):
+        try:
+            leaf = parse_leaf(data)
+        except TrustError:
+            records.append(None)
+            continue
+        if text is not None:
+            check_record(leaf, text)
+        records.append(text)
+        report.records += text is not None
+        report.missing += text is None and leaf.kind is not LeafKind.ADMISSION
+    return records
+
+
+def _source(
+    log: LogView,
+    leaf_data: bytes,
+    text: bytes,
+    wanted: frozenset[str] | None,
+    written: set[str],
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the source that a workunit's record publishes, if it was chosen."""
+    record = check_record(parse_leaf(leaf_data), text)
+    if not isinstance(record, WorkunitRecord) or not record.public_source:
+        return
+    if record.source in written or (wanted is not None and record.source not in wanted):
+        return
+    data = log.source.published_source(record.source)
+    if data is not None:
+        written.add(record.source)
+        yield f"source/{record.source}", data

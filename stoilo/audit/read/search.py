@@ -1,0 +1,247 @@
+"""Find entries by what they say, without believing the one who lists them.
+
+A search reads every leaf, hashes all of them into the tree again and compares it with the
+signed root, so what is found is in the log and nothing that matches was left out. (What a
+*record* says is bound by its leaf; a withheld record cannot match, and is counted.)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stoilo.audit.format.leaf import LEAF_FORMAT, Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.merkle import (
+    Frontier,
+    join_roots,
+    leaf_hash,
+    leaf_hashes,
+    perfect_roots,
+)
+from stoilo.audit.format.record import (
+    Mention,
+    MentionKind,
+    Record,
+    WorkunitRecord,
+    check_record,
+    mentions,
+)
+from stoilo.audit.format.tiles import TILE_WIDTH
+from stoilo.audit.read.view import LogView
+from stoilo.core.errors import TrustError, UsageError
+
+__all__ = ["Found", "Query", "SearchResult", "parse_query", "search_log"]
+
+MAX_FOUND = 10_000
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_VALUES = {
+    MentionKind.COMMITMENT: _DIGEST,
+    MentionKind.DIGEST: _DIGEST,
+    MentionKind.CODE: re.compile(r"STO-[A-Z][0-9]{3}"),
+    MentionKind.KEY: re.compile(r"[A-Za-z0-9_.:/+-]{1,128}"),
+}
+_DAY_S = 86_400
+_SECONDS = re.compile(r"[0-9]{1,12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for: all kinds of condition must hold, one mention of each kind.
+
+    Attributes:
+        kinds: kinds of leaf; empty for any.
+        mentions: what leaf or record must mention, any one of them; empty for all.
+        since: POSIX seconds, inclusive.
+        until: POSIX seconds, exclusive; None for no end.
+    """
+
+    kinds: frozenset[LeafKind] = frozenset()
+    mentions: frozenset[Mention] = frozenset()
+    since: int = 0
+    until: int | None = None
+
+    @property
+    def prefixes(self) -> tuple[bytes, ...]:
+        """How the bytes of a leaf of one of these kinds begin."""
+        return tuple(f"{LEAF_FORMAT}\n{kind}\n".encode() for kind in self.kinds) or (
+            b"",
+        )
+
+    def fits_leaf(self, leaf: Leaf) -> bool:
+        """Whether kind and time fit."""
+        return (not self.kinds or leaf.kind in self.kinds) and (
+            self.since <= leaf.time and (self.until is None or leaf.time < self.until)
+        )
+
+    def fits(self, leaf: Leaf, record: Record | None) -> bool:
+        """Whether an entry is one that was looked for."""
+        if not self.fits_leaf(leaf):
+            return False
+        named = {Mention(MentionKind.DIGEST, leaf.digest)}
+        if record is not None:
+            named |= mentions(record)
+        return not self.mentions or bool(named & self.mentions)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry that was found.
+
+    Attributes:
+        index: place in the log.
+        leaf: what it is.
+        record: what it is about; None where it names none or it is not here.
+    """
+
+    index: int
+    leaf: Leaf
+    record: Record | None
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """What a search of a whole log found.
+
+    Attributes:
+        searched: leaves read, all of the checkpoint's.
+        without_record: leaves that name a record which is not here.
+        found: lowest index first, at most the limit.
+        more: how many more matched.
+    """
+
+    searched: int = 0
+    without_record: int = 0
+    found: list[Found] = field(default_factory=list)
+    more: int = 0
+
+
+def parse_query(words: Sequence[str]) -> Query:
+    """Return the query of ``kind:…``, ``digest:…``, ``since:…`` words.
+
+    A bare 64-digit word is looked for as digest and as commitment, a bare STO code as a
+    code. Times are ``YYYY-MM-DD`` (UTC; ``until`` includes the day) or POSIX seconds.
+
+    Raises:
+        UsageError: ``STO-L063``.
+    """
+    kinds: set[LeafKind] = set()
+    wanted: set[Mention] = set()
+    since, until = 0, None
+    for word in words:
+        name, colon, value = word.partition(":")
+        match name if colon else "":
+            case "kind":
+                kinds.add(_kind(value))
+            case "since":
+                since = _time(value)
+            case "until":
+                until = _time(value, end=True)
+            case "":
+                wanted |= _bare(word)
+            case _:
+                wanted.add(_mention(name, value))
+    return Query(frozenset(kinds), frozenset(wanted), since, until)
+
+
+def _kind(value: str) -> LeafKind:
+    if value not in set(LeafKind):
+        known = ", ".join(kind.value for kind in LeafKind)
+        raise _unclear(f"no kind of leaf is called {value[:32]!r}", f"one of {known}")
+    return LeafKind(value)
+
+
+def _mention(name: str, value: str) -> Mention:
+    if name not in set(MentionKind):
+        raise _unclear(f"nothing can be searched by {name[:32]!r}")
+    kind = MentionKind(name)
+    if not _VALUES[kind].fullmatch(value):
+        raise _unclear(f"not a {kind.value}: {value[:80]!r}")
+    return Mention(kind, value)
+
+
+def _bare(word: str) -> set[Mention]:
+    kinds = [MentionKind.DIGEST, MentionKind.COMMITMENT, MentionKind.CODE]
+    found = {Mention(kind, word) for kind in kinds if _VALUES[kind].fullmatch(word)}
+    if _DIGEST.fullmatch(word):
+        found.add(Mention(MentionKind.KEY, word))
+    if not found:
+        raise _unclear(f"{word[:80]!r} is neither a digest nor a code")
+    return found
+
+
+def _time(value: str, *, end: bool = False) -> int:
+    if _SECONDS.fullmatch(value):
+        return int(value)
+    try:
+        day = dt.datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=dt.UTC)
+    except ValueError:
+        raise _unclear(f"not a day or POSIX time: {value[:32]!r}") from None
+    return int(day.timestamp()) + (_DAY_S if end else 0)
+
+
+def _unclear(message: str, hint: str = "") -> UsageError:
+    return UsageError("STO-L063", message, hint=hint)
+
+
+def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
+    """Read a whole log and return what matches, once its tree was seen to be the signed one.
+
+    Memory stays flat in the number of leaves.
+
+    Raises:
+        TrustError: ``STO-L066`` when the leaves are not the signed ones; the codes of
+            tiles and records.
+    """
+    result, tiles = SearchResult(), Frontier()
+    edge: list[bytes] = []
+    for start, leaves in log.bundles():
+        edge = perfect_roots(leaf_hashes(leaves))
+        if len(leaves) == TILE_WIDTH:
+            tiles, edge = tiles.extend(edge), []
+        result.searched += len(leaves)
+        for entry in _matching(log, query, start, leaves, result):
+            if len(result.found) < min(limit, MAX_FOUND):
+                result.found.append(entry)
+            else:
+                result.more += 1
+    if join_roots([*tiles.hashes, *edge]) != log.signed.checkpoint.root:
+        raise TrustError(
+            "STO-L066", "the entries read do not make up the tree that was signed"
+        )
+    return result
+
+
+def _matching(
+    log: LogView, query: Query, start: int, leaves: list[bytes], result: SearchResult
+) -> Iterator[Found]:
+    """Yield the entries of one bundle that fit; fetches its records once, if needed."""
+    records: list[bytes | None] | None = None
+    for place, data in enumerate(leaves):
+        if not data.startswith(query.prefixes):
+            continue
+        try:
+            leaf = parse_leaf(data)
+        except TrustError:
+            continue
+        if not query.fits_leaf(leaf):
+            continue
+        record: Record | None = None
+        if leaf.kind is not LeafKind.ADMISSION:
+            if records is None:
+                records = log.source.records_of_tile(start // TILE_WIDTH)
+            text = records[place] if place < len(records) else None
+            record = None if text is None else check_record(leaf, text)
+            result.without_record += record is None
+        if query.fits(leaf, record):
+            yield Found(start + place, leaf, record)
+
+
+def is_explained_by(record: Record | None, index: int, data: bytes) -> bool:
+    """Whether `record` is the workunit record of the admission `data` at `index`."""
+    return (
+        isinstance(record, WorkunitRecord)
+        and record.admission == index
+        and record.admission_leaf == leaf_hash(data).hex()
+    )

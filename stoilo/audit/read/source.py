@@ -1,0 +1,312 @@
+"""Where a reader gets a log from: a directory or a web server. Everything is hostile.
+
+Beside the log lie the records that its leaves name and the sources that were published:
+in the side store of a data directory, as files ``records/<digest>`` and
+``source/<digest>`` beside an exported log, or below ``audit/`` of a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+import urllib.error
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from stoilo.audit.format.leaf import MAX_LEAF_BYTES, parse_leaf
+from stoilo.audit.format.note import MAX_NOTE_BYTES
+from stoilo.audit.format.policy import MAX_POLICY_BYTES
+from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, render_tile_path
+from stoilo.audit.log.seen import MAX_PAGE_BYTES, SeenStore
+from stoilo.audit.log.side import (
+    MAX_RECORDS_BYTES,
+    SIDE_FILE,
+    ObjectKind,
+    SideStore,
+    check_object,
+    parse_records,
+    split_bundle,
+)
+from stoilo.audit.log.store import LogPaths, locate_log
+from stoilo.audit.log.tile_directory import TileDirectory
+from stoilo.audit.opener import open_url
+from stoilo.audit.read.archive import ArchiveSource
+from stoilo.core.digests import check_digest
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
+
+__all__ = ["DirectorySource", "HttpSource", "LogSource", "open_source", "read_url"]
+
+_TIMEOUT_S = 15.0
+_ANSWER_S = 60.0
+_PIECE_BYTES = 64 * 1024
+_GONE = frozenset({404, 410})
+_BELOW_SERVER = "audit/log/"
+_LOG = "log"
+_FOLDERS = {ObjectKind.RECORD: "records", ObjectKind.SOURCE: "source"}
+
+
+class LogSource(Protocol):
+    """One log as its readers see it. Methods raise ``STO-L002`` when it is out of reach."""
+
+    paths: LogPaths | None
+
+    def checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+
+    def policy(self) -> bytes | None:
+        """Return the log's own copy of its policy, None when there is none."""
+
+    def tile(self, tile: Tile) -> bytes | None:
+        """Return a tile, None when it does not exist."""
+
+    def stored(self) -> Iterator[Tile]:
+        """Yield the tiles that are known to exist, if they can be listed."""
+
+    def record(self, digest: str) -> bytes | None:
+        """Return the record with this digest, None when it is not there.
+
+        It has been hashed (else ``STO-L142``); `stoilo.audit.format.record.check_record` says
+        whether it is what its leaf claims.
+        """
+
+    def records_of_tile(self, number: int) -> list[bytes | None]:
+        """Return the records of leaves from 256 times `number` on, as far as they go.
+
+        At most 256, None where a leaf has none (as admissions have); nothing is checked,
+        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L143``.
+        """
+
+    def published_source(self, digest: str) -> bytes | None:
+        """Return a source whose submitter chose publication, None when it is not there.
+
+        It has been hashed (else ``STO-L142``); its text is hostile.
+        """
+
+    def seen(self, number: int) -> bytes | None:
+        """Return a page of the checkpoints that executors saw, None beyond the last.
+
+        Hostile; `stoilo.audit.log.seen.parse_seen_page` reads it.
+        """
+
+    def partial_widths(self, tile: Tile) -> Iterable[int]:
+        """Return the widths of partial tiles at a full tile's place, if it can be listed."""
+
+
+class DirectorySource:
+    """A log directory, or the one inside a data directory (then `paths` is set)."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise UsageError("STO-L001", f"{path} is not a directory")
+        log, self.paths = locate_log(path)
+        self._files = TileDirectory(log)
+        beside = log.parent if log.name == _LOG else log
+        self._beside = TileDirectory(beside)
+        self._side = beside / SIDE_FILE
+
+    def checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+        return self._read("checkpoint", MAX_NOTE_BYTES)
+
+    def policy(self) -> bytes | None:
+        """Return the log's own copy of its policy, None when there is none."""
+        return self._read("policy.txt", MAX_POLICY_BYTES)
+
+    def tile(self, tile: Tile) -> bytes | None:
+        """Return a tile, None when it does not exist."""
+        return self._read(render_tile_path(tile), tile.max_bytes)
+
+    def stored(self) -> Iterator[Tile]:
+        """Yield the tiles on the disk."""
+        return self._files.tiles()
+
+    def partial_widths(self, tile: Tile) -> Iterable[int]:
+        """Return the widths of the partial tiles on the disk at a full tile's place."""
+        return self._files.partial_widths(tile)
+
+    def record(self, digest: str) -> bytes | None:
+        """Return the record with this digest, None when it is not there."""
+        return self._object(ObjectKind.RECORD, digest)
+
+    def records_of_tile(self, number: int) -> list[bytes | None]:
+        """Return the records of a tile's leaves, None where a leaf has none."""
+        bundle = self._bundle(number)
+        if bundle is None:
+            return []
+        entries = split_bundle(bundle, MAX_LEAF_BYTES)
+        if not self._side.is_file():
+            return [self._record_of(entry) for entry in entries]
+        with contextlib.closing(SideStore.read_file(self._side)) as side:
+            return side.records_of(entries)
+
+    def published_source(self, digest: str) -> bytes | None:
+        """Return a published source, None when it is not there."""
+        return self._object(ObjectKind.SOURCE, digest)
+
+    def seen(self, number: int) -> bytes | None:
+        """Return a page of seen checkpoints, None beyond the last."""
+        store = SeenStore(self._side.with_name("seen.sqlite"), read_only=True)
+        with contextlib.closing(store):
+            return store.page(number) or self._read(
+                f"seen/{number}", MAX_PAGE_BYTES, self._beside
+            )
+
+    def _record_of(self, entry: bytes) -> bytes | None:
+        try:
+            leaf = parse_leaf(entry)
+        except TrustError:
+            return None
+        return self.record(leaf.digest)
+
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        if self._side.is_file():
+            with contextlib.closing(SideStore.read_file(self._side)) as side:
+                return side.get(kind, digest)
+        name = f"{_FOLDERS[kind]}/{check_digest(digest)}"
+        data = self._read(name, kind.max_bytes, self._beside)
+        return None if data is None else check_object(kind, digest, data)
+
+    def _bundle(self, number: int) -> bytes | None:
+        """Return the widest entry bundle of a tile on the disk."""
+        full = Tile(ENTRIES, number)
+        data = self.tile(full)
+        if data is not None:
+            return data
+        folder = self._files.path / f"{render_tile_path(full)}.p"
+        widths = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+        for width in sorted(widths, reverse=True):
+            if 0 < width < TILE_WIDTH and (
+                data := self.tile(Tile(ENTRIES, number, width))
+            ):
+                return data
+        return self.tile(full)
+
+    def _read(
+        self, name: str, limit: int, files: TileDirectory | None = None
+    ) -> bytes | None:
+        try:
+            return (files or self._files).read(name, limit)
+        except OSError as error:
+            raise UnreachableError(
+                "STO-L002", f"{name} cannot be read: {error.strerror}"
+            ) from error
+
+
+class HttpSource:
+    """A log below an ``http(s)://`` prefix, or below ``audit/log/`` of that prefix."""
+
+    paths: LogPaths | None = None
+
+    def __init__(self, url: str) -> None:
+        self._prefix = url.rstrip("/") + "/"
+        if self.checkpoint() is None:
+            self._prefix += _BELOW_SERVER
+        self._beside = self._prefix.removesuffix(f"{_LOG}/")
+
+    def checkpoint(self) -> bytes | None:
+        """Return the published checkpoint, None when there is none."""
+        return self._read("checkpoint", MAX_NOTE_BYTES)
+
+    def policy(self) -> bytes | None:
+        """Return the log's own copy of its policy, None when there is none."""
+        return self._read("policy.txt", MAX_POLICY_BYTES)
+
+    def tile(self, tile: Tile) -> bytes | None:
+        """Return a tile, None when it does not exist."""
+        return self._read(render_tile_path(tile), tile.max_bytes)
+
+    def stored(self) -> Iterator[Tile]:
+        """Yield nothing: a web server does not list."""
+        return iter(())
+
+    def record(self, digest: str) -> bytes | None:
+        """Return the record with this digest, None when it is not there."""
+        return self._object(ObjectKind.RECORD, digest)
+
+    def records_of_tile(self, number: int) -> list[bytes | None]:
+        """Return the records of a tile's leaves, None where a leaf has none."""
+        url = f"{self._beside}records/tile/{number}"
+        data = self._get(url, MAX_RECORDS_BYTES)
+        return [] if data is None else parse_records(data)
+
+    def published_source(self, digest: str) -> bytes | None:
+        """Return a published source, None when it is not there."""
+        return self._object(ObjectKind.SOURCE, digest)
+
+    def seen(self, number: int) -> bytes | None:
+        """Return a page of seen checkpoints, None beyond the last."""
+        return self._get(f"{self._beside}seen/{number}", MAX_PAGE_BYTES)
+
+    def _object(self, kind: ObjectKind, digest: str) -> bytes | None:
+        url = f"{self._beside}{_FOLDERS[kind]}/{check_digest(digest)}"
+        data = self._get(url, kind.max_bytes)
+        return None if data is None else check_object(kind, digest, data)
+
+    def partial_widths(self, tile: Tile) -> Iterable[int]:  # noqa: ARG002
+        """Return nothing: a web server does not list."""
+        return ()
+
+    def _read(self, name: str, limit: int) -> bytes | None:
+        return self._get(self._prefix + name, limit)
+
+    def _get(self, url: str, limit: int) -> bytes | None:
+        return read_url(url, limit)
+
+
+def read_url(url: str, limit: int) -> bytes | None:
+    """Return at most limit+1 bytes from an ``http(s)`` URL, None when it is not there.
+
+    The caller checked the scheme. What comes is hostile.
+
+    Raises:
+        UnreachableError: ``STO-L002`` no answer, or one that is cut or too slow.
+    """
+    try:
+        with open_url(url, _TIMEOUT_S, _ANSWER_S) as answer:
+            return _read_all(answer, limit + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code in _GONE:
+                return None
+        raise UnreachableError("STO-L002", f"{url} answered {error.code}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise UnreachableError(
+            "STO-L002", f"{url} cannot be reached: {error}"
+        ) from error
+
+
+def _read_all(answer: http.client.HTTPResponse, limit: int) -> bytes:
+    """Return at most `limit` bytes of an answer, all of them, in time.
+
+    Raises:
+        http.client.IncompleteRead: it was cut.
+        TimeoutError: it comes too slowly, however steadily.
+    """
+    deadline = time.monotonic() + _ANSWER_S
+    pieces, missing = [], limit
+    while missing and (piece := answer.read1(min(missing, _PIECE_BYTES))):
+        pieces.append(piece)
+        missing -= len(piece)
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer comes too slowly")
+    if missing and answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(pieces)
+
+
+def open_source(location: str | Path) -> LogSource:
+    """Return the source that a user named: a path or an ``http(s)`` URL.
+
+    Raises:
+        UsageError: ``STO-L001`` when it cannot be a log.
+        UnreachableError: ``STO-L002``.
+    """
+    text = str(location)
+    if text.startswith(("http://", "https://")):
+        return HttpSource(text)
+    if "://" in text:
+        raise UsageError("STO-L001", f"not a directory or http(s) URL: {text[:80]!r}")
+    path = Path(location)
+    return ArchiveSource(path) if path.is_file() else DirectorySource(path)

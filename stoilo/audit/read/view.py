@@ -1,0 +1,158 @@
+"""Read single entries of a log as an outsider: each is proven before it is handed out.
+
+A checkpoint is fetched once and verified under a policy; every entry read afterwards is
+proven to lie under it. Nothing is written, and a running server may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoilo.audit.format.checkpoint import check_inclusion
+from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
+from stoilo.audit.format.merkle import inclusion_proof, leaf_hash
+from stoilo.audit.format.policy import LogPolicy, SignedCheckpoint, open_checkpoint
+from stoilo.audit.format.proof import Proof, render_proof
+from stoilo.audit.format.record import Record, check_record
+from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    TileNodes,
+    decode_bundle,
+    render_tile_path,
+    tile_at,
+)
+from stoilo.audit.read.reader import find_policy
+from stoilo.audit.read.source import LogSource, open_source
+from stoilo.core.errors import TrustError, UsageError, WaitError
+
+__all__ = ["Entry", "LogView", "open_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One leaf, proven to lie where it says.
+
+    Attributes:
+        index: place, from 0.
+        data: the leaf's bytes.
+        leaf: what they say; None when they are no leaf of this project's format.
+        record: the record that the leaf names, checked; None when it names none or the
+            record is not here.
+        record_text: the record's bytes, empty without one.
+        proof: ``.tlog-proof`` text, with the leaf in its ``extra``.
+    """
+
+    index: int
+    data: bytes
+    leaf: Leaf | None
+    record: Record | None
+    record_text: bytes
+    proof: bytes
+
+
+class LogView:
+    """One log under one verified checkpoint; use `open_log`.
+
+    Attributes:
+        source: where it is read from, hostile.
+        note: the signed checkpoint, verbatim.
+        signed: what it says, verified.
+        own_policy: True when the policy came from the log itself.
+    """
+
+    def __init__(
+        self, source: LogSource, note: bytes, signed: SignedCheckpoint, own_policy: bool
+    ) -> None:
+        self.source = source
+        self.note = note
+        self.signed = signed
+        self.own_policy = own_policy
+        self._nodes = TileNodes(source.tile)
+
+    @property
+    def size(self) -> int:
+        """Leaves under the checkpoint."""
+        return self.signed.checkpoint.size
+
+    def entry(self, index: int) -> Entry:
+        """Return the leaf at `index` with its record and proof.
+
+        Raises:
+            WaitError: ``STO-L056`` it is not under the checkpoint.
+            TrustError: the log does not prove it, or the record is not the leaf's.
+        """
+        data, proof = self.prove(index)
+        leaf = _parse(data)
+        record, text = self._record(index, leaf)
+        return Entry(index, data, leaf, record, text, proof)
+
+    def prove(self, index: int) -> tuple[bytes, bytes]:
+        """Return the leaf at `index` and its proof's text; see `entry`."""
+        if not 0 <= index < self.size:
+            raise WaitError(
+                "STO-L056",
+                f"leaf {index} is not under the published checkpoint of {self.size}",
+            )
+        path = inclusion_proof(
+            index, self.size, lambda level, at: self._nodes.node(level, at, self.size)
+        )
+        data = self.bundle(index // TILE_WIDTH)[index % TILE_WIDTH]
+        check_inclusion(leaf_hash(data), index, path, self.signed.checkpoint)
+        return data, render_proof(Proof(index, tuple(path), self.note, data))
+
+    def bundle(self, number: int) -> list[bytes]:
+        """Return the leaves of one bundle as listed; hostile until proven.
+
+        Raises:
+            TrustError: ``STO-L030`` or ``STO-L031`` when the bundle is bad or missing.
+        """
+        tile = tile_at(ENTRIES, number, self.size)
+        data = self.source.tile(tile)
+        if data is None:
+            data = self.source.tile(tile.full)
+        if data is None:
+            raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+        return decode_bundle(data, tile.width)
+
+    def bundles(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield every bundle with the index of its first leaf; see `bundle`."""
+        for number in range(-(-self.size // TILE_WIDTH)):
+            yield number * TILE_WIDTH, self.bundle(number)
+
+    def _record(self, index: int, leaf: Leaf | None) -> tuple[Record | None, bytes]:
+        if leaf is None or leaf.kind is LeafKind.ADMISSION:
+            return None, b""
+        records = self.source.records_of_tile(index // TILE_WIDTH)
+        place = index % TILE_WIDTH
+        data = records[place] if place < len(records) else None
+        return (None, b"") if data is None else (check_record(leaf, data), data)
+
+
+def _parse(data: bytes) -> Leaf | None:
+    try:
+        return parse_leaf(data)
+    except TrustError:
+        return None
+
+
+def open_log(location: str | Path, policy: LogPolicy | None = None) -> LogView:
+    """Open the log at a path (data directory, log directory, bundle) or URL.
+
+    Args:
+        location: where it is; hostile.
+        policy: whose signatures count; None takes the log's own copy.
+
+    Raises:
+        UsageError: ``STO-L001`` not a log, ``STO-L005`` no policy.
+        UnreachableError: ``STO-L002``.
+        TrustError: the checkpoint is not one that the policy trusts.
+    """
+    source = open_source(location)
+    note = source.checkpoint()
+    if note is None:
+        raise UsageError("STO-L001", "no checkpoint is published here")
+    signed = open_checkpoint(note, policy or find_policy(source))
+    return LogView(source, note, signed, policy is None)

@@ -1,0 +1,147 @@
+"""`stoilo audit witness`, `witness-key` and `log-key`: witnesses, and what they watch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoilo.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoilo.audit.format.note import VerifierKey
+
+__all__ = ["log_key", "witness", "witness_key"]
+
+MAX_LOGS_BYTES = 1024 * 1024
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("witness-key")
+@click.option("--data", type=_FOLDER, required=True, help="The witness's directory.")
+@click.option("--name", required=True, help="Its name, for example witness.example/w1.")
+@click.option(
+    "--algorithm",
+    type=click.Choice(["ed25519", "ml-dsa-44"]),
+    default="ed25519",
+    show_default=True,
+    help="Of a new key.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def witness_key(data: Path, name: str, algorithm: str, as_json: bool) -> None:
+    """Make a witness's key, or show the one there; prints the verifier key.
+
+    Example: stoilo audit witness-key --data witness --name witness.example/w1
+    """
+    from stoilo.audit.witness.keys import (  # noqa: PLC0415 - loads cryptography
+        make_witness_key,
+    )
+
+    key = make_witness_key(data, name, algorithm)
+    if as_json:
+        click.echo(json.dumps({"name": name, "vkey": key.vkey}))
+    else:
+        click.echo(key.vkey)
+
+
+@click.command("log-key")
+@click.option("--data", type=_FOLDER, required=True, help="The server's directory.")
+@click.option("--origin", help="The log's name, as `stoilo up` will have it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def log_key(data: Path, origin: str | None, as_json: bool) -> None:
+    """Print the verifier key of a project's log, made now if there is none yet.
+
+    Witnesses need it before the project's first start.
+    """
+    from stoilo.audit.format.note import KeyType, private_vkey, render_vkey  # noqa: PLC0415 - extra
+    from stoilo.server.config import load_config  # noqa: PLC0415 - extra
+    from stoilo.signer.keyfiles import (  # noqa: PLC0415 - extra
+        ensure_key,
+        make_private_directory,
+    )
+
+    config, _ = load_config(data.absolute(), {"origin": origin}, os.environ)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys = make_private_directory(data / "keys")
+    online = make_private_directory(keys / "online")
+    key = ensure_key(online / "log.pem").key
+    vkey = render_vkey(private_vkey(config.origin, KeyType.ED25519, key))
+    click.echo(json.dumps({"origin": config.origin, "vkey": vkey}) if as_json else vkey)
+
+
+@click.command()
+@click.option("--data", type=_FOLDER, required=True, help="The witness's directory.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:57090",
+    show_default=True,
+    help="host:port (0 = any).",
+)
+@click.option(
+    "--log", "log_keys", multiple=True, help="Verifier key of a log to watch."
+)
+@click.option("--logs", type=_FILE, help="File of such keys, one in a line.")
+@click.option("--certificate", type=_FILE, help="PEM file; needed beyond loopback.")
+@click.option("--certificate-key", type=_FILE, help="PEM file of its key.")
+@click.option("--json", "as_json", is_flag=True, help="Errors as JSON too.")
+def witness(
+    data: Path,
+    listen: str,
+    log_keys: tuple[str, ...],
+    logs: Path | None,
+    certificate: Path | None,
+    certificate_key: Path | None,
+    as_json: bool,
+) -> None:
+    """Cosign the checkpoints of logs, as long as each only ever grows.
+
+    Make a key first (`stoilo audit witness-key`). Prints one JSON line when it
+    answers: its URL and its verifier key. SIGHUP reads the file of logs again; Ctrl-C
+    and SIGTERM end it.
+    """
+    del as_json  # the line is JSON anyway; main renders errors
+    from stoilo.audit.witness.keys import load_witness_key  # noqa: PLC0415 - extra
+    from stoilo.audit.witness.process import (  # noqa: PLC0415 - extra
+        WitnessSettings,
+        parse_listen,
+        run_witness,
+    )
+
+    settings = WitnessSettings(
+        data=data,
+        listen=parse_listen(listen),
+        logs=lambda: _read_logs(log_keys, logs),
+        certificate=certificate,
+        certificate_key=certificate_key,
+    )
+    vkey = load_witness_key(data).vkey
+
+    def ready(url: str) -> None:
+        sys.stdout.write(json.dumps({"url": url, "vkey": vkey}) + "\n")
+        sys.stdout.flush()
+
+    run_witness(settings, ready)
+
+
+def _read_logs(keys: tuple[str, ...], file: Path | None) -> tuple[VerifierKey, ...]:
+    """Return the keys from the command line and from the file."""
+    from stoilo.audit.witness.keys import read_log_keys  # noqa: PLC0415 - extra
+
+    lines = list(keys)
+    if file is not None:
+        try:
+            with file.open("rb") as stream:
+                text = stream.read(MAX_LOGS_BYTES + 1)
+        except OSError as error:
+            raise UsageError(
+                "STO-U004", f"{file.name} cannot be read: {error.strerror}"
+            ) from error
+        if len(text) > MAX_LOGS_BYTES:
+            raise UsageError("STO-U004", f"{file.name} is too large")
+        lines += text.decode(errors="replace").splitlines()
+    return read_log_keys(lines)

@@ -1,0 +1,292 @@
+"""The decoding half of the skeleton codec; see `stoilo.core.codec.skeleton`."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+from stoilo.core.codec.nodes import (
+    BlobRef,
+    ClassRef,
+    FunctionRef,
+    Instance,
+    Ndarray,
+    Node,
+    NumpyScalar,
+    Tensor,
+    check_array,
+    check_name,
+    item_bytes,
+)
+from stoilo.core.codec.wire import (
+    ALIGNMENT,
+    C128,
+    DATETIME,
+    F64,
+    I64,
+    INT64,
+    MAGIC,
+    SCALARS,
+    U32,
+    U64,
+    YEAR_ONE,
+    SkeletonBounds,
+    check_key,
+    is_float_list,
+    is_int64_list,
+)
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+
+__all__ = ["Reader"]
+
+MAX_EQUAL_HASHES = 64
+
+
+def _check_spread(keys: list[Node]) -> None:
+    """Refuse keys made to collide: filling a table with them takes quadratic time."""
+    if len(keys) <= MAX_EQUAL_HASHES or all(type(key) in {str, bytes} for key in keys):
+        return
+    ((_, worst),) = Counter(map(hash, keys)).most_common(1)
+    if worst > MAX_EQUAL_HASHES:
+        raise TrustError("STO-D006", "the keys of a table are built to collide")
+
+
+class Reader:
+    """Reads nodes from a view; every length is checked against what is there."""
+
+    def __init__(self, view: memoryview, bounds: SkeletonBounds) -> None:
+        self.view = view
+        self.at = len(MAGIC)
+        self.left = bounds.nodes
+        self.depth = bounds.depth
+        self.readers = _READERS if bounds.references else _DATA_READERS
+
+    def _take(self, size: int) -> memoryview:
+        end = self.at + size
+        if end > len(self.view):
+            raise TrustError("STO-D002", "an encoded value is cut short")
+        chunk = self.view[self.at : end]
+        self.at = end
+        return chunk
+
+    def _unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack(self._take(form.size))
+
+    def _read_u32(self) -> int:
+        return int(self._unpack(U32)[0])
+
+    def _read_count(self) -> int:
+        """Return an element count that the remaining bytes and bounds can hold."""
+        count = self._read_u32()
+        if count > len(self.view) - self.at:
+            raise TrustError("STO-D002", "an encoded value is cut short")
+        if count > self.left:
+            raise TrustError("STO-D005", "an encoded value has too many elements")
+        return count
+
+    def read_node(self, depth: int) -> Node:
+        """Read one node, at nesting `depth`."""
+        self.left -= 1
+        if self.left < 0:
+            raise TrustError("STO-D005", "an encoded value has too many elements")
+        if depth > self.depth:
+            raise TrustError("STO-D004", "an encoded value is nested too deep")
+        read = self.readers.get(self._take(1)[0])
+        if read is None:
+            raise TrustError("STO-D002", "an encoded value holds an unknown tag")
+        return read(self, depth)
+
+    def _read_int64(self, _: int) -> int:
+        return int(self._unpack(I64)[0])
+
+    def _read_long(self, _: int) -> int:
+        data = self._take(self._read_u32())
+        value = int.from_bytes(data, "little", signed=True)
+        if value in INT64 or (value + (value < 0)).bit_length() // 8 + 1 != len(data):
+            raise TrustError("STO-D006", "an integer is not in its shortest form")
+        return value
+
+    def _read_float(self, _: int) -> float:
+        return float(self._unpack(F64)[0])
+
+    def _read_complex(self, _: int) -> complex:
+        return complex(*self._unpack(C128))
+
+    def _read_text(self, _: int) -> str:
+        return self._read_utf8(self._read_u32())
+
+    def _read_utf8(self, size: int) -> str:
+        try:
+            return str(self._take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise TrustError("STO-D002", "text is not UTF-8") from None
+
+    def _read_raw(self, _: int) -> bytes:
+        return bytes(self._take(int(self._unpack(U64)[0])))
+
+    def _read_list(self, depth: int) -> list[Node]:
+        items = [self.read_node(depth + 1) for _ in range(self._read_count())]
+        if is_float_list(items) or is_int64_list(items):
+            raise TrustError("STO-D006", "a list of numbers is not packed")
+        return items
+
+    def _read_floats(self, _: int) -> list[Node]:
+        return self._read_packed("d")
+
+    def _read_int64s(self, _: int) -> list[Node]:
+        return self._read_packed("q")
+
+    def _read_packed(self, kind: str) -> list[Node]:
+        count = self._read_u32()
+        if not count:
+            raise TrustError("STO-D006", "an empty list is packed")
+        return array(kind, bytes(self._take(count * 8))).tolist()
+
+    def _read_tuple(self, depth: int) -> tuple[Node, ...]:
+        return tuple([self.read_node(depth + 1) for _ in range(self._read_count())])
+
+    def _read_dict(self, depth: int) -> dict[Node, Node]:
+        pairs = [
+            (self._read_key(depth + 1), self.read_node(depth + 1))
+            for _ in range(self._read_count())
+        ]
+        _check_spread([key for key, _ in pairs])
+        table = dict(pairs)
+        if len(table) != len(pairs):
+            raise TrustError("STO-D006", "a table has the same key twice")
+        return table
+
+    def _read_key(self, depth: int) -> Node:
+        key = self.read_node(depth)
+        if type(key) not in SCALARS or key != key:  # noqa: PLR0124 - NaN
+            check_key(key, TrustError)
+        return key
+
+    def _read_set(self, depth: int) -> set[Node]:
+        return set(self._read_elements(depth))
+
+    def _read_frozenset(self, depth: int) -> frozenset[Node]:
+        return frozenset(self._read_elements(depth))
+
+    def _read_elements(self, depth: int) -> list[Node]:
+        """Read set elements, which come in strictly rising order of their encodings."""
+        items: list[Node] = []
+        before: bytes | None = None
+        for _ in range(self._read_count()):
+            start = self.at
+            items.append(self._read_key(depth + 1))
+            encoding = bytes(self.view[start : self.at])
+            if before is not None and encoding <= before:
+                raise TrustError("STO-D006", "a set is not in canonical order")
+            before = encoding
+        _check_spread(items)
+        if len(set(items)) != len(items):
+            raise TrustError("STO-D006", "a set has the same element twice")
+        return items
+
+    def _read_datetime(self, _: int) -> datetime:
+        wall, fold, has_zone, offset = self._unpack(DATETIME)
+        if fold > 1 or has_zone > 1 or (not has_zone and offset):
+            raise TrustError("STO-D006", "a datetime is not in its canonical form")
+        try:
+            zone = timezone(timedelta(microseconds=offset)) if has_zone else None
+            moment = YEAR_ONE + timedelta(microseconds=wall)
+            return moment.replace(tzinfo=zone, fold=fold)
+        except (ValueError, OverflowError):
+            raise TrustError("STO-D002", "a datetime is out of range") from None
+
+    def _read_name(self) -> str:
+        text = self._read_utf8(self._take(1)[0])
+        check_name(text)
+        return text
+
+    def _read_dtype(self) -> str:
+        return self._read_utf8(self._take(1)[0])
+
+    def _read_array_parts(self) -> tuple[str, tuple[int, ...], memoryview]:
+        dtype = self._read_dtype()
+        size = item_bytes(dtype)
+        ndim = self._take(1)[0]
+        shape = tuple([int(self._unpack(U64)[0]) for _ in range(ndim)])
+        if any(self._take(-self.at % ALIGNMENT)):
+            raise TrustError("STO-D006", "an array's padding is not zero")
+        size *= math.prod(shape)
+        data = self._take(size)
+        check_array(dtype, shape, size)
+        _check_booleans(dtype, data)
+        return dtype, shape, data
+
+    def _read_ndarray(self, _: int) -> Ndarray:
+        return Ndarray(*self._read_array_parts())
+
+    def _read_tensor(self, _: int) -> Tensor:
+        return Tensor(*self._read_array_parts())
+
+    def _read_scalar(self, _: int) -> NumpyScalar:
+        dtype = self._read_dtype()
+        data = self._take(item_bytes(dtype))
+        _check_booleans(dtype, data)
+        return NumpyScalar(dtype, bytes(data))
+
+    def _read_instance(self, depth: int) -> Instance:
+        class_name = self._read_name()
+        base = self.read_node(depth + 1)
+        count = self._read_count()
+        state = dict(self._read_attributes(count, depth))
+        if len(state) != count:
+            raise TrustError("STO-D006", "an instance has the same attribute twice")
+        return Instance(class_name, state, base)
+
+    def _read_attributes(self, count: int, depth: int) -> list[tuple[str, Node]]:
+        return [(self._read_name(), self.read_node(depth + 1)) for _ in range(count)]
+
+    def _read_blob(self, _: int) -> BlobRef:
+        index = self._read_u32()
+        if index >= BOUNDS.blobs_per_task:
+            raise TrustError("STO-D002", "a blob reference is out of range")
+        return BlobRef(index)
+
+
+def _check_booleans(dtype: str, data: memoryview) -> None:
+    if dtype == "bool" and bytes(data).strip(b"\x00\x01"):
+        raise TrustError("STO-D006", "a boolean array holds something else")
+
+
+_READERS: dict[int, Callable[[Reader, int], Node]] = {
+    ord("N"): lambda _, __: None,
+    ord("T"): lambda _, __: True,
+    ord("F"): lambda _, __: False,
+    ord("i"): Reader._read_int64,
+    ord("I"): Reader._read_long,
+    ord("f"): Reader._read_float,
+    ord("c"): Reader._read_complex,
+    ord("s"): Reader._read_text,
+    ord("b"): Reader._read_raw,
+    ord("l"): Reader._read_list,
+    ord("L"): Reader._read_floats,
+    ord("P"): Reader._read_int64s,
+    ord("t"): Reader._read_tuple,
+    ord("d"): Reader._read_dict,
+    ord("e"): Reader._read_set,
+    ord("z"): Reader._read_frozenset,
+    ord("D"): Reader._read_datetime,
+    ord("a"): Reader._read_ndarray,
+    ord("x"): Reader._read_tensor,
+    ord("n"): Reader._read_scalar,
+    ord("R"): lambda reader, _: FunctionRef(reader._read_name()),
+    ord("C"): lambda reader, _: ClassRef(reader._read_name()),
+    ord("O"): Reader._read_instance,
+    ord("B"): Reader._read_blob,
+}
+
+
+def _refuse_reference(_: Reader, __: int) -> Node:
+    raise TrustError("STO-D008", "a reference stands where only data may")
+
+
+_DATA_READERS = _READERS | dict.fromkeys(b"RCOB", _refuse_reference)

@@ -1,0 +1,67 @@
+"""Kills within a shard's statements, and shards that keep no promise over them: controls."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from stoilo.learn.ps import shards
+
+__all__ = ["KINDS", "Careless", "Hasty", "kill_before"]
+
+
+class Careless(shards.Shard):
+    """Writes values and marks in two transactions."""
+
+    def _write(self, file: Connection, rows: Sequence[Any]) -> None:
+        for row in rows:
+            file.execute(shards._WRITE, (*row[:-1], "{}"))
+        super()._write(file, rows)
+
+
+class Hasty(shards.Shard):
+    """Acknowledges before it writes."""
+
+    later: Sequence[Any] = ()
+
+    def _write(self, file: Connection, rows: Sequence[Any]) -> None:
+        if self.later:
+            super()._write(file, self.later)
+        self.later = rows
+
+    def close(self) -> None:
+        """Write what was acknowledged last, and close."""
+        if self._file is not None:
+            self._write(self._file, ())
+        super().close()
+
+
+KINDS: Mapping[str, type[shards.Shard]] = {
+    "careful": shards.Shard,
+    "careless": Careless,
+    "hasty": Hasty,
+}
+
+
+def kill_before(statement: int) -> None:
+    """Let the statement-th SQL statement of this process, from now on, be its end."""
+    left = statement
+
+    def trace(_text: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    plain = shards.connect  # type: ignore[attr-defined]  # what the module calls
+
+    def connect(path: Path, *, read_only: bool = False) -> Connection:
+        connection: Connection = plain(path, read_only=read_only)
+        connection.set_trace_callback(trace)
+        return connection
+
+    shards.connect = connect  # type: ignore[attr-defined]  # as above
