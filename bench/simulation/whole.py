@@ -195,7 +195,7 @@ class EngineProject:
         """Return copies in the order in which they were made; a reply has its own."""
         if not given:
             return ()
-        table = schema.copies
+        table = schema.results
         query = select(table.c.name).where(table.c.name.in_(given)).order_by(table.c.id)
         with self._database.read() as connection:
             names = connection.scalars(query).all()

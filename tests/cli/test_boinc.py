@@ -207,7 +207,7 @@ def test_trusted_accounts_are_listed(data, engine, capsys):
 
 def add_check(engine, workunit, verdict, ended_at):
     engine.create_workunits([make_spec(workunit)])
-    table = schema.copies
+    table = schema.results
     with engine._database.write() as connection:
         query = select(table.c.id, table.c.workunit_id)
         copy = connection.execute(query.where(table.c.name == f"{workunit}_0")).one()

@@ -1,7 +1,7 @@
 """What a work engine does for the server, and what it asks in return (design §1.5).
 
 Two engines stand behind `Engine`: the embedded BOINC-compatible project and a stock
-BOINC server. The same contract tests run on both. The engine knows copies, hosts,
+BOINC server. The same contract tests run on both. The engine knows results, hosts,
 deadlines and quorums; it never looks into a result file. What a result means is the
 server's business, asked through `Validation`; what a finished workunit means is told
 through `Assimilator`.
@@ -29,9 +29,6 @@ __all__ = [
     "Assimilator",
     "CodeSignKey",
     "Comparison",
-    "CopyOutcome",
-    "CopyState",
-    "CopyView",
     "Engine",
     "EngineFigures",
     "FormerKey",
@@ -44,7 +41,10 @@ __all__ = [
     "ReceivedResult",
     "Replication",
     "ResultCheck",
+    "ResultOutcome",
+    "ResultProgress",
     "ResultVerdict",
+    "ResultView",
     "SignedFile",
     "Validation",
     "Waits",
@@ -63,7 +63,7 @@ class WorkunitFile:
         open_name: the name under which the executor asks for it (`executor.workdir`).
         digest: plain SHA-256 of the content; files of equal digest are stored once.
         source: the bytes themselves, or a file that does not change during the call
-            (the engine links or copies it, the caller may delete its own afterwards).
+            (the engine links or results it, the caller may delete its own afterwards).
         sticky: volunteers keep it in their cache after the workunit (shared blobs).
         unpacked_bytes: what it becomes on a volunteer's disk, beside itself; 0: nothing.
     """
@@ -76,7 +76,7 @@ class WorkunitFile:
 
 
 class Homogeneity(StrEnum):
-    """How alike the hosts of one workunit's copies must be (BOINC's classes)."""
+    """How alike the hosts of one workunit's results must be (BOINC's classes)."""
 
     NONE = ""
     COARSE = "coarse"  # family of operating systems, and of processors' makers
@@ -85,13 +85,13 @@ class Homogeneity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How the operator lets a workunit's copies be spread.
+    """How the operator lets a workunit's results be spread.
 
     Attributes:
-        homogeneous: its copies go to hosts of one class only, that of the first.
-        adaptive: one copy is enough where a host with a record of valid results, not
+        homogeneous: its results go to hosts of one class only, that of the first.
+        adaptive: one result is enough where a host with a record of valid results, not
             checked this time, has computed it; the quorum of the redundancy holds as
-            soon as a copy goes to any other host.
+            soon as a result goes to any other host.
     """
 
     homogeneous: Homogeneity = Homogeneity.NONE
@@ -100,23 +100,23 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class WorkunitSpec:
-    """One workunit: the copies of one admitted attempt.
+    """One workunit: the results of one admitted attempt.
 
     Attributes:
         name: unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it.
         app: BOINC app, which is the level's name.
-        files: inputs, all downloaded by every copy; open names are distinct.
-        redundancy: copies, quorum, limits and delay bound (s).
-        not_after: end of the admission, s; no copy gets a deadline beyond it.
+        files: inputs, all downloaded by every result; open names are distinct.
+        redundancy: results, quorum, limits and delay bound (s).
+        not_after: end of the admission, s; no result gets a deadline beyond it.
         result_max_bytes: largest result file accepted.
-        fpops_est: expected work of one copy, FLOP.
+        fpops_est: expected work of one result, FLOP.
         fpops_bound: work after which a client gives up, FLOP.
         priority: larger goes out first.
         reviewed: a reviewer has signed it.
         public_source: its source may be published.
         topics: what it is about; hosts may ask for some only.
-        replication: how its copies are spread.
-        memory_bound: what a copy needs of a host's memory, bytes; 0: not said.
+        replication: how its results are spread.
+        memory_bound: what a result needs of a host's memory, bytes; 0: not said.
         disk_bound: what it needs of the disk, bytes; 0: not said.
     """
 
@@ -142,7 +142,7 @@ class ReceivedResult:
     """A result file that a host uploaded and reported. Its bytes are hostile.
 
     Attributes:
-        name: of the copy (BOINC's result name); the file's header must say the same.
+        name: of the result (BOINC's result name); the file's header must say the same.
         workunit: name of the workunit.
         path: the file, complete and of the size and digest given here; it stays
             until `Assimilator.assimilate` has returned for the workunit, the canonical
@@ -291,7 +291,7 @@ class OutcomeKind(StrEnum):
     TOO_MANY_SUCCESS = "too_many_success"  # enough results, no quorum among them
     TOO_MANY_REFUSALS = "too_many_refusals"  # no attached host's opt-in allows it
     VALIDATOR_FAILED = "validator_failed"  # FATAL from check or compare
-    ADMISSION_ENDED = "admission_ended"  # needs a copy past not_after: a new attempt
+    ADMISSION_ENDED = "admission_ended"  # needs a result past not_after: a new attempt
     CANCELLED = "cancelled"
 
 
@@ -306,7 +306,7 @@ class WorkunitOutcome:
         valid: every result that agreed with the canonical one, itself included; without
             a canonical one, every result that passed `Validation.check`.
         code: the code given with the deciding check or comparison, if any, else the
-            code of the last failed copy, else empty.
+            code of the last failed result, else empty.
         message: the text given with it.
         quorum: how many results had to agree: 1 where adaptive replication let one
             trusted host's result stand; 0: as the redundancy says.
@@ -321,16 +321,16 @@ class WorkunitOutcome:
     quorum: int = 0
 
 
-class CopyState(StrEnum):
-    """Where one copy (BOINC: result, instance) is."""
+class ResultProgress(StrEnum):
+    """Where one result (BOINC: result, instance) is."""
 
     UNSENT = "unsent"
     IN_PROGRESS = "in_progress"
     OVER = "over"
 
 
-class CopyOutcome(StrEnum):
-    """How one copy ended; `NONE` until it is over."""
+class ResultOutcome(StrEnum):
+    """How one result ended; `NONE` until it is over."""
 
     NONE = "none"
     SUCCESS = "success"
@@ -343,15 +343,15 @@ class CopyOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyView:
-    """One copy as shown to the task's owner; times are 0 where nothing happened.
+class ResultView:
+    """One result as shown to the task's owner; times are 0 where nothing happened.
 
     `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
     """
 
     name: str
-    state: CopyState
-    outcome: CopyOutcome
+    state: ResultProgress
+    outcome: ResultOutcome
     code: str
     sent_at: int
     received_at: int
@@ -364,15 +364,15 @@ class WorkunitStatus:
 
     Attributes:
         name: of the workunit.
-        copies: oldest first.
+        results: oldest first.
         outcome: None while it runs.
-        users_needed: distinct users that its open copies still wait for.
+        users_needed: distinct users that its open results still wait for.
         users_attached: users with a host seen lately that may take its app.
         explanation: one sentence, for example "needs 2 distinct users, 1 attached".
     """
 
     name: str
-    copies: tuple[CopyView, ...]
+    results: tuple[ResultView, ...]
     outcome: OutcomeKind | None
     users_needed: int
     users_attached: int
@@ -427,7 +427,7 @@ class Assimilator(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Copies of admitted attempts to volunteers and back."""
+    """Results of admitted attempts to volunteers and back."""
 
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store all of `specs` in one durable step, or none.
@@ -472,7 +472,7 @@ class Engine(Protocol):
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.
 
-        `bundle` comes from `executor.trust.pack_release`; every copy dispatched later
+        `bundle` comes from `executor.trust.pack_release`; every result dispatched later
         carries it under the open name ``release``.
         """
         ...
@@ -482,7 +482,7 @@ class Engine(Protocol):
 
         Every app gets the program of the host's platform. A platform's version number
         grows whenever its files or signatures change and never comes back; files of a
-        former version stay while a copy that was sent with it may be on its way.
+        former version stay while a result that was sent with it may be on its way.
 
         Raises:
             TrustError: ``STO-E002`` when a file does not have its digest; ``STO-E050``
@@ -526,8 +526,8 @@ class EngineFigures:
 
     Attributes:
         workunits: under way.
-        copies: by (state, outcome), both of `interface`'s lists.
-        unsent_age_s: of the oldest copy that nobody has.
+        results: by (state, outcome), both of `interface`'s lists.
+        unsent_age_s: of the oldest result that nobody has.
         to_validate: results that the validator has not seen.
         to_validate_age_s: since the oldest of them was reported.
         outcomes_waiting: ended workunits that the server has not taken.
@@ -537,7 +537,7 @@ class EngineFigures:
     """
 
     workunits: int
-    copies: Mapping[tuple[str, str], int]
+    results: Mapping[tuple[str, str], int]
     unsent_age_s: int
     to_validate: int
     to_validate_age_s: int

@@ -44,7 +44,7 @@ from stoilo.server.engines.embedded.workunits.purge import (
 from stoilo.server.engines.embedded.workunits.rejections import (
     Owners,
     of_one_owner,
-    reject_copies,
+    reject_results,
 )
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
 from stoilo.server.engines.embedded.workunits.store import (
@@ -106,7 +106,7 @@ class EngineOptions:
         mirrors: URLs of data servers besides this one.
         retention: how long rows are kept that nobody needs.
         draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
-        lots: the same, for which of the copies that wait go out first.
+        lots: the same, for which of the results that wait go out first.
         uploads: how much of the disk result files may take.
     """
 
@@ -132,7 +132,7 @@ class EmbeddedEngine:
         scheduler: answers scheduler requests (for `http`).
         uploads: takes result files (for `http`).
         mirrors: which data servers hosts are sent to.
-        changes: grows whenever there may be new copies to hand out.
+        changes: grows whenever there may be new results to hand out.
     """
 
     def __init__(
@@ -218,9 +218,9 @@ class EmbeddedEngine:
         self._round.wake()
 
     def reject(self, name: str, owners: Owners = of_one_owner) -> int:
-        """Mark the hosts of a workunit's valid copies; see `interface.HostRecords`."""
+        """Mark the hosts of a workunit's valid results; see `interface.HostRecords`."""
         with self._database.write() as connection:
-            return reject_copies(connection, name, self.now(), owners)
+            return reject_results(connection, name, self.now(), owners)
 
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on.

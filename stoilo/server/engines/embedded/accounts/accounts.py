@@ -102,7 +102,7 @@ class User:
         chosen: its preferences.
         weak: the caller has shown the weak key: nothing of the account may change.
         newcomer: a stranger none of whose results was ever valid.
-        paused_until: no new copies before that, s.
+        paused_until: no new results before that, s.
     """
 
     id: int

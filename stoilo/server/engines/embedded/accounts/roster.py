@@ -33,7 +33,7 @@ from stoilo.server.engines.embedded.hosts.host_trust import (
     lift_ban,
     trust_account,
     trusted_accounts,
-    void_copies,
+    void_results,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Roster:
             )
             mine = select(hosts.c.id).where(hosts.c.user_id == user_id)
             for host_id in () if lift else connection.scalars(mine).all():
-                void_copies(connection, host_id, now)
+                void_results(connection, host_id, now)
 
     def trust(self, email: str, now: int, *, trusted: bool = True) -> None:
         """Let an account's hosts check others again, or no longer; ``STO-E040``."""

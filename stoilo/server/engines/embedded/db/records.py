@@ -1,4 +1,4 @@
-"""Workunits, copies and callers as the rules see them: frozen values, nothing else."""
+"""Workunits, results and callers as the rules see them: frozen values, nothing else."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     Homogeneity,
     OutcomeKind,
+    ResultOutcome,
+    ResultProgress,
 )
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ __all__ = [
     "CheckVerdict",
     "Close",
     "Compare",
-    "Copy",
     "Create",
     "Drop",
     "Expire",
     "Finish",
     "Judge",
     "ReleaseClass",
+    "Result",
     "SecondOpinion",
     "Validity",
     "WorkunitView",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Validity(StrEnum):
-    """How far a successful copy has come with the validator."""
+    """How far a successful result has come with the validator."""
 
     INIT = "init"  # not looked at
     CHECKED = "checked"  # passed the init validator, not yet compared
@@ -51,12 +51,12 @@ class Validity(StrEnum):
 
 
 class CheckVerdict(StrEnum):
-    """How a spot check ended, or where one of its copies stands."""
+    """How a spot check ended, or where one of its results stands."""
 
-    PENDING = "pending"  # a copy for trusted hosts
+    PENDING = "pending"  # a result for trusted hosts
     OPEN = "open"  # a second opinion that any host may give
     DOUBTED = "doubted"  # it differed; a second opinion is asked for
-    SECOND = "second"  # was a second opinion: the first copy has the verdict
+    SECOND = "second"  # was a second opinion: the first result has the verdict
     SAME = "same"
     DIFFERENT = "different"
     DISPUTED = "disputed"  # two re-checks do not prove anything together
@@ -66,15 +66,15 @@ class CheckVerdict(StrEnum):
 RUNNING_CHECKS = frozenset(
     {CheckVerdict.PENDING, CheckVerdict.OPEN, CheckVerdict.DOUBTED}
 )
-"""Of the copies of a spot check that has not ended."""
+"""Of the results of a spot check that has not ended."""
 
 UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
 """Neither valid nor invalid yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """One copy (BOINC: result, instance).
+class Result:
+    """One result (BOINC: result, instance).
 
     Attributes:
         name: unique.
@@ -91,8 +91,8 @@ class Copy:
     """
 
     name: str
-    state: CopyState = CopyState.UNSENT
-    outcome: CopyOutcome = CopyOutcome.NONE
+    state: ResultProgress = ResultProgress.UNSENT
+    outcome: ResultOutcome = ResultOutcome.NONE
     validity: Validity = Validity.INIT
     user_id: int = 0
     host_key: str = ""
@@ -105,7 +105,7 @@ class Copy:
     @property
     def viable(self) -> bool:
         """Whether it passed the init validator and may be part of a quorum."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity in {
+        return self.outcome is ResultOutcome.SUCCESS and self.validity in {
             Validity.CHECKED,
             Validity.INCONCLUSIVE,
             Validity.VALID,
@@ -114,12 +114,12 @@ class Copy:
     @property
     def unchecked(self) -> bool:
         """Whether the init validator has yet to look."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity is Validity.INIT
+        return self.outcome is ResultOutcome.SUCCESS and self.validity is Validity.INIT
 
     @property
     def undecided(self) -> bool:
         """Whether it came back and is neither valid nor invalid."""
-        return self.outcome is CopyOutcome.SUCCESS and self.validity in UNDECIDED
+        return self.outcome is ResultOutcome.SUCCESS and self.validity in UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +127,23 @@ class WorkunitView:
     """Everything the rules look at.
 
     Attributes:
-        redundancy: copies, quorum and limits as they were asked for.
+        redundancy: results, quorum and limits as they were asked for.
         not_after: end of the admission, s.
-        copies: oldest first.
+        results: oldest first.
         outcome: the final outcome, None before.
-        canonical: name of the canonical copy, empty without.
+        canonical: name of the canonical result, empty without.
         lingering: it has ended with a canonical result, and that is still here to
             compare late results with.
         delivered: the server has taken the outcome, if there is one.
-        homogeneous: how alike the hosts of its copies must be.
+        homogeneous: how alike the hosts of its results must be.
         host_class: the class of host that it is committed to, empty while to none.
-        alone: one copy is enough as long as only trusted hosts got one (adaptive
+        alone: one result is enough as long as only trusted hosts got one (adaptive
             replication).
     """
 
     redundancy: Redundancy
     not_after: int
-    copies: tuple[Copy, ...] = ()
+    results: tuple[Result, ...] = ()
     outcome: OutcomeKind | None = None
     canonical: str = ""
     lingering: bool = False
@@ -154,12 +154,12 @@ class WorkunitView:
 
     @property
     def doubt(self) -> str:
-        """The re-check that differed from the canonical copy, empty without one."""
-        return next((copy.name for copy in self.copies if copy.doubts), "")
+        """The re-check that differed from the canonical result, empty without one."""
+        return next((result.name for result in self.results if result.doubts), "")
 
     @property
     def in_force(self) -> Redundancy:
-        """The redundancy that holds now: one copy while it is `alone`."""
+        """The redundancy that holds now: one result while it is `alone`."""
         if not self.alone:
             return self.redundancy
         return replace(self.redundancy, min_quorum=1, target_results=1)
@@ -194,49 +194,49 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The copy's deadline has passed: over, no reply."""
+    """The result's deadline has passed: over, no reply."""
 
-    copy: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The copy is not needed any more: over; a host that has it is told to abort."""
+    """The result is not needed any more: over; a host that has it is told to abort."""
 
-    copy: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make that many new unsent copies."""
+    """Make that many new unsent results."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseClass:
-    """Nothing came of the class of host that had the copies: any class may have one."""
+    """Nothing came of the class of host that had the results: any class may have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Ask `Validation.check` about the copy's result."""
+    """Ask `Validation.check` about what the result brought."""
 
-    copy: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Look for a quorum among these copies (`quorum.judge`)."""
+    """Look for a quorum among these results (`quorum.judge`)."""
 
-    copies: tuple[str, ...]
+    results: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Compare the copy with the canonical one: it came after the end."""
+    """Compare the result with the canonical one: it came after the end."""
 
-    copy: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)

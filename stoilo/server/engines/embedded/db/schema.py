@@ -29,7 +29,6 @@ __all__ = [
     "bans",
     "bounds",
     "code_sign_keys",
-    "copies",
     "excuses",
     "files",
     "global_preferences",
@@ -48,6 +47,7 @@ __all__ = [
     "programs",
     "quotas",
     "replications",
+    "results",
     "resumptions",
     "settings",
     "spot_checks",
@@ -136,7 +136,7 @@ workunits = Table(
     Index("engine_workunit_transition", "outcome", "transition_at"),
 )
 
-copies = Table(
+results = Table(
     "engine_result",
     metadata,
     Column("id", Key, primary_key=True),
@@ -160,9 +160,9 @@ copies = Table(
     Index("engine_result_workunit", "workunit_id", "user_id"),
     Index("engine_result_host", "host_id", "state"),
 )
-# In the order in which copies are handed out: the first that fit are found without
+# In the order in which results are handed out: the first that fit are found without
 # reading and sorting every other one that waits.
-_offer = (copies.c.state, copies.c.priority.desc(), copies.c.id)
+_offer = (results.c.state, results.c.priority.desc(), results.c.id)
 Index("engine_result_offer", *_offer)
 
 # Rows only where something differs from the ordinary: most tasks and hosts have none.
@@ -240,7 +240,7 @@ host_records = Table(
     Column("average_at", BigInteger, nullable=False, default=0),
 )
 
-# One row a copy that was paid for; it outlives the copy.
+# One row a result that was paid for; it outlives the result.
 grants = Table(
     "engine_credit",
     metadata,
@@ -300,7 +300,7 @@ settings = Table(
     Column("value", String(255), nullable=False),
 )
 
-# What a copy needs of a host, bytes; 0: not said.
+# What a result needs of a host, bytes; 0: not said.
 bounds = Table(
     "engine_bound",
     metadata,
@@ -309,7 +309,7 @@ bounds = Table(
     Column("disk_bytes", BigInteger, nullable=False),
 )
 
-# What a host says that a copy took; the server asks only for those that are valid.
+# What a host says that a result took; the server asks only for those that are valid.
 usages = Table(
     "engine_usage",
     metadata,
@@ -362,7 +362,7 @@ replications = Table(
     Column("workunit_id", Key, ForeignKey("engine_workunit.id"), primary_key=True),
     Column("homogeneous", String(8), nullable=False),
     Column("host_class", String(64), nullable=False),  # empty: of none yet
-    Column("alone", Integer, nullable=False),  # one copy is enough so far
+    Column("alone", Integer, nullable=False),  # one result is enough so far
 )
 
 lingering = Table(  # ended with a canonical result that is still compared with

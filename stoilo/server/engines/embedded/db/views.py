@@ -11,15 +11,15 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     RUNNING_CHECKS,
     CheckVerdict,
-    Copy,
+    Result,
     Validity,
     WorkunitView,
 )
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     Homogeneity,
     OutcomeKind,
+    ResultOutcome,
+    ResultProgress,
 )
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
 __all__ = [
-    "copies_of",
-    "copy_of",
     "load_view",
     "load_views",
+    "result_of",
+    "results_of",
     "view_columns",
     "view_of",
 ]
 
 
 def _workunit_query() -> Select:  # type: ignore[type-arg]  # columns of some tables
-    """Return the query for workunits, how their copies are spread, what is left of them."""
+    """Return the query for workunits, how their results are spread, what is left of them."""
     table = schema.workunits
     spread, ended, box = schema.replications, schema.lingering, schema.outbox
     return (
@@ -62,9 +62,9 @@ def view_columns() -> list[Any]:
     ]
 
 
-def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
-    """Return the query for workunits' copies, oldest first."""
-    table, checks = schema.copies, schema.spot_checks
+def _results_query() -> Select:  # type: ignore[type-arg]  # columns of two tables
+    """Return the query for workunits' results, oldest first."""
+    table, checks = schema.results, schema.spot_checks
     return (
         select(table, checks.c.verdict.label("check"))
         .outerjoin(checks, checks.c.copy_id == table.c.id)
@@ -74,20 +74,20 @@ def _copies_query() -> Select:  # type: ignore[type-arg]  # columns of two table
 
 
 # Built once: every step of every workunit asks them.
-_WORKUNITS, _COPIES = _workunit_query(), _copies_query()
+_WORKUNITS, _RESULTS = _workunit_query(), _results_query()
 
 
-def copy_of(row: Row, check: str | None = None) -> Copy:  # type: ignore[type-arg]  # any row of `copies`
-    """Return one row of `schema.copies` as the rules see it.
+def result_of(row: Row, check: str | None = None) -> Result:  # type: ignore[type-arg]  # any row of `results`
+    """Return one row of `schema.results` as the rules see it.
 
     Args:
         row: of the table.
-        check: the `CheckVerdict` of a re-check, None for any other copy.
+        check: the `CheckVerdict` of a re-check, None for any other result.
     """
-    return Copy(
+    return Result(
         name=row.name,
-        state=CopyState(row.state),
-        outcome=CopyOutcome(row.outcome),
+        state=ResultProgress(row.state),
+        outcome=ResultOutcome(row.outcome),
         validity=Validity(row.validity),
         user_id=row.user_id,
         host_key=row.host_key,
@@ -111,27 +111,27 @@ def load_views(
     if not workunits:
         return {}
     rows = connection.execute(_WORKUNITS, {"rows": list(workunits)}).all()
-    copies = copies_of(connection, workunits)
-    return {row.id: view_of(row, copies[row.id]) for row in rows}
+    results = results_of(connection, workunits)
+    return {row.id: view_of(row, results[row.id]) for row in rows}
 
 
-def copies_of(
+def results_of(
     connection: Connection, workunits: Collection[int]
-) -> dict[int, list[Copy]]:
-    """Return the copies of each workunit, oldest first."""
-    found: dict[int, list[Copy]] = {row: [] for row in workunits}
-    rows = connection.execute(_COPIES, {"rows": list(workunits)}).all()
+) -> dict[int, list[Result]]:
+    """Return the results of each workunit, oldest first."""
+    found: dict[int, list[Result]] = {row: [] for row in workunits}
+    rows = connection.execute(_RESULTS, {"rows": list(workunits)}).all()
     for row in rows:
-        found[row.workunit_id].append(copy_of(row, row.check))
+        found[row.workunit_id].append(result_of(row, row.check))
     return found
 
 
-def view_of(row: Row, copies: Iterable[Copy]) -> WorkunitView:  # type: ignore[type-arg]  # see below
+def view_of(row: Row, results: Iterable[Result]) -> WorkunitView:  # type: ignore[type-arg]  # see below
     """Return a workunit as the rules see it.
 
     Args:
         row: of `workunits`, with `view_columns`.
-        copies: its own, oldest first.
+        results: its own, oldest first.
     """
     return WorkunitView(
         redundancy=Redundancy(
@@ -143,7 +143,7 @@ def view_of(row: Row, copies: Iterable[Copy]) -> WorkunitView:  # type: ignore[t
             delay_bound_s=row.delay_bound_s,
         ),
         not_after=row.not_after,
-        copies=tuple(copies),
+        results=tuple(results),
         outcome=None if row.outcome is None else OutcomeKind(row.outcome),
         canonical=row.canonical or "",
         lingering=row.lingering is not None,

@@ -14,7 +14,7 @@ from sqlalchemy import delete, exists, func, insert, select, update
 
 from stoilo.executor.messages import AppVersion, ProgramFile
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.interface import CopyState, WorkunitFile
+from stoilo.server.engines.interface import ResultProgress, WorkunitFile
 from stoilo.server.engines.programs import check_programs
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ def _store_key(connection: Connection, key: CodeSignKey) -> None:
 
 
 def _retire(connection: Connection) -> tuple[str, ...]:
-    """Stop serving former programs that no copy under way can need."""
-    table, copies = schema.programs, schema.copies
+    """Stop serving former programs that no result under way can need."""
+    table, results = schema.programs, schema.results
     needed = exists().where(
-        copies.c.state == CopyState.IN_PROGRESS.value,
-        copies.c.sent_at <= table.c.replaced_at,
+        results.c.state == ResultProgress.IN_PROGRESS.value,
+        results.c.sent_at <= table.c.replaced_at,
     )
     over = (table.c.served == 1) & (table.c.replaced_at > 0) & ~needed
     rows = connection.execute(select(table).where(over)).all()
@@ -177,7 +177,7 @@ class KeyNews:
 
 @dataclass(frozen=True, slots=True)
 class ProgramChoice:
-    """How one client can run copies.
+    """How one client can run results.
 
     Attributes:
         usable: whether it can at all.
@@ -192,7 +192,7 @@ class ProgramChoice:
     notices: tuple[str, ...] = ()
 
     def complete(self, reply: SchedulerReply, base_url: str) -> SchedulerReply:
-        """Return `reply` with the app versions that its copies need, key and notices."""
+        """Return `reply` with the app versions that its results need, key and notices."""
         apps = {workunit.app for workunit in reply.workunits}
         return replace(
             reply,
@@ -204,7 +204,7 @@ class ProgramChoice:
 
 
 def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramChoice:
-    """Return how the caller can run copies."""
+    """Return how the caller can run results."""
     if request.own_program:
         return ProgramChoice()
     news = key_news(catalogue.keys, request.code_sign_key)

@@ -79,7 +79,7 @@ class Catalogue:
 
     Attributes:
         version: changes with everything else.
-        release: metadata that goes out with every copy, None before there is any.
+        release: metadata that goes out with every result, None before there is any.
         programs: one for each platform.
         keys: the one in force first; empty without programs.
     """

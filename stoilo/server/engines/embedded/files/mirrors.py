@@ -7,7 +7,7 @@ the next after any failure (``client/pers_file_xfer.cpp``), ours do the same.
 
 One thing they cannot mend: wrong bytes of the right length end a stock client's task
 (``cs_files.cpp``: a checksum error is final). So a host that says that its downloads
-failed is believed of every copy that was sent with mirrors: they go back without counting
+failed is believed of every result that was sent with mirrors: they go back without counting
 against host or workunit, the mirrors are checked at once, and the host is sent to none for
 a day. All of this lies in memory: after a restart nothing is named before it was checked.
 """
@@ -62,11 +62,11 @@ CHECK_S: Final = 5.0
 PIECES: Final = 3
 PIECE_BYTES: Final = 64 * 1024
 DISTRUST_S: Final = 86_400.0
-# BOINC's client keeps a failed file while any task needs it, so the copies in the reply to
+# BOINC's client keeps a failed file while any task needs it, so the results in the reply to
 # the report fail at once: they are excused too.
 LEFT_OVER_S: Final = 60.0
 HOSTS_REMEMBERED: Final = 100_000
-COPIES_REMEMBERED: Final = 200_000
+RESULTS_REMEMBERED: Final = 200_000
 
 _URL: Final = re.compile(
     r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9._~-]{1,80}/)*"
@@ -123,7 +123,7 @@ class Mirrors:
         self._on_doubt = on_doubt
         self._lock = threading.Lock()
         self._good: frozenset[str] = frozenset()
-        self._sent: OrderedDict[str, int] = OrderedDict()  # copies and their hosts
+        self._sent: OrderedDict[str, int] = OrderedDict()  # results and their hosts
         self._distrusting: OrderedDict[int, float] = OrderedDict()
 
     def check(self, samples: Mapping[str, Path], most_s: float = CHECK_S) -> None:
@@ -163,13 +163,13 @@ class Mirrors:
             else file
             for file in reply.files
         )
-        self._note_sent(host, _copies_with(reply, files))
+        self._note_sent(host, _results_with(reply, files))
         return replace(reply, files=files)
 
     def excuses(self, host: int, report: ReportedResult) -> bool:
-        """Say whether a failed copy is the mirrors' fault, as far as one can know.
+        """Say whether a failed result is the mirrors' fault, as far as one can know.
 
-        From the first such copy on the host is sent to no mirror for `DISTRUST_S`, so what
+        From the first such result on the host is sent to no mirror for `DISTRUST_S`, so what
         is excused in that time was sent before. Saying so twice changes nothing: a
         transaction that fails is done again.
         """
@@ -195,11 +195,11 @@ class Mirrors:
             since = self._distrusting.get(host)
         return None if since is None or now - since >= DISTRUST_S else now - since
 
-    def _note_sent(self, host: int, copies: Iterable[str]) -> None:
-        """Note copies that a host may fail through no fault of its own."""
+    def _note_sent(self, host: int, results: Iterable[str]) -> None:
+        """Note results that a host may fail through no fault of its own."""
         with self._lock:
-            for copy in copies:
-                _remember(self._sent, copy, host, COPIES_REMEMBERED)
+            for result in results:
+                _remember(self._sent, result, host, RESULTS_REMEMBERED)
 
 
 def check_mirror(url: str, samples: Mapping[str, Path], most_s: float) -> str:
@@ -254,8 +254,8 @@ def _draw(url: str, host: int) -> bytes:
     return hashlib.sha256(f"{host}\0{url}".encode()).digest()
 
 
-def _copies_with(reply: SchedulerReply, files: tuple[FileInfo, ...]) -> Iterator[str]:
-    """Yield the copies of a reply that need a file for which mirrors are named."""
+def _results_with(reply: SchedulerReply, files: tuple[FileInfo, ...]) -> Iterator[str]:
+    """Yield the results of a reply that need a file for which mirrors are named."""
     mirrored = {file.name for file in files if file.mirrors}
     workunits = {
         workunit.name

@@ -1,6 +1,6 @@
 """Accounts whose computers turn work away: they abort it, or refuse it by their opt-in.
 
-Neither uses up a workunit's total, but each costs a copy and time, and one account after
+Neither uses up a workunit's total, but each costs a result and time, and one account after
 the other could do it. So an account pauses after some in a row, all its computers
 together, each time twice as long, until one of its results is valid. A *newcomer* pauses
 sooner: an account that somebody made over the web, none of whose results was ever valid.
@@ -42,9 +42,9 @@ class ConductRules:
     """Numbers of the rules.
 
     Attributes:
-        patience: copies turned away in a row before the first pause.
+        patience: results turned away in a row before the first pause.
         newcomer_patience: the same for newcomers.
-        first_pause_s: length of that pause, s; each further copy doubles it.
+        first_pause_s: length of that pause, s; each further result doubles it.
         longest_pause_s: longest pause, s.
     """
 
@@ -62,8 +62,8 @@ class Conduct:
     """What an account did lately.
 
     Attributes:
-        turned_away: copies since its last valid result.
-        paused_until: no copy before that, s since 1970.
+        turned_away: results since its last valid result.
+        paused_until: no result before that, s since 1970.
     """
 
     turned_away: int = 0
@@ -78,7 +78,7 @@ def is_newcomer(password_hash: str, total_credit: float | None) -> bool:
 def after_turning_away(
     conduct: Conduct, now: int, *, newcomer: bool, rules: ConductRules = CONDUCT_RULES
 ) -> Conduct:
-    """Return what is known of an account after one more copy at `now`, s."""
+    """Return what is known of an account after one more result at `now`, s."""
     row = conduct.turned_away + 1
     over = row - (rules.newcomer_patience if newcomer else rules.patience)
     pause = 0
@@ -102,9 +102,9 @@ def pause_of(paused_until: int, now: int) -> Allowance | None:
 
 
 def note_turned_away(
-    connection: Connection, user_id: int, copies: int, now: int
+    connection: Connection, user_id: int, results: int, now: int
 ) -> None:
-    """Count copies that an account's computers have just turned away."""
+    """Count results that an account's computers have just turned away."""
     users, people, table = schema.users, schema.people, schema.account_standings
     row = connection.execute(
         select(
@@ -119,7 +119,7 @@ def note_turned_away(
     ).one()
     conduct = Conduct(row.turned_away or 0, row.paused_until or 0)
     newcomer = is_newcomer(row.password_hash, row.total_credit)
-    for _ in range(copies):
+    for _ in range(results):
         conduct = after_turning_away(conduct, now, newcomer=newcomer)
     forgive(connection, [user_id])
     connection.execute(

@@ -2,7 +2,7 @@
 
 A host's class follows BOINC's homogeneous redundancy: coarse is the family of operating
 system and processor, fine tells families of processors apart. What a host says of itself
-is not proven; a lie gets it copies whose results it will not match.
+is not proven; a lie gets it results whose results it will not match.
 
 A record is BOINC's ``consecutive_valid`` of a host and an app: valid results since the
 last that was invalid, failed or never came. Only results that agreed with another host's
@@ -23,7 +23,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import UNDECIDED, Validity
-from stoilo.server.engines.interface import CopyOutcome, CopyState, Homogeneity
+from stoilo.server.engines.interface import Homogeneity, ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ __all__ = [
     "note_valid",
     "trust_account",
     "trusted_accounts",
-    "void_copies",
+    "void_results",
 ]
 
 TRUSTED_AFTER: Final = 10
@@ -146,10 +146,10 @@ def consecutive_valid(connection: Connection, host_id: int, app: str) -> int:
     return int(count or 0)
 
 
-def note_valid(connection: Connection, copies: Iterable[str]) -> None:
+def note_valid(connection: Connection, results: Iterable[str]) -> None:
     """Count results that agreed with another host's."""
     table = schema.histories
-    for host_id, app in _hosts_of(connection, copies):
+    for host_id, app in _hosts_of(connection, results):
         changed = connection.execute(
             update(table)
             .where(table.c.host_id == host_id, table.c.app == app)
@@ -161,10 +161,10 @@ def note_valid(connection: Connection, copies: Iterable[str]) -> None:
             )
 
 
-def note_failed(connection: Connection, copies: Iterable[str]) -> None:
+def note_failed(connection: Connection, results: Iterable[str]) -> None:
     """Begin again with the hosts of results that were invalid, failed or never came."""
     table = schema.histories
-    for host_id, app in set(_hosts_of(connection, copies)):
+    for host_id, app in set(_hosts_of(connection, results)):
         connection.execute(
             update(table)
             .where(table.c.host_id == host_id, table.c.app == app)
@@ -172,10 +172,10 @@ def note_failed(connection: Connection, copies: Iterable[str]) -> None:
         )
 
 
-def _hosts_of(connection: Connection, copies: Iterable[str]) -> list[tuple[int, str]]:
-    """Return host and app of each copy."""
-    table, of = schema.copies, schema.workunits
-    names = list(copies)
+def _hosts_of(connection: Connection, results: Iterable[str]) -> list[tuple[int, str]]:
+    """Return host and app of each result."""
+    table, of = schema.results, schema.workunits
+    names = list(results)
     if not names:
         return []
     rows = connection.execute(
@@ -254,10 +254,10 @@ def _ban_query() -> Select[int]:
     return select(table.c.workunit_id).where(table.c.host_id == bindparam("host"))
 
 
-def ban_host(connection: Connection, copy: str, now: int) -> None:
-    """Ban the host that had `copy`, whose result was wrong."""
-    table = schema.copies
-    row = connection.execute(select(table).where(table.c.name == copy)).one()
+def ban_host(connection: Connection, result: str, now: int) -> None:
+    """Ban the host that had `result`, whose result was wrong."""
+    table = schema.results
+    row = connection.execute(select(table).where(table.c.name == result)).one()
     ban(connection, row.host_id, row.host_key, now, workunit_id=row.workunit_id)
 
 
@@ -287,7 +287,7 @@ def ban(
     connection.execute(
         update(past).where(past.c.host_id == host_id).values(consecutive_valid=0)
     )
-    void_copies(connection, host_id, now)
+    void_results(connection, host_id, now)
 
 
 def lift_ban(connection: Connection, host_id: int) -> bool:
@@ -297,17 +297,17 @@ def lift_ban(connection: Connection, host_id: int) -> bool:
     return bool(gone.rowcount)
 
 
-def void_copies(connection: Connection, host_id: int, now: int) -> None:
+def void_results(connection: Connection, host_id: int, now: int) -> None:
     """Let nothing that the host has or has brought decide anything any more.
 
     What is compared after a workunit's end counts for nobody either: no credit, no
     record. What was found valid or invalid before stays as it is.
     """
-    table, of, kept = schema.copies, schema.workunits, schema.lingering
+    table, of, kept = schema.results, schema.workunits, schema.lingering
     alive = select(of.c.id).where(
         of.c.outcome.is_(None) | of.c.id.in_(select(kept.c.workunit_id))
     )
-    counted = (CopyOutcome.SUCCESS, CopyOutcome.NO_REPLY, CopyOutcome.NONE)
+    counted = (ResultOutcome.SUCCESS, ResultOutcome.NO_REPLY, ResultOutcome.NONE)
     mine = (
         table.c.host_id == host_id,
         table.c.workunit_id.in_(alive),
@@ -319,8 +319,8 @@ def void_copies(connection: Connection, host_id: int, now: int) -> None:
         update(table)
         .where(*mine)
         .values(
-            state=CopyState.OVER.value,
-            outcome=CopyOutcome.INVALID.value,
+            state=ResultProgress.OVER.value,
+            outcome=ResultOutcome.INVALID.value,
             validity=Validity.INVALID.value,
             code=BANNED,
         )

@@ -1,4 +1,4 @@
-"""How many copies a host may have in a day, and how long it pauses after garbage.
+"""How many results a host may have in a day, and how long it pauses after garbage.
 
 BOINC's daily result quota, per host and app: a day's limit for each processor starts at
 the most, loses one with every bad result and doubles with every valid one. That alone
@@ -24,7 +24,7 @@ from sqlalchemy import and_, bindparam, insert, select, update
 
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
-from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,10 +42,10 @@ __all__ = [
     "after_success",
     "allowed_today",
     "load_quotas",
-    "note_copies",
     "note_error",
     "note_errors",
     "note_refusal",
+    "note_results",
     "note_success",
     "room_in",
     "store_quota",
@@ -59,11 +59,11 @@ class QuotaRules:
     """Numbers of the rules.
 
     Attributes:
-        per_cpu: most copies of one app a day, for each processor. A BOINC client ends
+        per_cpu: most results of one app a day, for each processor. A BOINC client ends
             about one task a second on two processors; no honest host comes near.
         most_cpus: processors that count, whatever a host says it has.
         patience: bad results in a row before the first pause.
-        refusals: copies that a host may refuse without a usable result between them;
+        refusals: results that a host may refuse without a usable result between them;
             each further one is bad.
         first_pause_s: length of that pause, s; each further bad result doubles it.
         longest_pause_s: longest pause, s.
@@ -85,11 +85,11 @@ class Quota:
     """One host's standing with one app.
 
     Attributes:
-        per_cpu: copies a day for each processor.
+        per_cpu: results a day for each processor.
         day: number of the day since 1970 that `issued` counts.
-        issued: copies handed out on that day.
+        issued: results handed out on that day.
         errors_in_row: bad results since the last valid one.
-        paused_until: no copy before that, s since 1970.
+        paused_until: no result before that, s since 1970.
     """
 
     per_cpu: int
@@ -105,13 +105,13 @@ class Allowance:
 
     Attributes:
         apps: those with something left.
-        copies: most copies of all apps together.
+        results: most results of all apps together.
         messages: what to tell the volunteer about the others.
         delay_s: when to call again if nothing is left, s; 0 if something is.
     """
 
     apps: tuple[str, ...]
-    copies: int
+    results: int
     messages: tuple[str, ...] = ()
     delay_s: int = 0
 
@@ -155,15 +155,15 @@ def after_success(quota: Quota, rules: QuotaRules = RULES) -> Quota:
     return replace(quota, per_cpu=doubled, errors_in_row=0, paused_until=0)
 
 
-def after_issue(quota: Quota, copies: int, now: int) -> Quota:
-    """Return the standing after copies were handed out at `now`, s."""
+def after_issue(quota: Quota, results: int, now: int) -> Quota:
+    """Return the standing after results were handed out at `now`, s."""
     today = now // DAY_S
     issued = quota.issued if quota.day == today else 0
-    return replace(quota, day=today, issued=issued + copies)
+    return replace(quota, day=today, issued=issued + results)
 
 
 def room_in(quota: Quota, ncpus: int, now: int, rules: QuotaRules = RULES) -> int:
-    """Return how many copies are left today at `now`, s; 0 during a pause."""
+    """Return how many results are left today at `now`, s; 0 during a pause."""
     if now < quota.paused_until:
         return 0
     issued = quota.issued if quota.day == now // DAY_S else 0
@@ -194,13 +194,13 @@ def allowed_today(
     waits = [_wait(quota, now) for quota in closed.values()]
     return Allowance(
         apps=open_apps,
-        copies=sum(rooms.values()),
+        results=sum(rooms.values()),
         messages=tuple(_message(app, quota, now) for app, quota in closed.items()),
         delay_s=0 if open_apps else min(waits, default=0),
     )
 
 
-def note_copies(
+def note_results(
     connection: Connection,
     host_id: int,
     apps: Iterable[str],
@@ -208,7 +208,7 @@ def note_copies(
     now: int,
     rules: QuotaRules = RULES,
 ) -> None:
-    """Count copies just handed out, one `app` each, on a standing that is `known`."""
+    """Count results just handed out, one `app` each, on a standing that is `known`."""
     for app, count in Counter(apps).items():
         quota = known.get(app, Quota(rules.per_cpu))
         better = after_issue(quota, count, now)
@@ -235,10 +235,10 @@ def note_errors(
 
 
 def note_error(
-    connection: Connection, copy: str, now: int, rules: QuotaRules = RULES
+    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
 ) -> None:
-    """Count a bad result against the host that had the copy of that name."""
-    place = _place(connection, copy)
+    """Count a bad result against the host that had the result of that name."""
+    place = _place(connection, result)
     if place is not None:
         host_id, app = place
         known = load_quotas(connection, host_id)
@@ -246,31 +246,31 @@ def note_error(
 
 
 def note_refusal(
-    connection: Connection, copy: str, now: int, rules: QuotaRules = RULES
+    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
 ) -> None:
-    """Count a copy just refused by opt-in, if its host has long brought nothing else."""
-    place = _place(connection, copy)
+    """Count a result just refused by opt-in, if its host has long brought nothing else."""
+    place = _place(connection, result)
     if place is None:
         return
-    copies, table = schema.copies, schema.workunits
+    results, table = schema.results, schema.workunits
     unchecked = and_(
-        copies.c.outcome == CopyOutcome.SUCCESS.value,
-        copies.c.validity == Validity.INIT.value,
+        results.c.outcome == ResultOutcome.SUCCESS.value,
+        results.c.validity == Validity.INIT.value,
     )
     latest = connection.scalars(
-        select(copies.c.outcome)
-        .join(table, table.c.id == copies.c.workunit_id)
+        select(results.c.outcome)
+        .join(table, table.c.id == results.c.workunit_id)
         .where(
-            copies.c.host_id == place[0],
-            copies.c.state == CopyState.OVER.value,
+            results.c.host_id == place[0],
+            results.c.state == ResultProgress.OVER.value,
             table.c.app == place[1],
             ~unchecked,
         )
-        .order_by(copies.c.id.desc())
+        .order_by(results.c.id.desc())
         .limit(rules.refusals + 1)
     ).all()
-    if len(latest) > rules.refusals and CopyOutcome.SUCCESS.value not in latest:
-        note_error(connection, copy, now, rules)
+    if len(latest) > rules.refusals and ResultOutcome.SUCCESS.value not in latest:
+        note_error(connection, result, now, rules)
 
 
 def note_success(
@@ -283,14 +283,14 @@ def note_success(
         store_quota(connection, host_id, app, better, known=True)
 
 
-def _place(connection: Connection, copy: str) -> tuple[int, str] | None:
-    """Return host and app of a copy, None for one that no known host has had."""
-    copies, table = schema.copies, schema.workunits
+def _place(connection: Connection, result: str) -> tuple[int, str] | None:
+    """Return host and app of a result, None for one that no known host has had."""
+    results, table = schema.results, schema.workunits
     row = connection.execute(
-        select(copies.c.host_id, table.c.app)
-        .join(table, table.c.id == copies.c.workunit_id)
-        .join(schema.hosts, schema.hosts.c.id == copies.c.host_id)
-        .where(copies.c.name == copy)
+        select(results.c.host_id, table.c.app)
+        .join(table, table.c.id == results.c.workunit_id)
+        .join(schema.hosts, schema.hosts.c.id == results.c.host_id)
+        .where(results.c.name == result)
     ).first()
     return None if row is None else (row.host_id, row.app)
 

@@ -1,6 +1,6 @@
 """Who calls: account, hosts that it may be, what is known of them. One query.
 
-Everything that a call needs to know before it looks at copies comes from one row for each
+Everything that a call needs to know before it looks at results comes from one row for each
 host and app, because a query costs far more than a column.
 """
 
@@ -30,7 +30,7 @@ from stoilo.server.engines.embedded.hosts.host_filter import WISH_COLUMNS
 from stoilo.server.engines.embedded.hosts.quotas import (
     Quota,
     allowed_today,
-    note_copies,
+    note_results,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ RECORD_COLUMNS: Final = (
 _QUOTA: Final = ("per_cpu", "day", "issued", "errors_in_row", "paused_until")
 
 
-SECONDS_PER_RESULT = 60.0  # what one copy is taken to last when work for N s is asked
+SECONDS_PER_RESULT = 60.0  # what one result is taken to last when work for N s is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +330,10 @@ class Guest:
         Args:
             connection: inside the call's transaction.
             reply: what the scheduler has to say.
-            apps: of every copy that it hands out for the first time.
+            apps: of every result that it hands out for the first time.
             quotas: the host's standing after what it has reported.
         """
-        note_copies(connection, self.host.id, apps, quotas, self.now)
+        note_results(connection, self.host.id, apps, quotas, self.now)
         messages, delay = reply.messages, reply.request_delay
         if self.allowance is not None:
             messages += self.allowance.messages
@@ -368,7 +368,7 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
     pause = pause_of(user.paused_until, now)
     if pause is not None:
         allowance = replace(pause, messages=pause.messages + allowance.messages)
-    most = float(allowance.copies)
+    most = float(allowance.results)
     request = replace(
         request,
         cpu_req_instances=min(request.cpu_req_instances, most),

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS, allowed_apps
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 
-__all__ = ["Presence", "is_idle", "level_notice", "next_call", "wants_copies"]
+__all__ = ["Presence", "is_idle", "level_notice", "next_call", "wants_results"]
 
 
 MOST: Final = 65_536
@@ -78,7 +78,7 @@ class Presence:
 RECENT_S = 900
 
 
-def wants_copies(request: SchedulerRequest) -> bool:
+def wants_results(request: SchedulerRequest) -> bool:
     """Say whether the client asks for work."""
     wanted = request.cpu_req_secs > 0 or request.cpu_req_instances > 0
     return wanted and not request.dont_send_work
@@ -86,7 +86,7 @@ def wants_copies(request: SchedulerRequest) -> bool:
 
 def is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
     """Say whether a client asked for work in vain."""
-    return wants_copies(request) and not reply.results
+    return wants_results(request) and not reply.results
 
 
 def next_call(
@@ -111,13 +111,13 @@ def next_call(
 def _had_work(
     connection: Connection, host: Host, presence: Presence, since: int
 ) -> bool:
-    """Say whether a host is new since then, or has had a copy."""
+    """Say whether a host is new since then, or has had a result."""
     if host.created_at >= since:
         return True
     known = presence.worked_at(host.id)
     if known is None:
-        copies = schema.copies
-        query = select(func.max(copies.c.sent_at)).where(copies.c.host_id == host.id)
+        results = schema.results
+        query = select(func.max(results.c.sent_at)).where(results.c.host_id == host.id)
         known = int(connection.scalar(query) or 0)
         presence.note_work(host.id, known)
     return known >= since
@@ -137,12 +137,15 @@ def level_notice(
     """
     if request.rpc_seqno > FIRST_CALLS and request.rpc_seqno % EVERY_CALLS:
         return ()
-    copies, table = schema.copies, schema.workunits
+    results, table = schema.results, schema.workunits
     waiting = set(
         connection.scalars(
             select(table.c.app)
-            .join(copies, copies.c.workunit_id == table.c.id)
-            .where(copies.c.state == CopyState.UNSENT.value, table.c.outcome.is_(None))
+            .join(results, results.c.workunit_id == table.c.id)
+            .where(
+                results.c.state == ResultProgress.UNSENT.value,
+                table.c.outcome.is_(None),
+            )
             .distinct()
         )
     )

@@ -14,7 +14,7 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import is_writing, must_write
 from stoilo.server.engines.embedded.hosts.host_trust import BY_OPERATOR, ban
 from stoilo.server.engines.embedded.scheduling.authenticate import RECORD_COLUMNS, Host
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
@@ -32,7 +32,7 @@ MAX_HOSTS = 500
 """Hosts of one account in use; each is a row that nobody but its caller asked for."""
 
 IN_USE_S = 30 * 86_400
-"""A host that has not called for so long and holds no copy is not counted."""
+"""A host that has not called for so long and holds no result is not counted."""
 
 TEXT_CHARS = 128
 RECORD_EVERY_S = 3600
@@ -117,13 +117,13 @@ def _call_update() -> Update:
 def _new_host(
     connection: Connection, user: User, request: SchedulerRequest, cpid: str, now: int
 ) -> Host | None:
-    """Insert a host, unless the account has its number; without a CPID it is a copy."""
+    """Insert a host, unless the account has its number; without a CPID it is a result."""
     must_write(connection)
     table = schema.hosts
-    copies = schema.copies
+    results = schema.results
     holds = exists().where(
-        copies.c.host_id == table.c.id,
-        copies.c.state == CopyState.IN_PROGRESS.value,
+        results.c.host_id == table.c.id,
+        results.c.state == ResultProgress.IN_PROGRESS.value,
     )
     query = select(func.count()).where(
         table.c.user_id == user.id, (table.c.seen_at >= now - IN_USE_S) | holds

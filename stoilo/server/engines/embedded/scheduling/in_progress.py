@@ -1,4 +1,4 @@
-"""The copies of a host, with what a call has to know of each: one query, rarely two."""
+"""The results of a host, with what a call has to know of each: one query, rarely two."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import CheckVerdict
 from stoilo.server.engines.embedded.hosts.host_filter import HostBounds
 from stoilo.server.engines.embedded.workunits.transitioner import still_counts
-from stoilo.server.engines.interface import CopyOutcome, CopyState, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy import Connection, Row, Select
 
-__all__ = ["HeldCopy", "copy_columns", "load_held"]
+__all__ = ["HeldResult", "load_held", "result_columns"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCopy:
-    """A copy that a host has or has had, and its workunit.
+class HeldResult:
+    """A result that a host has or has had, and its workunit.
 
     Attributes:
         id: its row.
@@ -44,7 +44,7 @@ class HeldCopy:
         uploaded: its result file is here.
         ended: how the workunit ended, None before.
         lingering: it has ended, and late results are still compared.
-        recheck: state of the spot check that it is, None for an ordinary copy.
+        recheck: state of the spot check that it is, None for an ordinary result.
         measured: what it took is known.
     """
 
@@ -60,8 +60,8 @@ class HeldCopy:
     upload_name: str
     upload_token: str
     deadline: int
-    state: CopyState = CopyState.IN_PROGRESS
-    outcome: CopyOutcome = CopyOutcome.NONE
+    state: ResultProgress = ResultProgress.IN_PROGRESS
+    outcome: ResultOutcome = ResultOutcome.NONE
     uploaded: bool = False
     ended: OutcomeKind | None = None
     lingering: bool = False
@@ -69,11 +69,11 @@ class HeldCopy:
     measured: bool = False
 
     @classmethod
-    def given(cls, row: Row, deadline: int) -> Self:  # type: ignore[type-arg]  # `copy_columns`
-        """Return the copy of a row with `copy_columns`, just handed out."""
+    def given(cls, row: Row, deadline: int) -> Self:  # type: ignore[type-arg]  # `result_columns`
+        """Return the result of a row with `result_columns`, just handed out."""
         return cls(
             row.copy_id,
-            row.copy_name,
+            row.result_name,
             row.workunit_id,
             row.workunit,
             row.app,
@@ -99,43 +99,43 @@ class HeldCopy:
         Its workunit has its canonical result, or its deadline has passed; a spot check is
         always to be done.
         """
-        late = self.outcome is CopyOutcome.NO_REPLY
+        late = self.outcome is ResultOutcome.NO_REPLY
         return self.recheck is None and (late or self.ended is OutcomeKind.CANONICAL)
 
     @property
     def resendable(self) -> bool:
         """Whether its host gets it again when it has lost it."""
-        running = self.state is CopyState.IN_PROGRESS
+        running = self.state is ResultProgress.IN_PROGRESS
         wanted = self.recheck in {CheckVerdict.PENDING, CheckVerdict.OPEN}
         return running and (self.ended is None or wanted)
 
 
 def load_held(
     connection: Connection, host_id: int, names: Iterable[str]
-) -> dict[str, HeldCopy]:
-    """Return copies by name: all in progress on a host, and its own of these (untrusted).
+) -> dict[str, HeldResult]:
+    """Return results by name: all in progress on a host, and its own of these (untrusted).
 
-    Of its copies that are over only those are read that it names.
+    Of its results that are over only those are read that it names.
     """
     rows = connection.execute(_in_progress(), {"host": host_id}).all()
-    held = {row.copy_name: _held(row) for row in rows}
+    held = {row.result_name: _held(row) for row in rows}
     others = [name for name in names if name not in held]
     if others:
         asked = {"host": host_id, "names": others}
         rows = connection.execute(_by_name(), asked).all()
-        held |= {row.copy_name: _held(row) for row in rows}
+        held |= {row.result_name: _held(row) for row in rows}
     return held
 
 
-def copy_columns() -> list[Any]:
-    """Return the columns of `copies`, `workunits` and `bounds` that a reply names."""
-    copies, table, bounds = schema.copies, schema.workunits, schema.bounds
+def result_columns() -> list[Any]:
+    """Return the columns of `results`, `workunits` and `bounds` that a reply names."""
+    results, table, bounds = schema.results, schema.workunits, schema.bounds
     return [
-        copies.c.id.label("copy_id"),
-        copies.c.name.label("copy_name"),
-        copies.c.workunit_id,
-        copies.c.upload_name,
-        copies.c.upload_token,
+        results.c.id.label("copy_id"),
+        results.c.name.label("result_name"),
+        results.c.workunit_id,
+        results.c.upload_name,
+        results.c.upload_token,
         table.c.name.label("workunit"),
         table.c.app,
         table.c.fpops_est,
@@ -146,11 +146,11 @@ def copy_columns() -> list[Any]:
     ]
 
 
-def _held(row: Row) -> HeldCopy:  # type: ignore[type-arg]  # of `_copies`
+def _held(row: Row) -> HeldResult:  # type: ignore[type-arg]  # of `_results`
     """Return one row."""
-    return HeldCopy(
+    return HeldResult(
         row.copy_id,
-        row.copy_name,
+        row.result_name,
         row.workunit_id,
         row.workunit,
         row.app,
@@ -161,8 +161,8 @@ def _held(row: Row) -> HeldCopy:  # type: ignore[type-arg]  # of `_copies`
         row.upload_name,
         row.upload_token,
         row.deadline,
-        CopyState(row.state),
-        CopyOutcome(row.copy_outcome),
+        ResultProgress(row.state),
+        ResultOutcome(row.result_outcome),
         row.upload_digest is not None,
         None if row.ended is None else OutcomeKind(row.ended),
         row.lingering is not None,
@@ -174,37 +174,37 @@ def _held(row: Row) -> HeldCopy:  # type: ignore[type-arg]  # of `_copies`
 @cache
 def _in_progress() -> Select[Any]:
     """Return the query for what :host should have, oldest first."""
-    state = schema.copies.c.state == CopyState.IN_PROGRESS.value
-    return _copies().where(state).order_by(schema.copies.c.id)
+    state = schema.results.c.state == ResultProgress.IN_PROGRESS.value
+    return _results().where(state).order_by(schema.results.c.id)
 
 
 @cache
 def _by_name() -> Select[Any]:
     """Return the query for those of :names that :host has had."""
-    names = schema.copies.c.name.in_(bindparam("names", expanding=True))
-    return _copies().where(names)
+    names = schema.results.c.name.in_(bindparam("names", expanding=True))
+    return _results().where(names)
 
 
-def _copies() -> Select[Any]:
-    """Return the query for copies of :host."""
-    copies, table, ended = schema.copies, schema.workunits, schema.lingering
+def _results() -> Select[Any]:
+    """Return the query for results of :host."""
+    results, table, ended = schema.results, schema.workunits, schema.lingering
     checks, used, bounds = schema.spot_checks, schema.usages, schema.bounds
     return (
         select(
-            *copy_columns(),
-            copies.c.state,
-            copies.c.outcome.label("copy_outcome"),
-            copies.c.deadline,
-            copies.c.upload_digest,
+            *result_columns(),
+            results.c.state,
+            results.c.outcome.label("result_outcome"),
+            results.c.deadline,
+            results.c.upload_digest,
             table.c.outcome.label("ended"),
             ended.c.workunit_id.label("lingering"),
             checks.c.verdict,
             used.c.copy_id.label("measured"),
         )
-        .join(table, table.c.id == copies.c.workunit_id)
+        .join(table, table.c.id == results.c.workunit_id)
         .outerjoin(bounds, bounds.c.workunit_id == table.c.id)
         .outerjoin(ended, ended.c.workunit_id == table.c.id)
-        .outerjoin(checks, checks.c.copy_id == copies.c.id)
-        .outerjoin(used, used.c.copy_id == copies.c.id)
-        .where(copies.c.host_id == bindparam("host"))
+        .outerjoin(checks, checks.c.copy_id == results.c.id)
+        .outerjoin(used, used.c.copy_id == results.c.id)
+        .where(results.c.host_id == bindparam("host"))
     )

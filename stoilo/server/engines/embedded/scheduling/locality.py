@@ -1,4 +1,4 @@
-"""Which of the copies that may go to a host go first: those whose files it has (S0-18).
+"""Which of the results that may go to a host go first: those whose files it has (S0-18).
 
 BOINC calls it locality scheduling. It changes the order among equals only: a higher
 priority goes first whatever a host holds, and so does what has waited long, so that no
@@ -6,7 +6,7 @@ workunit starves because others' files are better spread.
 
 Among those that are equal then the lot decides, of those that have waited longest: were
 they handed out in order, two accounts of one person that call one right after the other
-would get both copies of a workunit, and could agree on a lie.
+would get both results of a workunit, and could agree on a lie.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "in_order", "local_first"]
 
 PATIENCE_S: Final = 600
-"""Older copies wait no longer for a host that has their files, s."""
+"""Older results wait no longer for a host that has their files, s."""
 
 LARGE_BYTES: Final = 1024 * 1024
 """Smaller files are sent as quickly as they are looked for."""
@@ -40,10 +40,10 @@ MOST_HELD: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An unsent copy that may go to the host.
+    """An unsent result that may go to the host.
 
     Attributes:
-        id: row of the copy; grows with its age.
+        id: row of the result; grows with its age.
         workunit_id: row of its workunit.
         priority: larger goes out first.
         created_at: of the workunit, s.
@@ -86,7 +86,7 @@ def local_first(
         connection: of the caller's transaction.
         request: says what the host keeps.
         candidates: query for ``copy_id``, ``workunit_id``, ``priority`` and
-            ``created_at`` of `copies` and `workunits`, at most :most rows; they are looked
+            ``created_at`` of `results` and `workunits`, at most :most rows; they are looked
             for among all and among those whose files the host has.
         values: of its parameters.
         now: s since 1970.

@@ -1,8 +1,8 @@
 """One scheduler RPC: who calls, what came back, what goes out.
 
 Order of BOINC (reference/boinc.md §6): authenticate, find the host, acknowledge every
-report, abort what nobody needs, send again what the host has lost, hand out new copies.
-One RPC is one write transaction, or shares one: a copy is on the host in the database
+report, abort what nobody needs, send again what the host has lost, hand out new results.
+One RPC is one write transaction, or shares one: a result is on the host in the database
 before the reply leaves, and a report is durable before its acknowledgement does.
 """
 
@@ -28,8 +28,8 @@ from stoilo.server.engines.embedded.scheduling.authenticate import (
     refuse_banned,
 )
 from stoilo.server.engines.embedded.scheduling.dispatch import (
-    fresh_copies,
-    lost_copies,
+    fresh_results,
+    lost_results,
     notices,
 )
 from stoilo.server.engines.embedded.scheduling.host_activity import (
@@ -42,14 +42,14 @@ from stoilo.server.engines.embedded.scheduling.hosts import find_host
 from stoilo.server.engines.embedded.scheduling.in_progress import load_held
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
-    needless_copies,
+    needless_results,
     note_usages,
-    optional_copies,
+    optional_results,
     some_download_failed,
     take_reports,
 )
 from stoilo.server.engines.embedded.scheduling.sticky_files import settle_leases
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.in_progress import HeldCopy
+    from stoilo.server.engines.embedded.scheduling.in_progress import HeldResult
 
 __all__ = ["Scheduler", "unknown_key"]
 
@@ -163,31 +163,33 @@ class Scheduler:
         stored = host.known.wishes if host.known else None
         remember_wishes(connection, host.id, stored, request.wishes)
         reports = request.results[:REPORTS_TAKEN]
-        held = load_held(connection, host.id, named_copies(request))
+        held = load_held(connection, host.id, named_results(request))
         over, quotas = take_reports(
             connection, host, reports, held, guest.quotas, now, self._mirrors
         )
         note_usages(connection, held, reports, request.host.fpops)
-        left = {name: copy for name, copy in held.items() if name not in over}
+        left = {name: result for name, result in held.items() if name not in over}
         catalogue = self._current(connection, guest.visitor.catalogue)
         program = choose_program(catalogue, request)
         lost, fresh = [], []
         if program.usable:
-            lost = lost_copies(
+            lost = lost_results(
                 connection, guest.account, request, left.values(), self._pace
             )
-            busy = sum(copy.state is CopyState.IN_PROGRESS for copy in left.values())
+            busy = sum(
+                result.state is ResultProgress.IN_PROGRESS for result in left.values()
+            )
             if not some_download_failed(reports):
-                fresh = fresh_copies(connection, guest, busy, self._pace, self._chance)
+                fresh = fresh_results(connection, guest, busy, self._pace, self._chance)
         if fresh:
             self._presence.note_work(host.id, now)
         files = file_refs(
             connection,
-            [copy.workunit_id for copy in (*lost, *fresh)],
+            [result.workunit_id for result in (*lost, *fresh)],
             catalogue.release,
             base_url,
         )
-        reply = render_copies([*lost, *fresh], files, base_url)
+        reply = render_results([*lost, *fresh], files, base_url)
         reply = self._mirrors.send(reply, host.id)
         reply = self._orders(connection, guest, reply, held, over)
         reply = program.complete(reply, base_url)
@@ -199,7 +201,7 @@ class Scheduler:
         connection: Connection,
         guest: Guest,
         reply: SchedulerReply,
-        held: Mapping[str, HeldCopy],
+        held: Mapping[str, HeldResult],
         over: frozenset[str],
     ) -> SchedulerReply:
         """Return the reply with what the host may forget, drop and delete."""
@@ -211,8 +213,8 @@ class Scheduler:
             reply,
             host_id=host.id if host.new else 0,
             acks=tuple(dict.fromkeys(acks)),
-            aborts=needless_copies(names, held, over),
-            aborts_unstarted=optional_copies(names, held),
+            aborts=needless_results(names, held, over),
+            aborts_unstarted=optional_results(names, held),
             delete_files=settle_leases(
                 connection, host.id, request, reply.files, guest.now
             ),
@@ -253,52 +255,54 @@ class Scheduler:
         return known
 
 
-def named_copies(request: SchedulerRequest) -> list[str]:
-    """Return the (untrusted) names of all copies that a host says it has."""
+def named_results(request: SchedulerRequest) -> list[str]:
+    """Return the (untrusted) names of all results that a host says it has."""
     names = [result.name for result in request.results]
     names += [other.name for other in request.other_results]
     return list(dict.fromkeys(names))
 
 
-def render_copies(
-    copies: Sequence[HeldCopy],
+def render_results(
+    results: Sequence[HeldResult],
     files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
     base_url: str,
 ) -> SchedulerReply:
-    """Return a reply with some copies and all that they need.
+    """Return a reply with some results and all that they need.
 
     Args:
-        copies: to be sent.
+        results: to be sent.
         files: of their workunits, and each of them once.
         base_url: of the project.
     """
     refs, infos = files
     workunits = {
-        copy.workunit_id: WorkunitInfo(
-            copy.workunit,
-            copy.app,
-            copy.fpops_est,
-            copy.fpops_bound,
-            tuple(refs[copy.workunit_id]),
-            copy.bounds.memory_bytes,
-            copy.bounds.disk_bytes,
+        result.workunit_id: WorkunitInfo(
+            result.workunit,
+            result.app,
+            result.fpops_est,
+            result.fpops_bound,
+            tuple(refs[result.workunit_id]),
+            result.bounds.memory_bytes,
+            result.bounds.disk_bytes,
         )
-        for copy in copies
+        for result in results
     }
     return SchedulerReply(
         files=infos,
         workunits=tuple(workunits.values()),
         uploads=tuple(
             UploadInfo(
-                copy.upload_name,
-                f"{base_url}upload/{copy.upload_token}",
-                copy.result_max_bytes,
+                result.upload_name,
+                f"{base_url}upload/{result.upload_token}",
+                result.result_max_bytes,
             )
-            for copy in copies
+            for result in results
         ),
         results=tuple(
-            ResultInfo(copy.name, copy.workunit, copy.deadline, copy.upload_name)
-            for copy in copies
+            ResultInfo(
+                result.name, result.workunit, result.deadline, result.upload_name
+            )
+            for result in results
         ),
     )
 

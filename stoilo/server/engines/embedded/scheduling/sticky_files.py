@@ -17,7 +17,7 @@ from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
-from stoilo.server.engines.interface import CopyState
+from stoilo.server.engines.interface import ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -40,7 +40,7 @@ __all__ = [
 
 
 KEEP_S: Final = 6 * 3600
-"""After the copy's last send, s."""
+"""After the result's last send, s."""
 
 MOST_FILES: Final = 200
 """Kept by one host: each is named in every request of a BOINC client."""
@@ -60,7 +60,7 @@ class Lease:
         lent_at: when it was last named to the host, s.
         needed_until: end of the lease, s.
         wanted: a workunit, the release or the project still names it.
-        in_use: a copy on this host needs it.
+        in_use: a result on this host needs it.
     """
 
     digest: str
@@ -150,7 +150,7 @@ def _ended(
     cap: int,
     now: int,
 ) -> tuple[str, ...]:
-    """Return which files end; what copies use is looked up only where it matters."""
+    """Return which files end; what results use is looked up only where it matters."""
     ended = files_to_delete(_leases(rows), cap, now)
     if not ended:
         return ()
@@ -266,14 +266,14 @@ def _leases(
 
 
 def _in_use(connection: Connection, host_id: int) -> frozenset[str]:
-    """Return digests of the sticky files that copies on the host need."""
-    copies, needs = schema.copies, schema.workunit_files
+    """Return digests of the sticky files that results on the host need."""
+    results, needs = schema.results, schema.workunit_files
     query = (
         select(needs.c.digest)
-        .join(copies, copies.c.workunit_id == needs.c.workunit_id)
+        .join(results, results.c.workunit_id == needs.c.workunit_id)
         .where(
-            copies.c.host_id == host_id,
-            copies.c.state == CopyState.IN_PROGRESS.value,
+            results.c.host_id == host_id,
+            results.c.state == ResultProgress.IN_PROGRESS.value,
             needs.c.sticky == 1,
         )
     )

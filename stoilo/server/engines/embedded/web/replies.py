@@ -108,7 +108,7 @@ def _orders(reply: SchedulerReply) -> list[str]:
 
 
 def _named(tag: str, name: str) -> str:
-    """Return an order about one copy."""
+    """Return an order about one result."""
     return f"<{tag}>{leaf('name', name)}</{tag}>"
 
 
@@ -217,7 +217,7 @@ def _workunit(item: WorkunitInfo) -> str:
 
 
 def _results(reply: SchedulerReply) -> list[str]:
-    """Return the copies, each with the app version that it shall run."""
+    """Return the results, each with the app version that it shall run."""
     apps = {item.name: item.app for item in reply.workunits}
     versions = {version.app: version for version in reply.app_versions}
     return [
@@ -227,7 +227,7 @@ def _results(reply: SchedulerReply) -> list[str]:
 
 
 def _result(item: ResultInfo, version: AppVersion | None) -> str:
-    """Return one copy; without platform and number a client takes its own platform."""
+    """Return one result; without platform and number a client takes its own platform."""
     program = ""
     if version is not None:
         program = leaf("platform", version.platform) + leaf(

@@ -94,7 +94,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
 
 
 def _distinct(reports: Iterable[ReportedResult]) -> tuple[ReportedResult, ...]:
-    """Return reports without those of a copy that was reported already."""
+    """Return reports without those of a result that was reported already."""
     return tuple({one.name: one for one in reversed([*reports])}.values())[::-1]
 
 
@@ -154,7 +154,7 @@ def _host(host: Element) -> HostInfo:
 
 
 def _report(item: Element) -> ReportedResult:
-    """Return one finished copy."""
+    """Return one finished result."""
     stderr = item.find("stderr_out")
     return ReportedResult(
         name=check_name(item.string("name")),
@@ -167,7 +167,7 @@ def _report(item: Element) -> ReportedResult:
 
 
 def _unfinished(item: Element) -> OtherResult:
-    """Return one unfinished copy."""
+    """Return one unfinished result."""
     done = min(1.0, _measure(item, "fraction_done"))
     return OtherResult(check_name(item.string("name")), done)
 
@@ -225,7 +225,7 @@ def _with_plain_stderr(data: bytes) -> bytes:
     """Return the request with each ``<stderr_out>`` as plain character data.
 
     A client puts what an application has written into a CDATA section as it is. Whatever
-    was in there, the copy must be reported: else the client tries for ever.
+    was in there, the result must be reported: else the client tries for ever.
     """
     pieces: list[bytes] = []
     at = 0

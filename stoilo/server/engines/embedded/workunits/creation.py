@@ -1,4 +1,4 @@
-"""Making workunits and copies: the checks and the rows."""
+"""Making workunits and results: the checks and the rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import Validity
 from stoilo.server.engines.embedded.hosts.host_filter import bound_rows, offer_rows
 from stoilo.server.engines.embedded.workunits.replication import (
-    first_copies,
+    first_results,
     replication_rows,
 )
-from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
 from stoilo.server.engines.specs import check_spec
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.interface import WorkunitSpec
 
-__all__ = ["add_copies", "check_spec", "existing_names", "insert_workunits"]
+__all__ = ["add_results", "check_spec", "existing_names", "insert_workunits"]
 
-_COPY_SECRET_BYTES = 32
+_RESULT_SECRET_BYTES = 32
 
 
 def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str]:
@@ -39,7 +39,7 @@ def existing_names(connection: Connection, names: Iterable[str]) -> Iterable[str
 def insert_workunits(
     connection: Connection, specs: Sequence[WorkunitSpec], now: int
 ) -> None:
-    """Insert workunits, what they need and their first copies."""
+    """Insert workunits, what they need and their first results."""
     table = schema.workunits
     insert_many(connection, table, [_workunit_row(spec, now) for spec in specs])
     names = [spec.name for spec in specs]
@@ -60,18 +60,18 @@ def insert_workunits(
     spread = replication_rows(specs, row_of)
     insert_many(connection, schema.replications, spread)
     insert_many(connection, schema.bounds, bound_rows(specs, row_of))
-    copies = [
+    results = [
         (row_of[spec.name], spec.name, spec.priority, number)
         for spec in specs
-        for number in range(first_copies(spec))
+        for number in range(first_results(spec))
     ]
-    secret = draw_tokens(len(copies), _COPY_SECRET_BYTES)
+    secret = draw_tokens(len(results), _RESULT_SECRET_BYTES)
     insert_many(
         connection,
-        schema.copies,
+        schema.results,
         [
-            _copy_row(*copy, drawn=drawn)
-            for copy, drawn in zip(copies, secret, strict=True)
+            _result_row(*result, drawn=drawn)
+            for result, drawn in zip(results, secret, strict=True)
         ],
     )
 
@@ -98,15 +98,15 @@ def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
     }
 
 
-def _copy_row(
+def _result_row(
     workunit_id: int, workunit: str, priority: int, number: int, *, drawn: str
 ) -> dict[str, object]:
-    """Return the columns of a new, unsent copy; `drawn` is its own secret."""
+    """Return the columns of a new, unsent result; `drawn` is its own secret."""
     return {
         "name": f"{workunit}_{number}",
         "workunit_id": workunit_id,
-        "state": CopyState.UNSENT.value,
-        "outcome": CopyOutcome.NONE.value,
+        "state": ResultProgress.UNSENT.value,
+        "outcome": ResultOutcome.NONE.value,
         "validity": Validity.INIT.value,
         "priority": priority,
         "upload_name": f"{workunit}_{number}_r{drawn[:16]}_0",
@@ -114,9 +114,9 @@ def _copy_row(
     }
 
 
-def add_copies(connection: Connection, workunit_id: int, count: int) -> list[int]:
-    """Insert further copies of a workunit; return their rows."""
-    table = schema.copies
+def add_results(connection: Connection, workunit_id: int, count: int) -> list[int]:
+    """Insert further results of a workunit; return their rows."""
+    table = schema.results
     row = connection.execute(
         select(schema.workunits.c.name, schema.workunits.c.priority).where(
             schema.workunits.c.id == workunit_id
@@ -127,9 +127,9 @@ def add_copies(connection: Connection, workunit_id: int, count: int) -> list[int
     )
     start = int(first or 0)
     made = [
-        _copy_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
-        for number, drawn in enumerate(draw_tokens(count, _COPY_SECRET_BYTES))
+        _result_row(workunit_id, row.name, row.priority, start + number, drawn=drawn)
+        for number, drawn in enumerate(draw_tokens(count, _RESULT_SECRET_BYTES))
     ]
     connection.execute(insert(table), made)
-    names = [copy["name"] for copy in made]
+    names = [result["name"] for result in made]
     return list(connection.scalars(select(table.c.id).where(table.c.name.in_(names))))

@@ -1,14 +1,14 @@
 """Rows that nobody needs any more go (BOINC's ``db_purge``), some at a time.
 
-A workunit goes, with its copies and all that hangs on them, when it has ended, the server
+A workunit goes, with its results and all that hangs on them, when it has ended, the server
 has taken its outcome, nothing is compared with it any more and that was long enough ago.
 Workunits that were checked again, and those for which somebody was banned or excused, stay:
-they are the evidence. Credit stays, in sums and in a row for each copy that was paid. A
-host goes when it has not called for long, has no copies and no credit and is not banned.
+they are the evidence. Credit stays, in sums and in a row for each result that was paid. A
+host goes when it has not called for long, has no results and no credit and is not banned.
 
-A report of a copy that is gone is one of an unknown copy: acknowledged, and forgotten.
+A report of a result that is gone is one of an unknown result: acknowledged, and forgotten.
 
-The newest workunit, copy and host always stay: SQLite gives the number after the largest
+The newest workunit, result and host always stay: SQLite gives the number after the largest
 that is there, and a number must never come again.
 """
 
@@ -22,7 +22,7 @@ from sqlalchemy import bindparam, delete, exists, func, select
 
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
-from stoilo.server.engines.interface import CopyState, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ PURGED_TOGETHER: Final = 200
 """Workunits, or hosts, in one transaction: callers wait as long for the write lock."""
 
 DAY_S: Final = 86_400
-_OF_COPIES: Final = (schema.usages, schema.resumptions)
+_OF_RESULTS: Final = (schema.usages, schema.resumptions)
 _OF_WORKUNITS: Final = (schema.offers, schema.bounds, schema.replications)
 _OF_HOSTS: Final = (
     schema.wishes,
@@ -91,12 +91,12 @@ def _purge_workunits(connection: Connection, before: int) -> int:
 
 def _remove_workunits(connection: Connection, rows: Sequence[int]) -> None:
     """Remove workunits with all that hangs on them."""
-    copies = schema.copies
-    theirs = select(copies.c.id).where(copies.c.workunit_id.in_(rows))
+    results = schema.results
+    theirs = select(results.c.id).where(results.c.workunit_id.in_(rows))
     numbers = connection.scalars(theirs).all()
-    for table in _OF_COPIES:
+    for table in _OF_RESULTS:
         connection.execute(delete(table).where(table.c.copy_id.in_(numbers)))
-    for table in (*_OF_WORKUNITS, copies):
+    for table in (*_OF_WORKUNITS, results):
         connection.execute(delete(table).where(table.c.workunit_id.in_(rows)))
     workunits = schema.workunits
     connection.execute(delete(workunits).where(workunits.c.id.in_(rows)))
@@ -105,13 +105,14 @@ def _remove_workunits(connection: Connection, rows: Sequence[int]) -> None:
 @cache
 def _old_workunits() -> Select[Any]:
     """Return the query for workunits that ended as :kind and were over :before."""
-    table, copies = schema.workunits, schema.copies
-    open_copy = exists().where(
-        copies.c.workunit_id == table.c.id, copies.c.state != CopyState.OVER.value
+    table, results = schema.workunits, schema.results
+    open_result = exists().where(
+        results.c.workunit_id == table.c.id,
+        results.c.state != ResultProgress.OVER.value,
     )
-    newest_copy = exists().where(
-        copies.c.workunit_id == table.c.id,
-        copies.c.id == select(func.max(copies.c.id)).scalar_subquery(),
+    newest_result = exists().where(
+        results.c.workunit_id == table.c.id,
+        results.c.id == select(func.max(results.c.id)).scalar_subquery(),
     )
     named = [
         exists().where(other.c.workunit_id == table.c.id)
@@ -131,7 +132,7 @@ def _old_workunits() -> Select[Any]:
             table.c.outcome == bindparam("kind"),
             table.c.transition_at <= bindparam("before"),
             table.c.id != newest,
-            *(~one for one in (open_copy, newest_copy, *named)),
+            *(~one for one in (open_result, newest_result, *named)),
         )
         .order_by(table.c.transition_at)
         .limit(bindparam("most"))
@@ -157,7 +158,7 @@ def _old_hosts() -> Select[Any]:
     table, records = schema.hosts, schema.host_records
     named = [
         exists().where(other.c.host_id == table.c.id)
-        for other in (schema.copies, schema.bans, schema.excuses)
+        for other in (schema.results, schema.bans, schema.excuses)
     ]
     paid = exists().where(records.c.host_id == table.c.id, records.c.total_credit > 0)
     newest = select(func.max(table.c.id)).scalar_subquery()

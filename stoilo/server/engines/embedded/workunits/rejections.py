@@ -32,7 +32,7 @@ from stoilo.server.engines.embedded.hosts.quotas import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-__all__ = ["REJECTED", "Owners", "of_one_owner", "reject_copies"]
+__all__ = ["REJECTED", "Owners", "of_one_owner", "reject_results"]
 
 Owners: TypeAlias = Callable[[Sequence[str]], Mapping[str, int]]
 """From names of workunits to the accounts that own them; unknown ones may be missing."""
@@ -49,10 +49,10 @@ def of_one_owner(workunits: Sequence[str]) -> Mapping[str, int]:
     return {}
 
 
-def reject_copies(
+def reject_results(
     connection: Connection, workunit: str, now: int, owners: Owners = of_one_owner
 ) -> int:
-    """Mark the hosts of the copies that a workunit's outcome came from, each copy once.
+    """Mark the hosts of the results that a workunit's outcome came from, each result once.
 
     Args:
         connection: inside a write transaction.
@@ -61,8 +61,8 @@ def reject_copies(
         owners: says whose workunits are; the word of one counts so often on a host.
 
     Returns:
-        How many copies were marked; 0 for unknown names and those without an outcome.
-        Copies older than a day, or followed by `LOOKED_AT` others, are left alone.
+        How many results were marked; 0 for unknown names and those without an outcome.
+        Results older than a day, or followed by `LOOKED_AT` others, are left alone.
     """
     count = 0
     for row in _believed(connection, workunit):
@@ -75,8 +75,8 @@ def reject_copies(
 
 
 def _believed(connection: Connection, workunit: str) -> Sequence[Row[Any, Any, Any]]:
-    """Return name, host and app of the copies that may be rejected."""
-    table, of = schema.copies, schema.workunits
+    """Return name, host and app of the results that may be rejected."""
+    table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.host_id, of.c.app)
         .join(of, of.c.id == table.c.workunit_id)
@@ -94,7 +94,7 @@ def _latest(
     connection: Connection, host_id: int, app: str, now: int
 ) -> Sequence[Row[Any, Any, Any]]:
     """Return name, code and workunit of a host's latest valid results of a day."""
-    table, of = schema.copies, schema.workunits
+    table, of = schema.results, schema.workunits
     return connection.execute(
         select(table.c.name, table.c.code, of.c.name.label("workunit"))
         .join(of, of.c.id == table.c.workunit_id)
@@ -109,33 +109,37 @@ def _latest(
     ).all()
 
 
-def _mark(connection: Connection, copy: str) -> None:
-    """Write down that a copy was rejected; its host's record begins again."""
-    table = schema.copies
-    note_failed(connection, [copy])
-    connection.execute(update(table).where(table.c.name == copy).values(code=REJECTED))
+def _mark(connection: Connection, result: str) -> None:
+    """Write down that a result was rejected; its host's record begins again."""
+    table = schema.results
+    note_failed(connection, [result])
+    connection.execute(
+        update(table).where(table.c.name == result).values(code=REJECTED)
+    )
 
 
 def _note_bad(
     connection: Connection,
-    copy: Row[Any, Any, Any],
+    result: Row[Any, Any, Any],
     latest: Sequence[Row[Any, Any, Any]],
     now: int,
     owners: Owners,
 ) -> None:
-    """Let the copy's host pause when it is one rejection of many; `latest` is from before."""
+    """Let the result's host pause when it is one rejection of many; `latest` is from before."""
     rejected = [one.workunit for one in latest if one.code == REJECTED]
-    mine = [one.workunit for one in latest if one.name == copy.name]
+    mine = [one.workunit for one in latest if one.name == result.name]
     owner_of = owners(rejected + mine)
     before = _weigh(rejected, owner_of)
     after = _weigh(rejected + mine, owner_of)
     if after == before:
         return
-    known = load_quotas(connection, copy.host_id)
-    quota = known.get(copy.app, Quota(RULES.per_cpu))
+    known = load_quotas(connection, result.host_id)
+    quota = known.get(result.app, Quota(RULES.per_cpu))
     worse = after_rejection(quota, after, now, RULES)
     if worse != quota:
-        store_quota(connection, copy.host_id, copy.app, worse, known=copy.app in known)
+        store_quota(
+            connection, result.host_id, result.app, worse, known=result.app in known
+        )
 
 
 def _weigh(workunits: Sequence[str], owner_of: Mapping[str, int]) -> int:

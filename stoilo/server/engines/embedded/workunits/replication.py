@@ -1,7 +1,7 @@
-"""How a workunit's copies are spread: rows of the homogeneous and the adaptive ones.
+"""How a workunit's results are spread: rows of the homogeneous and the adaptive ones.
 
-An adaptive workunit starts *alone*: one copy, and a quorum of one. It stays so while its
-copies go to trusted hosts only; the first that goes to another host raises it to the
+An adaptive workunit starts *alone*: one result, and a quorum of one. It stays so while its
+results go to trusted hosts only; the first that goes to another host raises it to the
 quorum and target of its redundancy, for good (BOINC's unreplicated jobs).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "commit_class",
-    "first_copies",
+    "first_results",
     "fits_class",
     "raise_quorum",
     "release_class",
@@ -33,12 +33,12 @@ __all__ = [
 
 
 def starts_alone(spec: WorkunitSpec) -> bool:
-    """Say whether one copy is enough at first."""
+    """Say whether one result is enough at first."""
     return spec.replication.adaptive and spec.redundancy.min_quorum > 1
 
 
-def first_copies(spec: WorkunitSpec) -> int:
-    """Return how many copies a new workunit gets."""
+def first_results(spec: WorkunitSpec) -> int:
+    """Return how many results a new workunit gets."""
     return 1 if starts_alone(spec) else spec.redundancy.target_results
 
 
@@ -74,7 +74,7 @@ def fits_class(caller: Caller) -> ColumnElement[bool]:
 
 
 def commit_class(connection: Connection, workunit_id: int, host_class: str) -> None:
-    """Let further copies go to hosts of this class only."""
+    """Let further results go to hosts of this class only."""
     table = schema.replications
     connection.execute(
         update(table)
@@ -84,12 +84,12 @@ def commit_class(connection: Connection, workunit_id: int, host_class: str) -> N
 
 
 def release_class(connection: Connection, workunit_id: int) -> None:
-    """Let further copies go to hosts of any class."""
+    """Let further results go to hosts of any class."""
     commit_class(connection, workunit_id, "")
 
 
 def raise_quorum(connection: Connection, workunit_id: int, now: int) -> None:
-    """Let the workunit's own redundancy hold; the missing copies are made at once."""
+    """Let the workunit's own redundancy hold; the missing results are made at once."""
     table, of = schema.replications, schema.workunits
     connection.execute(
         update(table).where(table.c.workunit_id == workunit_id).values(alone=0)

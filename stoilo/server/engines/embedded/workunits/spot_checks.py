@@ -1,6 +1,6 @@
 """Checking again what a quorum, or a trusted host alone, has settled (thesis §9.2).
 
-With probability `rate` a workunit that found its canonical result gets one more copy, for
+With probability `rate` a workunit that found its canonical result gets one more result, for
 hosts of trusted accounts only (the operator's own machines). Its result is compared with
 the canonical one by the same validators. Where they differ somebody else is asked for a
 second opinion: a host of another trusted account, or any third host where there is none.
@@ -31,7 +31,7 @@ from stoilo.server.engines.embedded.db.records import (
     Validity,
 )
 from stoilo.server.engines.embedded.hosts.host_trust import ban_host, note_failed
-from stoilo.server.engines.embedded.workunits.creation import add_copies
+from stoilo.server.engines.embedded.workunits.creation import add_results
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,7 +74,7 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
 
     There is nothing to do either when a trusted account is among those that agreed.
     """
-    table = schema.copies
+    table = schema.results
     agreed = connection.scalars(
         select(table.c.user_id).where(
             table.c.workunit_id == workunit_id,
@@ -88,10 +88,10 @@ def begin_check(connection: Connection, workunit_id: int, now: int) -> bool:
     return True
 
 
-def doubt_check(connection: Connection, copy: str) -> None:
+def doubt_check(connection: Connection, result: str) -> None:
     """Note that a re-check of a check that goes on differed from the canonical result."""
-    table, of = schema.spot_checks, schema.copies
-    its = select(of.c.id).where(of.c.name == copy).scalar_subquery()
+    table, of = schema.spot_checks, schema.results
+    its = select(of.c.id).where(of.c.name == result).scalar_subquery()
     waiting = (CheckVerdict.PENDING.value, CheckVerdict.OPEN.value)
     connection.execute(
         update(table)
@@ -101,8 +101,8 @@ def doubt_check(connection: Connection, copy: str) -> None:
 
 
 def ask_again(connection: Connection, workunit_id: int, now: int) -> None:
-    """Make the copy of a second opinion: for a trusted account that had none, if any."""
-    table = schema.copies
+    """Make the result of a second opinion: for a trusted account that had none, if any."""
+    table = schema.results
     had = connection.scalars(
         select(table.c.user_id).where(table.c.workunit_id == workunit_id)
     )
@@ -143,23 +143,23 @@ def end_check(
         log.warning("checked again and disputed, nobody banned: row %d", workunit_id)
 
 
-def note_resumption(connection: Connection, copy: str, step: int) -> None:
-    """Keep that a host says it resumed the run of a copy at `step`."""
-    table, of = schema.resumptions, schema.copies
-    copy_id = connection.scalar(select(of.c.id).where(of.c.name == copy))
+def note_resumption(connection: Connection, result: str, step: int) -> None:
+    """Keep that a host says it resumed the run of a result at `step`."""
+    table, of = schema.resumptions, schema.results
+    copy_id = connection.scalar(select(of.c.id).where(of.c.name == result))
     connection.execute(delete(table).where(table.c.copy_id == copy_id))
     connection.execute(insert(table).values(copy_id=copy_id, step=step))
 
 
-def all_resumed(connection: Connection, copies: Collection[str]) -> bool:
-    """Say whether the hosts of all of these copies say that they resumed the run."""
-    table, of = schema.resumptions, schema.copies
+def all_resumed(connection: Connection, results: Collection[str]) -> bool:
+    """Say whether the hosts of all of these results say that they resumed the run."""
+    table, of = schema.resumptions, schema.results
     query = (
         select(func.count())
         .select_from(table.join(of, of.c.id == table.c.copy_id))
-        .where(of.c.name.in_(copies))
+        .where(of.c.name.in_(results))
     )
-    return connection.scalar(query) == len(copies)
+    return connection.scalar(query) == len(results)
 
 
 def _trusted(connection: Connection) -> set[int]:
@@ -170,8 +170,8 @@ def _trusted(connection: Connection) -> set[int]:
 def _add(
     connection: Connection, workunit_id: int, kind: CheckVerdict, now: int
 ) -> None:
-    """Make one copy of a check."""
-    (copy_id,) = add_copies(connection, workunit_id, 1)
+    """Make one result of a check."""
+    (copy_id,) = add_results(connection, workunit_id, 1)
     connection.execute(
         insert(schema.spot_checks).values(
             copy_id=copy_id,
@@ -207,8 +207,8 @@ def _excuses(connection: Connection, host_id: int) -> int:
 
 
 def _blamed(connection: Connection, workunit_id: int) -> list[Row]:  # type: ignore[type-arg]  # name, host, step
-    """Return the copies of others that agree with the canonical one."""
-    table, own, resumed = schema.copies, schema.trusted_users, schema.resumptions
+    """Return the results of others that agree with the canonical one."""
+    table, own, resumed = schema.results, schema.trusted_users, schema.resumptions
     return list(
         connection.execute(
             select(table.c.name, table.c.host_id, resumed.c.step)

@@ -16,11 +16,11 @@ from stoilo.server.engines.embedded.hosts.host_filter import (
     would_refuse,
 )
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
-    CopyView,
     EngineFigures,
     OutcomeKind,
+    ResultOutcome,
+    ResultProgress,
+    ResultView,
     WorkunitStatus,
 )
 
@@ -45,39 +45,39 @@ def read_status(connection: Connection, name: str, since: int) -> WorkunitStatus
     ).first()
     if row is None:
         return None
-    views = _copies(connection, row.id)
+    views = _results(connection, row.id)
     outcome = None if row.outcome is None else OutcomeKind(row.outcome)
     attached = _count_attached(connection, row.app, row.id, since)
     return WorkunitStatus(
         name=row.name,
-        copies=views,
+        results=views,
         outcome=outcome,
-        users_needed=sum(view.state is CopyState.UNSENT for view in views),
+        users_needed=sum(view.state is ResultProgress.UNSENT for view in views),
         users_attached=attached,
         explanation=_explain(load_view(connection, row.id), views, attached),
     )
 
 
-def _copies(connection: Connection, workunit_id: int) -> tuple[CopyView, ...]:
-    """Return a workunit's copies, oldest first."""
-    table, usages = schema.copies, schema.usages
-    copies = connection.execute(
+def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]:
+    """Return a workunit's results, oldest first."""
+    table, usages = schema.results, schema.usages
+    results = connection.execute(
         select(table, usages.c.cpu_s)
         .outerjoin(usages, usages.c.copy_id == table.c.id)
         .where(table.c.workunit_id == workunit_id)
         .order_by(table.c.id)
     ).all()
     return tuple(
-        CopyView(
-            name=copy.name,
-            state=CopyState(copy.state),
-            outcome=_shown_outcome(copy),
-            code=copy.code,
-            sent_at=copy.sent_at,
-            received_at=copy.received_at,
-            cpu_s=copy.cpu_s or 0.0,
+        ResultView(
+            name=result.name,
+            state=ResultProgress(result.state),
+            outcome=_shown_outcome(result),
+            code=result.code,
+            sent_at=result.sent_at,
+            received_at=result.received_at,
+            cpu_s=result.cpu_s or 0.0,
         )
-        for copy in copies
+        for result in results
     )
 
 
@@ -100,21 +100,21 @@ def _count_attached(
     return int(count or 0)
 
 
-def _shown_outcome(copy: Row) -> CopyOutcome:  # type: ignore[type-arg]  # a row of `copies`
+def _shown_outcome(result: Row) -> ResultOutcome:  # type: ignore[type-arg]  # a row of `results`
     """Return the outcome as the owner sees it: a false value counts as invalid."""
-    outvoted = copy.validity == Validity.INVALID
-    return CopyOutcome.INVALID if outvoted else CopyOutcome(copy.outcome)
+    outvoted = result.validity == Validity.INVALID
+    return ResultOutcome.INVALID if outvoted else ResultOutcome(result.outcome)
 
 
-def _explain(view: WorkunitView, copies: tuple[CopyView, ...], attached: int) -> str:
+def _explain(view: WorkunitView, results: tuple[ResultView, ...], attached: int) -> str:
     """Return one sentence about what a workunit waits for."""
     if view.outcome is not None:
         return f"ended: {view.outcome.value.replace('_', ' ')}"
     quorum = view.in_force.min_quorum
     alike = f" of class {view.host_class}" if view.host_class else ""
-    unsent = sum(copy.state is CopyState.UNSENT for copy in copies)
-    working = sum(copy.state is CopyState.IN_PROGRESS for copy in copies)
-    done = sum(copy.outcome is CopyOutcome.SUCCESS for copy in copies)
+    unsent = sum(result.state is ResultProgress.UNSENT for result in results)
+    working = sum(result.state is ResultProgress.IN_PROGRESS for result in results)
+    done = sum(result.outcome is ResultOutcome.SUCCESS for result in results)
     if unsent and attached < quorum:
         return f"needs {quorum} distinct users, {attached} attached"
     if unsent:
@@ -130,21 +130,21 @@ WITHIN_S: Final = {"10m": 600, "1d": 86_400}
 
 def read_figures(connection: Connection, now: int) -> EngineFigures:
     """Return the engine's figures at `now`, s, within one read transaction."""
-    copies, workunits = schema.copies, schema.workunits
-    by_state = select(copies.c.state, copies.c.outcome, func.count())
+    results, workunits = schema.results, schema.workunits
+    by_state = select(results.c.state, results.c.outcome, func.count())
     unsent = (
         select(func.min(workunits.c.created_at))
-        .join(copies, copies.c.workunit_id == workunits.c.id)
-        .where(copies.c.state == CopyState.UNSENT.value)
+        .join(results, results.c.workunit_id == workunits.c.id)
+        .where(results.c.state == ResultProgress.UNSENT.value)
     )
     fresh = (
-        select(func.count(), func.min(copies.c.received_at))
-        .where(copies.c.state == CopyState.OVER.value)
-        .where(copies.c.outcome == CopyOutcome.SUCCESS.value)
-        .where(copies.c.validity == Validity.INIT.value)
+        select(func.count(), func.min(results.c.received_at))
+        .where(results.c.state == ResultProgress.OVER.value)
+        .where(results.c.outcome == ResultOutcome.SUCCESS.value)
+        .where(results.c.validity == Validity.INIT.value)
     )
     waiting, oldest = connection.execute(fresh).one()
-    grouped = by_state.group_by(copies.c.state, copies.c.outcome)
+    grouped = by_state.group_by(results.c.state, results.c.outcome)
     hosts = schema.hosts
     return EngineFigures(
         workunits=_count(
@@ -153,7 +153,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
             .select_from(workunits)
             .where(workunits.c.outcome.is_(None)),
         ),
-        copies={
+        results={
             (state, outcome): count
             for state, outcome, count in connection.execute(grouped)
         },

@@ -26,7 +26,7 @@ from stoilo.server.engines.embedded.db.records import (
 from stoilo.server.engines.embedded.db.views import load_view
 from stoilo.server.engines.embedded.hosts.host_trust import note_failed
 from stoilo.server.engines.embedded.hosts.quotas import note_error
-from stoilo.server.engines.embedded.workunits.creation import add_copies
+from stoilo.server.engines.embedded.workunits.creation import add_results
 from stoilo.server.engines.embedded.workunits.late_results import has_stragglers
 from stoilo.server.engines.embedded.workunits.replication import release_class
 from stoilo.server.engines.embedded.workunits.spot_checks import (
@@ -36,10 +36,10 @@ from stoilo.server.engines.embedded.workunits.spot_checks import (
 )
 from stoilo.server.engines.embedded.workunits.transitioner import next_actions
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     OutcomeKind,
     ResultCheck,
+    ResultOutcome,
+    ResultProgress,
     ResultVerdict,
 )
 
@@ -66,14 +66,14 @@ def apply_action(
 ) -> None:
     """Write one action of the rules."""
     match action:
-        case Expire(copy):
-            note_failed(connection, [copy])
-            _end_copy(connection, copy, CopyOutcome.NO_REPLY, "STO-E022")
-            note_error(connection, copy, now)
-        case Drop(copy):
-            _end_copy(connection, copy, CopyOutcome.NOT_NEEDED, "")
+        case Expire(result):
+            note_failed(connection, [result])
+            _end_result(connection, result, ResultOutcome.NO_REPLY, "STO-E022")
+            note_error(connection, result, now)
+        case Drop(result):
+            _end_result(connection, result, ResultOutcome.NOT_NEEDED, "")
         case Create(count):
-            add_copies(connection, workunit_id, count)
+            add_results(connection, workunit_id, count)
         case Finish(kind):
             end_workunit(connection, workunit_id, kind, now)
         case ReleaseClass():
@@ -88,14 +88,14 @@ def apply_action(
             assert_never(action)
 
 
-def _end_copy(
-    connection: Connection, copy: str, outcome: CopyOutcome, code: str
+def _end_result(
+    connection: Connection, result: str, outcome: ResultOutcome, code: str
 ) -> None:
-    """Set one copy to over."""
+    """Set one result to over."""
     connection.execute(
-        update(schema.copies)
-        .where(schema.copies.c.name == copy)
-        .values(state=CopyState.OVER.value, outcome=outcome.value, code=code)
+        update(schema.results)
+        .where(schema.results.c.name == result)
+        .values(state=ResultProgress.OVER.value, outcome=outcome.value, code=code)
     )
 
 
@@ -131,8 +131,8 @@ def end_workunit(
 
 
 def _last_code(connection: Connection, workunit_id: int) -> str:
-    """Return the code of the workunit's last failed copy, empty if none has one."""
-    table = schema.copies
+    """Return the code of the workunit's last failed result, empty if none has one."""
+    table = schema.results
     code = connection.scalar(
         select(table.c.code)
         .where(table.c.workunit_id == workunit_id, table.c.code != "")
@@ -176,13 +176,13 @@ def begin_lingering(
 
 def _close(connection: Connection, workunit_id: int, now: int) -> None:
     """End the time in which results are compared with the canonical one."""
-    kept, table = schema.lingering, schema.copies
+    kept, table = schema.lingering, schema.results
     connection.execute(delete(kept).where(kept.c.workunit_id == workunit_id))
     end_check(connection, workunit_id, CheckVerdict.UNFINISHED, now)
     undecided = [
-        copy.name
-        for copy in load_view(connection, workunit_id).copies
-        if copy.undecided
+        result.name
+        for result in load_view(connection, workunit_id).results
+        if result.undecided
     ]
     connection.execute(
         update(table)
@@ -197,11 +197,11 @@ def forget_files(
     """Remove finished workunits' claims; return their input digests and uploads."""
     if not workunits:
         return [], []
-    needs, copies = schema.workunit_files, schema.copies
+    needs, results = schema.workunit_files, schema.results
     theirs = needs.c.workunit_id.in_(workunits)
     digests = connection.scalars(select(needs.c.digest).where(theirs)).all()
     connection.execute(delete(needs).where(theirs))
     uploads = connection.scalars(
-        select(copies.c.upload_name).where(copies.c.workunit_id.in_(workunits))
+        select(results.c.upload_name).where(results.c.workunit_id.in_(workunits))
     ).all()
     return list(dict.fromkeys(digests)), list(uploads)

@@ -1,4 +1,4 @@
-"""Workunits and copies in the database: every durable step is one transaction.
+"""Workunits and results in the database: every durable step is one transaction.
 
 What to do is decided by `transitioner`; this module reads its views, writes its actions
 and keeps the outbox through which an outcome reaches the server exactly once: outcome
@@ -43,9 +43,9 @@ from stoilo.server.engines.embedded.workunits.transitioner import (
 from stoilo.server.engines.embedded.workunits.validator import Answers, Question
 from stoilo.server.engines.embedded.workunits.verdicts import write_answers
 from stoilo.server.engines.interface import (
-    CopyOutcome,
     OutcomeKind,
     ReceivedResult,
+    ResultOutcome,
     WorkunitOutcome,
     WorkunitSpec,
 )
@@ -70,7 +70,7 @@ OUTBOX_RETRY_S = 2
 OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
 RELEASES_KEPT = 3
-_FAILED = (CopyOutcome.CLIENT_ERROR, CopyOutcome.ABORTED, CopyOutcome.NOT_NEEDED)
+_FAILED = (ResultOutcome.CLIENT_ERROR, ResultOutcome.ABORTED, ResultOutcome.NOT_NEEDED)
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
 
 
@@ -84,14 +84,14 @@ class _Asked:
 
 
 class Store:
-    """Workunits, copies, outcomes.
+    """Workunits, results, outcomes.
 
     Args:
         database: where they are.
         depot: their input files.
         uploads: where result files lie.
         spot_check: says for each canonical result whether it is to be checked again.
-        forget_upload: removes a result file that no copy needs any more.
+        forget_upload: removes a result file that no result needs any more.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Store:
         self._forget_upload = forget_upload
 
     def create(self, specs: Sequence[WorkunitSpec], now: int) -> None:
-        """Store workunits with their first copies, all or none; see `Engine`."""
+        """Store workunits with their first results, all or none; see `Engine`."""
         for spec in specs:
             check_spec(spec)
         distinct = {spec.name: spec for spec in specs}
@@ -338,7 +338,7 @@ class Store:
     def _results(
         self, connection: Connection, workunits: Collection[int]
     ) -> dict[int, dict[str, ReceivedResult]]:
-        """Return the result files of workunits' successful copies by copy name."""
+        """Return the result files of workunits' successful results by result name."""
         found: dict[int, dict[str, ReceivedResult]] = {row: {} for row in workunits}
         if not found:
             return {}
@@ -373,15 +373,15 @@ def _note_over(connection: Connection, workunits: Collection[int], now: int) -> 
 
 @cache
 def _received() -> Select[Any]:
-    """Return the query for the result files of workunits :rows, oldest copies first."""
-    table, of, used = schema.copies, schema.workunits, schema.usages
+    """Return the query for the result files of workunits :rows, oldest results first."""
+    table, of, used = schema.results, schema.workunits, schema.usages
     return (
         select(table, of.c.name.label("workunit"), used.c.cpu_s, used.c.flops)
         .join(of, of.c.id == table.c.workunit_id)
         .outerjoin(used, used.c.copy_id == table.c.id)
         .where(
             table.c.workunit_id.in_(bindparam("rows", expanding=True)),
-            table.c.outcome == CopyOutcome.SUCCESS.value,
+            table.c.outcome == ResultOutcome.SUCCESS.value,
             table.c.upload_digest.is_not(None),
         )
         .order_by(table.c.id)
@@ -389,8 +389,8 @@ def _received() -> Select[Any]:
 
 
 def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str]:
-    """Return the names of what hosts may have sent for copies that came to nothing."""
-    table = schema.copies
+    """Return the names of what hosts may have sent for results that came to nothing."""
+    table = schema.results
     query = select(table.c.upload_name).where(
         table.c.workunit_id.in_(workunits),
         table.c.user_id != 0,
@@ -402,12 +402,12 @@ def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str
 def _question(asked: _Asked, results: dict[str, ReceivedResult]) -> Question:
     """Return what the validator is asked, with the files it needs."""
     view = asked.view
-    sets = [act.copies for act in asked.actions if isinstance(act, Judge)]
-    rechecks = {copy.name for copy in view.copies if copy.recheck}
-    late = tuple(act.copy for act in asked.actions if isinstance(act, Compare))
+    sets = [act.results for act in asked.actions if isinstance(act, Judge)]
+    rechecks = {result.name for result in view.results if result.recheck}
+    late = tuple(act.result for act in asked.actions if isinstance(act, Compare))
     return Question(
         asked.workunit_id,
-        checks=tuple(act.copy for act in asked.actions if isinstance(act, Check)),
+        checks=tuple(act.result for act in asked.actions if isinstance(act, Check)),
         judge=sets[0] if sets else (),
         pairs=late,
         doubt=view.doubt,
@@ -425,7 +425,7 @@ def _outcome(
 ) -> WorkunitOutcome:
     """Return one workunit with an outcome as the server sees it."""
     good = [Validity.VALID] if row.canonical else list(_VIABLE)
-    names = [copy.name for copy in view.copies if copy.validity in good]
+    names = [result.name for result in view.results if result.validity in good]
     return WorkunitOutcome(
         workunit=row.name,
         kind=OutcomeKind(row.outcome),

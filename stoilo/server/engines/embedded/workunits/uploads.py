@@ -1,6 +1,6 @@
 """Result files on their way in: bounded, resumable, durable before they count.
 
-An upload is accepted only for an outstanding copy, by who holds the copy's secret
+An upload is accepted only for an outstanding result, by who holds the result's secret
 upload URL, and never beyond the workunit's size limit. Bytes go straight to a ``.part``
 file; when all are there, size and MD5 are checked, the file is made durable under its
 final name and then named in the database. What is complete never changes again.
@@ -23,7 +23,7 @@ from sqlalchemy import select, update
 
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.views import copy_of, load_view
+from stoilo.server.engines.embedded.db.views import load_view, result_of
 from stoilo.server.engines.embedded.files.disk import (
     KnownDigests,
     disk_error,
@@ -118,7 +118,7 @@ class UploadDesk:
     """Uploads of one project, files under `directory`.
 
     Args:
-        database: where copies are.
+        database: where results are.
         directory: of the files.
         limits: how much of the disk they may take.
         clock: s since 1970.
@@ -208,12 +208,12 @@ class UploadDesk:
         return Incoming(head.name, head, stream, missing, note, missing)
 
     def _outstanding(self, token: str, name: str) -> Row:  # type: ignore[type-arg]  # see `_expected`
-        """Return the outstanding copy behind token and name, or ``STO-E031``."""
+        """Return the outstanding result behind token and name, or ``STO-E031``."""
         with self._database.read() as connection:
             return self._expected(connection, token, name)
 
     def forget(self, name: str) -> None:
-        """Remove an upload, whole or in part, that no copy needs any more.
+        """Remove an upload, whole or in part, that no result needs any more.
 
         What the disk does not let go is counted on, and removed at the next start.
         """
@@ -236,11 +236,11 @@ class UploadDesk:
                     self._room.release(name)
 
     def sweep(self) -> None:
-        """Remove files that belong to no outstanding copy (left by a crash).
+        """Remove files that belong to no outstanding result (left by a crash).
 
         What stays is counted as its owner's.
         """
-        table = schema.copies
+        table = schema.results
         with self._database.read() as connection:
             query = (
                 select(
@@ -251,7 +251,7 @@ class UploadDesk:
                 )
                 .join(
                     schema.workunits,
-                    schema.workunits.c.id == schema.copies.c.workunit_id,
+                    schema.workunits.c.id == schema.results.c.workunit_id,
                 )
                 .outerjoin(schema.users, schema.users.c.id == table.c.user_id)
                 .outerjoin(schema.people, schema.people.c.user_id == table.c.user_id)
@@ -280,9 +280,9 @@ class UploadDesk:
             size, whole = size_of(path), path.name == name
             self._room.load(name, wanted[name], size, self._now(), whole=whole)
 
-    def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # copy and workunit columns
-        """Return the outstanding copy behind token and name, or ``STO-E031``."""
-        table = schema.copies
+    def _expected(self, connection: Connection, token: str, name: str) -> Row:  # type: ignore[type-arg]  # result and workunit columns
+        """Return the outstanding result behind token and name, or ``STO-E031``."""
+        table = schema.results
         row = connection.execute(
             select(table, schema.workunits.c.result_max_bytes, *_STANDING)
             .join(schema.workunits, schema.workunits.c.id == table.c.workunit_id)
@@ -294,11 +294,11 @@ class UploadDesk:
             row.upload_token.encode(), token.encode()
         ):
             raise DeniedError("STO-E031", "this upload is not expected")
-        if not can_receive(load_view(connection, row.workunit_id), copy_of(row)):
+        if not can_receive(load_view(connection, row.workunit_id), result_of(row)):
             raise DeniedError("STO-E031", "this upload is not expected any more")
         return row
 
-    def _check_same(self, row: Row, head: UploadHead) -> None:  # type: ignore[type-arg]  # copy and workunit columns
+    def _check_same(self, row: Row, head: UploadHead) -> None:  # type: ignore[type-arg]  # result and workunit columns
         """Raise unless a repeated upload is the file that is here already.
 
         The file is read once at most: to ask costs its host next to nothing.
@@ -384,12 +384,12 @@ class UploadDesk:
             sync_directory(self._directory)
         except OSError as error:
             raise disk_error(error) from error
-        table = schema.copies
+        table = schema.results
         with self._database.write() as connection:
             row = connection.execute(
                 select(table).where(table.c.upload_name == head.name)
             ).one()
-            if can_receive(load_view(connection, row.workunit_id), copy_of(row)):
+            if can_receive(load_view(connection, row.workunit_id), result_of(row)):
                 connection.execute(
                     update(table)
                     .where(table.c.id == row.id)
@@ -405,7 +405,7 @@ class UploadDesk:
         return self._directory / f"{name}.part"
 
 
-def _owner_of(row: Row) -> Owner:  # type: ignore[type-arg]  # of a copy, with `_STANDING`
-    """Return whose a copy's upload is."""
+def _owner_of(row: Row) -> Owner:  # type: ignore[type-arg]  # of a result, with `_STANDING`
+    """Return whose a result's upload is."""
     newcomer = is_newcomer(row.password_hash or "", row.total_credit)
     return Owner(row.user_id, row.host_id, newcomer)

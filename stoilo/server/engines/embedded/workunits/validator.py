@@ -26,8 +26,8 @@ class Judgement:
     """Result of looking for a quorum.
 
     Attributes:
-        canonical: name of the canonical copy, empty when no quorum agrees.
-        same: copies that agree with it, itself included.
+        canonical: name of the canonical result, empty when no quorum agrees.
+        same: results that agree with it, itself included.
     """
 
     canonical: str
@@ -37,7 +37,7 @@ class Judgement:
 def judge(
     names: tuple[str, ...], quorum: int, same: Callable[[str, str], bool]
 ) -> Judgement:
-    """Look for a copy that at least `quorum` copies, itself included, agree with.
+    """Look for a result that at least `quorum` results, itself included, agree with.
 
     Candidates are tried in order; `same` is called with the candidate first and is not
     assumed to be symmetric or transitive. With a quorum of 1 nobody is compared.
@@ -63,13 +63,13 @@ class Question:
 
     Attributes:
         workunit_id: row of the workunit.
-        checks: copies whose results are to be judged by themselves.
-        judge: copies among which a quorum is to be looked for.
-        pairs: copies to be compared with the canonical one.
-        canonical: the canonical copy, empty while there is none.
+        checks: results whose results are to be judged by themselves.
+        judge: results among which a quorum is to be looked for.
+        pairs: results to be compared with the canonical one.
+        canonical: the canonical result, empty while there is none.
         quorum: how many must agree.
-        results: the files, by copy name.
-        doubt: the re-check that differed from the canonical copy, empty without one.
+        results: the files, by result name.
+        doubt: the re-check that differed from the canonical result, empty without one.
         opinions: those of `pairs` that are a second opinion on it.
     """
 
@@ -90,10 +90,10 @@ class Answers:
 
     Attributes:
         workunit_id: row of the workunit.
-        checks: verdicts by copy name.
-        judged: the copies that were compared, empty if none.
+        checks: verdicts by result name.
+        judged: the results that were compared, empty if none.
         judgement: the outcome of comparing, None when it could not be completed.
-        pairs: how copies compare with the canonical one.
+        pairs: how results compare with the canonical one.
         opinions: how second opinions compare with the re-check that is in doubt; only
             where they differ from the canonical one.
         fatal: the answer that ends the workunit, None without.

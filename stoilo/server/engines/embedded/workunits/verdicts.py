@@ -1,7 +1,7 @@
 """What the validator is asked, and what its answers change (BOINC's validator).
 
-A copy that agreed with another host's counts for its host, one that was refused or
-outvoted ends the host's record; `_decide` is the one place where a copy becomes valid or
+A result that agreed with another host's counts for its host, one that was refused or
+outvoted ends the host's record; `_decide` is the one place where a result becomes valid or
 invalid by comparison.
 """
 
@@ -15,7 +15,7 @@ from stoilo.server.engines.embedded.accounts.credit import grant
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import (
     CheckVerdict,
-    Copy,
+    Result,
     Validity,
     WorkunitView,
 )
@@ -36,10 +36,10 @@ from stoilo.server.engines.embedded.workunits.spot_checks import (
 )
 from stoilo.server.engines.embedded.workunits.steps import begin_lingering, end_workunit
 from stoilo.server.engines.interface import (
-    CopyOutcome,
     OutcomeKind,
     PairVerdict,
     ResultCheck,
+    ResultOutcome,
     ResultVerdict,
 )
 
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 __all__ = ["write_answers"]
 
 _OF_VERDICT = {
-    ResultVerdict.VALID: (CopyOutcome.SUCCESS, Validity.CHECKED),
-    ResultVerdict.INVALID: (CopyOutcome.INVALID, Validity.INVALID),
-    ResultVerdict.NOT_FOR_THIS_HOST: (CopyOutcome.REFUSED, Validity.INIT),
-    ResultVerdict.FATAL: (CopyOutcome.SUCCESS, Validity.TOO_LATE),
+    ResultVerdict.VALID: (ResultOutcome.SUCCESS, Validity.CHECKED),
+    ResultVerdict.INVALID: (ResultOutcome.INVALID, Validity.INVALID),
+    ResultVerdict.NOT_FOR_THIS_HOST: (ResultOutcome.REFUSED, Validity.INIT),
+    ResultVerdict.FATAL: (ResultOutcome.SUCCESS, Validity.TOO_LATE),
 }
 
 
@@ -74,7 +74,7 @@ def write_answers(
     view = load_view(connection, answers.workunit_id)
     if view.outcome is not None and not view.lingering:
         return
-    waiting = {copy.name: copy for copy in view.copies}
+    waiting = {result.name: result for result in view.results}
     for name, check in answers.checks.items():
         if waiting[name].unchecked:
             _write_check(connection, name, check, now)
@@ -88,42 +88,42 @@ def write_answers(
         if answers.judgement.canonical:
             begin_lingering(connection, answers.workunit_id, now, recheck=spot_check())
     paid = grant(connection, answers.workunit_id, now)
-    for copy in paid:
-        note_success(connection, copy.host_id, copy.app)
-    forgive(connection, {copy.user_id for copy in paid})
+    for result in paid:
+        note_success(connection, result.host_id, result.app)
+    forgive(connection, {result.user_id for result in paid})
 
 
-def _all_viable(copies: dict[str, Copy], names: Iterable[str]) -> bool:
+def _all_viable(results: dict[str, Result], names: Iterable[str]) -> bool:
     """Say whether what was compared still counts: its host may be banned meanwhile."""
-    return all(copies[name].viable for name in names)
+    return all(results[name].viable for name in names)
 
 
 def _write_check(
-    connection: Connection, copy: str, check: ResultCheck, now: int
+    connection: Connection, result: str, check: ResultCheck, now: int
 ) -> None:
     """Write the verdict about one result."""
     if check.verdict.undecided:
         return
     if check.verdict is ResultVerdict.INVALID:
-        note_failed(connection, [copy])
-        note_error(connection, copy, now)
+        note_failed(connection, [result])
+        note_error(connection, result, now)
     outcome, validity = _OF_VERDICT[check.verdict]
     connection.execute(
-        update(schema.copies)
-        .where(schema.copies.c.name == copy)
+        update(schema.results)
+        .where(schema.results.c.name == result)
         .values(outcome=outcome.value, validity=validity.value, code=check.code[:16])
     )
-    if outcome is CopyOutcome.REFUSED:
-        note_refusal(connection, copy, now)
-        note_turned_away(connection, _user_of(connection, copy), 1, now)
+    if outcome is ResultOutcome.REFUSED:
+        note_refusal(connection, result, now)
+        note_turned_away(connection, _user_of(connection, result), 1, now)
     if check.resumed_at:
-        note_resumption(connection, copy, check.resumed_at)
+        note_resumption(connection, result, check.resumed_at)
 
 
-def _user_of(connection: Connection, copy: str) -> int:
-    """Return the account whose host had a copy."""
-    table = schema.copies
-    query = select(table.c.user_id).where(table.c.name == copy)
+def _user_of(connection: Connection, result: str) -> int:
+    """Return the account whose host had a result."""
+    table = schema.results
+    query = select(table.c.user_id).where(table.c.name == result)
     return int(connection.execute(query).scalar_one())
 
 
@@ -145,12 +145,12 @@ def _write_pairs(
     connection: Connection, view: WorkunitView, answers: Answers, now: int
 ) -> None:
     """Write how results that came after the end compare with the canonical one."""
-    late = [copy for copy in view.copies if copy.undecided]
-    for copy in late:
-        if copy.name in answers.pairs:
-            pair = answers.pairs[copy.name]
-            _write_pair(connection, view, answers, copy, pair, now)
-            if copy.recheck:  # it may have decided what the next one means
+    late = [result for result in view.results if result.undecided]
+    for result in late:
+        if result.name in answers.pairs:
+            pair = answers.pairs[result.name]
+            _write_pair(connection, view, answers, result, pair, now)
+            if result.recheck:  # it may have decided what the next one means
                 view = load_view(connection, answers.workunit_id)
 
 
@@ -158,7 +158,7 @@ def _write_pair(
     connection: Connection,
     view: WorkunitView,
     answers: Answers,
-    copy: Copy,
+    result: Result,
     pair: PairVerdict,
     now: int,
 ) -> None:
@@ -167,62 +167,62 @@ def _write_pair(
         return
     same = pair is PairVerdict.SAME
     if pair is PairVerdict.FATAL:
-        _set_validity(connection, [copy.name], Validity.TOO_LATE)
-    elif not copy.recheck:
+        _set_validity(connection, [result.name], Validity.TOO_LATE)
+    elif not result.recheck:
         found = Validity.VALID if same else Validity.INVALID
-        _decide(connection, [copy.name], found, now)
+        _decide(connection, [result.name], found, now)
     elif view.doubt:
-        _write_opinion(connection, view, answers, copy.name, now, same=same)
+        _write_opinion(connection, view, answers, result.name, now, same=same)
     elif _check_is_over(view):
         found = Validity.VALID if same else Validity.TOO_LATE
-        _set_validity(connection, [copy.name], found)
+        _set_validity(connection, [result.name], found)
     else:
         if same:
             end_check(connection, answers.workunit_id, CheckVerdict.SAME, now)
         else:
-            doubt_check(connection, copy.name)
-        _set_validity(connection, [copy.name], Validity.VALID)
+            doubt_check(connection, result.name)
+        _set_validity(connection, [result.name], Validity.VALID)
 
 
 def _check_is_over(view: WorkunitView) -> bool:
     """Say whether the spot check has its verdict already."""
-    return all(copy.answered for copy in view.copies if copy.recheck)
+    return all(result.answered for result in view.results if result.recheck)
 
 
 def _write_opinion(
     connection: Connection,
     view: WorkunitView,
     answers: Answers,
-    copy: str,
+    result: str,
     now: int,
     *,
     same: bool,
 ) -> None:
     """Write what a second opinion makes of the re-check that is in doubt."""
-    like_first = answers.opinions.get(copy)
+    like_first = answers.opinions.get(result)
     if like_first is not None and like_first.undecided:
         return
     verdict = second_verdict(
         like_canonical=same,
         like_first=like_first is PairVerdict.SAME,
-        both_resumed=all_resumed(connection, [view.doubt, copy]),
+        both_resumed=all_resumed(connection, [view.doubt, result]),
     )
     end_check(connection, answers.workunit_id, verdict, now)
     agrees = same or like_first is PairVerdict.SAME
     validity = Validity.VALID if agrees else Validity.TOO_LATE
-    _set_validity(connection, [copy], validity)
+    _set_validity(connection, [result], validity)
 
 
 def _decide(
     connection: Connection,
-    copies: Iterable[str],
+    results: Iterable[str],
     validity: Validity,
     now: int,
     *,
     compared: bool = True,
 ) -> None:
-    """Make copies valid or invalid; `compared` with another host's, it is a record."""
-    names = list(copies)
+    """Make results valid or invalid; `compared` with another host's, it is a record."""
+    names = list(results)
     _set_validity(connection, names, validity)
     if validity is Validity.INVALID:
         note_failed(connection, names)
@@ -233,12 +233,12 @@ def _decide(
 
 
 def _set_validity(
-    connection: Connection, copies: Iterable[str], validity: Validity
+    connection: Connection, results: Iterable[str], validity: Validity
 ) -> None:
-    """Write how far copies have come with the validator."""
-    table = schema.copies
+    """Write how far results have come with the validator."""
+    table = schema.results
     connection.execute(
         update(table)
-        .where(table.c.name.in_(list(copies)))
+        .where(table.c.name.in_(list(results)))
         .values(validity=validity.value)
     )

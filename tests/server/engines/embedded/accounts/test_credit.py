@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import ReportedResult, ResultState
 from stoilo.server.engines.embedded.accounts.credit import (
-    MOST_PER_COPY,
+    MOST_PER_RESULT,
     credit_of,
     grant,
 )
@@ -45,7 +45,7 @@ def test_a_day_of_one_gigaflops_is_200_cobblestones():
 
 @given(st.floats())
 def test_credit_is_bounded_whatever_the_estimate(fpops):
-    assert 0.0 <= credit_of(fpops) <= MOST_PER_COPY
+    assert 0.0 <= credit_of(fpops) <= MOST_PER_RESULT
 
 
 # ------------------------------------------------------------------ grants

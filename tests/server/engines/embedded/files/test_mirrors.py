@@ -35,7 +35,7 @@ from stoilo.server.engines.embedded.files.mirrors import (
     is_mirror_key,
     parse_mirrors,
 )
-from stoilo.server.engines.interface import CopyOutcome, WorkunitFile
+from stoilo.server.engines.interface import ResultOutcome, WorkunitFile
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.mirrors import CachingMirror, serve_app
 from tests.support.scripted import Scripted, ScriptedProject
@@ -195,7 +195,7 @@ def test_copies_sent_while_the_client_still_has_the_wrong_file_are_excused(
 
 
 def test_copies_sent_longest_ago_are_forgotten(board, monkeypatch):
-    monkeypatch.setattr(module, "COPIES_REMEMBERED", 2)
+    monkeypatch.setattr(module, "RESULTS_REMEMBERED", 2)
     named(board, copies=["w_0", "w_1", "w_2"])
     said = [board.excuses(1, failed(f"w_{number}")) for number in range(3)]
     assert said == [False, True, True]
@@ -350,7 +350,7 @@ def test_mirror_that_lies_is_found_out_and_comes_back(checked, mirror):
 
 
 def outcome_of(bench, copy):
-    table = schema.copies
+    table = schema.results
     with bench.engine._database.read() as connection:
         query = select(table.c.outcome, table.c.code).where(table.c.name == copy)
         return tuple(connection.execute(query).one())
@@ -378,7 +378,7 @@ def test_no_copy_that_a_lying_mirror_failed_is_charged(checked, many, first):
     checked.pass_time(3600)
     if many[first:]:
         checked.request(1, results=failures(many[first:]))
-    excused = (CopyOutcome.NOT_NEEDED.value, "STO-B052")
+    excused = (ResultOutcome.NOT_NEEDED.value, "STO-B052")
     assert {outcome_of(checked, copy) for copy in many} == {excused}
     assert checked.record(1) == 10
     checked.settle()
@@ -414,4 +414,4 @@ def test_copy_whose_download_failed_without_mirrors_is_an_error(bench):
     (copy,) = (result.name for result in reply.results)
     bench.request(1, results=failures([copy]))
     assert bench.record(1) == 0
-    assert outcome_of(bench, copy) == (CopyOutcome.CLIENT_ERROR.value, "STO-E021")
+    assert outcome_of(bench, copy) == (ResultOutcome.CLIENT_ERROR.value, "STO-E021")

@@ -10,7 +10,7 @@ from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
 from stoilo.executor.messages import ReportedResult, ResultState
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.interface import CopyOutcome
+from stoilo.server.engines.interface import ResultOutcome
 from tests.support.engine import make_spec
 
 THREE = Redundancy(min_quorum=2, target_results=3, max_total=5)
@@ -80,8 +80,8 @@ def test_result_that_waits_when_its_host_is_banned_is_not_paid(bench, how):
     assert (credit(bench, SLOW), bench.record(SLOW)) == (0, 0)
     (late,) = [
         copy
-        for copy in bench.engine.status("w_1").copies
-        if copy.outcome is CopyOutcome.INVALID
+        for copy in bench.engine.status("w_1").results
+        if copy.outcome is ResultOutcome.INVALID
     ]
     assert late.code == "STO-E041"
     assert list((bench.directory / "uploads").iterdir()) == []

@@ -60,7 +60,7 @@ def test_newcomer_is_a_stranger_without_a_valid_result(password, credit, new):
 
 def test_pause_says_until_when_and_ends():
     allowance = pause_of(NOW + 90, NOW)
-    assert (allowance.apps, allowance.copies, allowance.delay_s) == ((), 0, 90)
+    assert (allowance.apps, allowance.results, allowance.delay_s) == ((), 0, 90)
     assert "STO-E111" in allowance.messages[0]
     assert pause_of(NOW, NOW) is None
 

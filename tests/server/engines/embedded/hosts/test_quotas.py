@@ -227,9 +227,9 @@ def test_day_of_a_host_ends_with_its_quota_and_says_so(bench):
     host = host_of(bench)
     rules = QuotaRules(per_cpu=2)
     with bench.engine._database.write() as connection:
-        quotas.note_copies(connection, host, ["pure"] * 2, {}, NOW, rules)
+        quotas.note_results(connection, host, ["pure"] * 2, {}, NOW, rules)
         known = quotas.load_quotas(connection, host)
     allowance = quotas.allowed_today(known, ("pure",), 1, NOW, rules)
-    assert (allowance.apps, allowance.copies) == ((), 0)
+    assert (allowance.apps, allowance.results) == ((), 0)
     assert "STO-E066" in allowance.messages[0]
     assert 0 < allowance.delay_s <= DAY

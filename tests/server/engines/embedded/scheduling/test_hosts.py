@@ -107,7 +107,7 @@ def test_banned_hosts_work_goes_to_others_and_its_reports_are_forgotten(bench, c
     bench.engine.roster.ban_host(known(bench)[0].host_id, clock())
     bench.report(1, copy)
     bench.settle()
-    assert bench.engine.status("w_1").copies[0].outcome == "invalid"
+    assert bench.engine.status("w_1").results[0].outcome == "invalid"
     assert bench.fetch(2)
 
 

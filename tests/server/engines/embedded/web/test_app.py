@@ -374,7 +374,7 @@ def test_bad_upload_is_refused_and_nothing_counts(world, copy, name):
     assert not (world.directory / "uploads" / upload.name).exists()
     world.report(user, copy_name)
     status = world.engine.status(copy_name.rpartition("_")[0])
-    assert status.copies[0].code == "STO-E020"
+    assert status.results[0].code == "STO-E020"
 
 
 HOSTILE_UPLOADS = {

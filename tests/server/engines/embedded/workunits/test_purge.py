@@ -76,7 +76,7 @@ def old(bench):
 def test_finished_workunits_go_with_their_copies(old):
     assert not old.engine.purge()
     assert names_left(old) == {"newest_1"}
-    assert count(old, schema.copies) == 1
+    assert count(old, schema.results) == 1
     assert count(old, schema.usages) == 0
     assert old.engine.status("a_1") is None
 
@@ -131,12 +131,12 @@ def test_late_report_of_a_purged_copy_is_acknowledged_and_changes_nothing(bench)
     bench.pass_time(30 * DAY_S + 1)
     bench.engine.purge()
     report = ReportedResult(copy, ResultState.UPLOADED, 0, 5.0)
-    before = count(bench, schema.copies), count(bench, schema.grants)
+    before = count(bench, schema.results), count(bench, schema.grants)
     others = (OtherResult(copy),)
     reply = bench.request(1, results=(report,), other_results=others)
     assert reply.acks == reply.aborts == (copy,)
     bench.settle()
-    assert (count(bench, schema.copies), count(bench, schema.grants)) == before
+    assert (count(bench, schema.results), count(bench, schema.grants)) == before
 
 
 def test_upload_of_a_purged_copy_is_refused(old):
@@ -164,7 +164,7 @@ def test_workunit_whose_copies_may_come_back_stays(bench):
 @pytest.mark.parametrize("table", ["bans", "excuses", "outbox", "spot_checks"])
 def test_workunit_that_something_is_known_of_stays(old, table):
     with old.engine._database.write() as connection:
-        work, copy = schema.workunits, schema.copies
+        work, copy = schema.workunits, schema.results
         row = connection.scalar(select(work.c.id).where(work.c.name == "a_1"))
         number = connection.scalar(select(copy.c.id).where(copy.c.workunit_id == row))
         values = {
@@ -197,13 +197,13 @@ def test_number_of_a_purged_row_never_comes_again(bench):
     make(bench, "a_1")
     finish_all(bench)
     with bench.engine._database.read() as connection:
-        before = connection.scalar(select(func.max(schema.copies.c.id)))
+        before = connection.scalar(select(func.max(schema.results.c.id)))
     bench.pass_time(99 * DAY_S)
     bench.engine.purge()
     make(bench, "b_1")
     purge_all(bench)
     with bench.engine._database.read() as connection:
-        query = select(func.min(schema.copies.c.id))
+        query = select(func.min(schema.results.c.id))
         of = schema.workunits.c.name == "b_1"
         query = query.join(schema.workunits).where(of)
         assert connection.scalar(query) > before
@@ -213,7 +213,7 @@ def test_number_of_a_purged_row_never_comes_again(bench):
 
 def test_workunit_of_the_newest_copy_stays(old):
     with old.engine._database.write() as connection:
-        work, copy = schema.workunits, schema.copies
+        work, copy = schema.workunits, schema.results
         row = connection.scalar(select(work.c.id).where(work.c.name == "a_1"))
         newest = connection.scalar(select(func.max(copy.c.id)))
         connection.execute(delete(copy).where(copy.c.workunit_id != row))
@@ -272,7 +272,7 @@ def test_host_with_credit_or_a_ban_stays(bench, clock):
 
 
 def test_every_table_that_names_a_row_is_thought_of():
-    handled = {table.name for table in (*purge._OF_COPIES, *purge._OF_WORKUNITS)}
+    handled = {table.name for table in (*purge._OF_RESULTS, *purge._OF_WORKUNITS)}
     handled |= {table.name for table in purge._OF_HOSTS}
     guards = {"engine_result", "engine_workunit_file", "engine_outbox"}
     guards |= {"engine_lingering", "engine_spot_check"}

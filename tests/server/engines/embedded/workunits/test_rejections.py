@@ -45,7 +45,7 @@ def test_rejected_result_ends_the_record_and_nothing_else(bench):
     assert bench.record(1) == 0
     status = bench.engine.status(name)
     assert status.outcome is OutcomeKind.CANONICAL
-    assert [copy.code for copy in status.copies] == [REJECTED]
+    assert [copy.code for copy in status.results] == [REJECTED]
 
 
 def test_record_stays_without_a_rejection(bench):

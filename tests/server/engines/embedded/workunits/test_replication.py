@@ -116,12 +116,12 @@ def test_class_is_free_again_when_its_hosts_only_failed(bench):
 
 def test_adaptive_workunit_starts_with_one_copy_and_a_new_host_raises_it(bench):
     make(bench, ADAPTIVE)
-    assert len(bench.engine.status("w_1").copies) == 1
+    assert len(bench.engine.status("w_1").results) == 1
     (copy,) = bench.fetch(1)
     bench.finish(1, copy, b"x")
     bench.settle()
     assert bench.outcomes.kind("w_1") is None
-    assert len(bench.engine.status("w_1").copies) == 2
+    assert len(bench.engine.status("w_1").results) == 2
 
 
 def test_host_with_a_record_works_alone(bench):
@@ -150,7 +150,7 @@ def test_record_short_of_ten_is_not_enough(bench):
     make(bench, ADAPTIVE)
     assert bench.fetch(1)
     bench.settle()
-    assert len(bench.engine.status("w_1").copies) == 2
+    assert len(bench.engine.status("w_1").results) == 2
 
 
 def test_result_that_nobody_compared_earns_nothing(bench):
@@ -196,7 +196,7 @@ def test_raised_quorum_is_that_of_the_redundancy(bench):
 def test_adaptive_is_off_unless_it_is_asked_for(bench):
     bench.set_record(1, 12)
     make(bench, Replication())
-    assert len(bench.engine.status("w_1").copies) == 2
+    assert len(bench.engine.status("w_1").results) == 2
 
 
 def test_trusted_account_works_alone_at_once(bench):

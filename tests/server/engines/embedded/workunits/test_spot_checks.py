@@ -11,7 +11,7 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import CheckVerdict, Validity
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind, Replication
+from stoilo.server.engines.interface import OutcomeKind, Replication, ResultOutcome
 from tests.support.engine import make_spec
 
 OURS = 9
@@ -120,8 +120,8 @@ def test_nothing_of_a_banned_host_decides_an_open_workunit(bench):
         bench.upload(running, b"lie 2")
     bench.settle()
     assert bench.outcomes.kind("w_2") is None
-    shown = [copy.outcome for copy in bench.engine.status("w_2").copies]
-    assert shown[:2] == [CopyOutcome.INVALID, CopyOutcome.INVALID]
+    shown = [copy.outcome for copy in bench.engine.status("w_2").results]
+    assert shown[:2] == [ResultOutcome.INVALID, ResultOutcome.INVALID]
 
 
 def test_silent_checker_leaves_the_check_unfinished_and_bans_nobody(bench):
@@ -293,7 +293,7 @@ def decide_late(bench, *, fetched):
 
 
 def validity(bench, copy):
-    table = schema.copies
+    table = schema.results
     with bench.engine._database.read() as connection:
         query = select(table.c.validity).where(table.c.name == copy)
         return Validity(connection.scalar(query))

@@ -14,13 +14,13 @@ from stoilo.server.engines.embedded.db.records import (
     Check,
     Close,
     Compare,
-    Copy,
     Create,
     Drop,
     Expire,
     Finish,
     Judge,
     ReleaseClass,
+    Result,
     Validity,
     WorkunitView,
 )
@@ -33,14 +33,18 @@ from stoilo.server.engines.embedded.workunits.transitioner import (
 )
 from stoilo.server.engines.embedded.workunits.validator import judge
 from stoilo.server.engines.interface import (
-    CopyOutcome,
-    CopyState,
     Homogeneity,
     OutcomeKind,
+    ResultOutcome,
+    ResultProgress,
 )
 
 NOW = 1000
-UNSENT, ON_HOST, OVER = CopyState.UNSENT, CopyState.IN_PROGRESS, CopyState.OVER
+UNSENT, ON_HOST, OVER = (
+    ResultProgress.UNSENT,
+    ResultProgress.IN_PROGRESS,
+    ResultProgress.OVER,
+)
 
 
 def view(*copies, redundancy=None, not_after=10**9):
@@ -48,15 +52,15 @@ def view(*copies, redundancy=None, not_after=10**9):
 
 
 def done(name, validity=Validity.CHECKED, user=1):
-    return Copy(name, OVER, CopyOutcome.SUCCESS, validity, user, f"h{user}", NOW)
+    return Result(name, OVER, ResultOutcome.SUCCESS, validity, user, f"h{user}", NOW)
 
 
-def failed(name, outcome=CopyOutcome.CLIENT_ERROR, user=1):
-    return Copy(name, OVER, outcome, Validity.INIT, user, f"h{user}", NOW)
+def failed(name, outcome=ResultOutcome.CLIENT_ERROR, user=1):
+    return Result(name, OVER, outcome, Validity.INIT, user, f"h{user}", NOW)
 
 
 def running(name, user=1, deadline=NOW + 50):
-    return Copy(name, ON_HOST, user_id=user, host_key=f"h{user}", deadline=deadline)
+    return Result(name, ON_HOST, user_id=user, host_key=f"h{user}", deadline=deadline)
 
 
 CASES = {
@@ -82,11 +86,11 @@ CASES = {
     ),
     "error: one more": ((failed("a"), running("b", 2)), [Create(1)]),
     "no reply: one more": (
-        (failed("a", CopyOutcome.NO_REPLY), running("b", 2)),
+        (failed("a", ResultOutcome.NO_REPLY), running("b", 2)),
         [Create(1)],
     ),
     "refusal: one more, not counted": (
-        tuple(failed(f"r{i}", CopyOutcome.REFUSED, i) for i in range(8)),
+        tuple(failed(f"r{i}", ResultOutcome.REFUSED, i) for i in range(8)),
         [Create(2)],
     ),
     "errors exceeded": (
@@ -107,26 +111,26 @@ CASES = {
     ),
     "silence and aborts are no errors": (
         (
-            failed("a", CopyOutcome.NO_REPLY),
-            failed("b", CopyOutcome.ABORTED, 2),
+            failed("a", ResultOutcome.NO_REPLY),
+            failed("b", ResultOutcome.ABORTED, 2),
         ),
         [Create(2)],
     ),
     "aborts do not use up the total": (
-        tuple(failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(10)),
+        tuple(failed(f"a{i}", ResultOutcome.ABORTED, i) for i in range(10)),
         [Create(2)],
     ),
     "too much turned away": (
-        tuple(failed(f"r{i}", CopyOutcome.REFUSED, i) for i in range(6))
-        + tuple(failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(6, 11)),
+        tuple(failed(f"r{i}", ResultOutcome.REFUSED, i) for i in range(6))
+        + tuple(failed(f"a{i}", ResultOutcome.ABORTED, i) for i in range(6, 11)),
         [Finish(OutcomeKind.TOO_MANY_REFUSALS)],
     ),
     "silence uses up the total": (
-        tuple(failed(f"n{i}", CopyOutcome.NO_REPLY, i) for i in range(3)),
+        tuple(failed(f"n{i}", ResultOutcome.NO_REPLY, i) for i in range(3)),
         [Finish(OutcomeKind.TOO_MANY_TOTAL)],
     ),
     "too many refusals": (
-        tuple(failed(f"r{i}", CopyOutcome.REFUSED, i) for i in range(11)),
+        tuple(failed(f"r{i}", ResultOutcome.REFUSED, i) for i in range(11)),
         [Finish(OutcomeKind.TOO_MANY_REFUSALS)],
     ),
     "a quorum wins over errors beside it": (
@@ -155,14 +159,14 @@ def test_successes_beyond_the_limit_without_quorum_end_it():
 
 def test_ended_workunit_drops_what_is_open_and_nothing_else():
     ended = replace(
-        view(Copy("a"), running("b"), done("c")), outcome=OutcomeKind.CANCELLED
+        view(Result("a"), running("b"), done("c")), outcome=OutcomeKind.CANCELLED
     )
     assert next_actions(ended, NOW) == [Drop("a"), Drop("b")]
 
 
 def test_no_copy_outlives_the_admission():
     limits = Redundancy(delay_bound_s=300)
-    late = view(Copy("a"), Copy("b"), redundancy=limits, not_after=NOW + 299)
+    late = view(Result("a"), Result("b"), redundancy=limits, not_after=NOW + 299)
     assert not may_issue(late, Caller(1, "h1"), NOW)
     assert next_actions(late, NOW) == [Drop("a"), Drop("b")]
     just = replace(late, not_after=NOW + 300)
@@ -174,7 +178,7 @@ def test_admission_over_waits_for_hosts_then_ends():
     limits = Redundancy(delay_bound_s=300)
     waiting = view(running("a"), redundancy=limits, not_after=NOW + 100)
     assert next_actions(waiting, NOW) == []
-    over = replace(waiting, copies=(failed("a", CopyOutcome.NO_REPLY),))
+    over = replace(waiting, results=(failed("a", ResultOutcome.NO_REPLY),))
     assert next_actions(over, NOW) == [Finish(OutcomeKind.ADMISSION_ENDED)]
 
 
@@ -186,16 +190,16 @@ def test_validator_that_never_answers_holds_a_workunit_no_longer_than_a_day():
     assert next_actions(waiting, NOW + day + 1) == ended
 
 
-@pytest.mark.parametrize("outcome", list(CopyOutcome))
+@pytest.mark.parametrize("outcome", list(ResultOutcome))
 def test_user_or_host_that_ever_had_a_copy_gets_no_other(outcome):
-    had = view(failed("a", outcome, user=7), Copy("b"))
+    had = view(failed("a", outcome, user=7), Result("b"))
     assert not may_issue(had, Caller(7, "other"), NOW)
     assert not may_issue(had, Caller(8, "h7"), NOW)
     assert may_issue(had, Caller(8, "h8"), NOW)
 
 
 def test_late_result_counts_until_the_workunit_has_an_outcome():
-    late = failed("a", CopyOutcome.NO_REPLY)
+    late = failed("a", ResultOutcome.NO_REPLY)
     assert can_receive(view(late), late)
     assert not can_receive(replace(view(late), outcome=OutcomeKind.CANCELLED), late)
     assert not can_receive(view(done("b")), done("b"))
@@ -229,7 +233,7 @@ def ended(*copies, **changes):
 
 AFTER_END = {
     "a host that still works may finish": ((running("b", 2),), []),
-    "an unsent copy is for nobody": ((running("b", 2), Copy("c")), [Drop("c")]),
+    "an unsent copy is for nobody": ((running("b", 2), Result("c")), [Drop("c")]),
     "a host that is silent has no reply": (
         (running("b", 2, NOW - 1),),
         [Expire("b")],
@@ -244,10 +248,10 @@ AFTER_END = {
     ),
     "nothing can come any more": ((done("b", Validity.INVALID, 2),), [Close()]),
     "a silent host's files are not kept": (
-        (failed("b", CopyOutcome.NO_REPLY, 2),),
+        (failed("b", ResultOutcome.NO_REPLY, 2),),
         [Close()],
     ),
-    "a re-check waits for a trusted host": ((Copy("b", recheck=True),), []),
+    "a re-check waits for a trusted host": ((Result("b", recheck=True),), []),
 }
 
 
@@ -258,7 +262,7 @@ def test_actions_after_a_canonical_result_by_case(name):
 
 
 def test_nothing_is_compared_before_the_server_has_the_outcome():
-    late = ended(done("b", Validity.INIT, 2), Copy("c"), delivered=False)
+    late = ended(done("b", Validity.INIT, 2), Result("c"), delivered=False)
     assert next_actions(late, NOW) == [Drop("c")]
     assert next_actions(ended(delivered=False), NOW) == []
 
@@ -270,14 +274,14 @@ def test_files_are_kept_no_longer_than_the_admission():
 
 
 def test_result_after_the_end_counts_while_there_is_one_to_compare_it_with():
-    late = failed("b", CopyOutcome.NO_REPLY, 2)
+    late = failed("b", ResultOutcome.NO_REPLY, 2)
     assert can_receive(ended(late), late)
     assert can_receive(ended(running("c", 3)), running("c", 3))
     assert not can_receive(ended(late, lingering=False), late)
 
 
 def test_recheck_goes_to_trusted_accounts_that_had_no_copy_only():
-    checked = ended(Copy("b", recheck=True))
+    checked = ended(Result("b", recheck=True))
     ours = Caller(5, "h5", trusted_account=True)
     assert may_recheck(checked, ours, NOW)
     assert not may_issue(checked, ours, NOW)
@@ -292,7 +296,7 @@ INTEL, ARM = Caller(8, "h8", "linux x86"), Caller(9, "h9", "linux arm")
 
 
 def test_homogeneous_workunit_goes_to_one_class_and_never_to_an_unknown_host():
-    free = replace(view(Copy("a")), homogeneous=Homogeneity.COARSE)
+    free = replace(view(Result("a")), homogeneous=Homogeneity.COARSE)
     taken = replace(free, host_class="linux x86")
     assert may_issue(free, INTEL, NOW)
     assert may_issue(free, ARM, NOW)
@@ -304,10 +308,10 @@ def test_homogeneous_workunit_goes_to_one_class_and_never_to_an_unknown_host():
 @pytest.mark.parametrize(
     ("copies", "freed"),
     [
-        ((failed("a"), Copy("b")), True),
-        ((failed("a", CopyOutcome.ABORTED), Copy("b")), True),
-        ((failed("a", CopyOutcome.REFUSED), Copy("b")), True),
-        ((failed("a", CopyOutcome.NO_REPLY), Copy("b")), False),
+        ((failed("a"), Result("b")), True),
+        ((failed("a", ResultOutcome.ABORTED), Result("b")), True),
+        ((failed("a", ResultOutcome.REFUSED), Result("b")), True),
+        ((failed("a", ResultOutcome.NO_REPLY), Result("b")), False),
         ((failed("a"), running("b", 2)), False),
         ((failed("a"), done("b", user=2)), False),
     ],
@@ -322,7 +326,7 @@ def test_class_is_released_when_nothing_came_or_can_come_of_it(copies, freed):
 def test_workunit_alone_needs_one_copy_and_one_result():
     alone = replace(view(), alone=True)
     assert next_actions(alone, NOW) == [Create(1)]
-    settled = replace(alone, copies=(done("a"),))
+    settled = replace(alone, results=(done("a"),))
     assert next_actions(settled, NOW) == [Judge(("a",))]
 
 
@@ -341,16 +345,16 @@ def test_result_beside_a_quorum_of_one_is_not_called_wrong():
 @pytest.mark.parametrize(("turned_away", "left"), [(4, False), (5, True)])
 def test_newcomer_gets_nothing_of_what_many_have_turned_away(turned_away, left):
     failures = [
-        failed(f"a{i}", CopyOutcome.ABORTED, i) for i in range(1, 1 + turned_away)
+        failed(f"a{i}", ResultOutcome.ABORTED, i) for i in range(1, 1 + turned_away)
     ]
-    shunned = view(*failures, Copy("n"))
+    shunned = view(*failures, Result("n"))
     assert may_issue(shunned, Caller(50, "h50"), NOW)
     assert may_issue(shunned, Caller(50, "h50", newcomer=True), NOW) is not left
 
 
 def test_owner_of_a_copied_cpid_is_not_blocked_and_the_copier_is():
     owner, copier = Caller(8, "k", cpid="k"), Caller(9, "9~k", cpid="k")
-    of_copier = view(Copy("a", user_id=9, host_key="9~k"), Copy("b"))
-    of_owner = view(Copy("a", user_id=8, host_key="k"), Copy("b"))
+    of_copier = view(Result("a", user_id=9, host_key="9~k"), Result("b"))
+    of_owner = view(Result("a", user_id=8, host_key="k"), Result("b"))
     assert may_issue(of_copier, owner, NOW)
     assert not may_issue(of_owner, copier, NOW)

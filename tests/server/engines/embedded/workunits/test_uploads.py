@@ -120,7 +120,7 @@ def test_part_of_an_upload_outlives_a_restart_and_is_resumed(bench, copy, wait_u
         assert send(server, bench, copy, offset=40_000)[0] == 0
     assert file_of(bench, copy).read_bytes() == DATA
     bench.report(1, copy)
-    assert bench.engine.status("w_1").copies[0].code == ""
+    assert bench.engine.status("w_1").results[0].code == ""
 
 
 def test_resume_with_other_bytes_is_caught_by_the_checksum(bench, copy, wait_until):
