@@ -57,21 +57,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WorkunitFile:
-    """One immutable input file.
+    """One immutable input file."""
 
-    Attributes:
-        open_name: the name under which the executor asks for it (`executor.workdir`).
-        digest: plain SHA-256 of the content; files of equal digest are stored once.
-        source: the bytes themselves, or a file that does not change during the call
-            (the engine links or results it, the caller may delete its own afterwards).
-        sticky: volunteers keep it in their cache after the workunit (shared blobs).
-        unpacked_bytes: what it becomes on a volunteer's disk, beside itself; 0: nothing.
-    """
-
-    open_name: str
-    digest: str
+    open_name: str  # the name under which the executor asks for it (`executor.workdir`)
+    digest: str  # plain SHA-256 of the content; files of equal digest are stored once
+    # the bytes themselves, or a file that does not change during the call (the engine
+    # links or copies it, the caller may delete its own afterwards)
     source: Path | bytes
+    # volunteers keep it in their cache after the workunit (shared blobs)
     sticky: bool = False
+    # what it becomes on a volunteer's disk, beside itself; 0: nothing
     unpacked_bytes: int = 0
 
 
@@ -85,143 +80,91 @@ class Homogeneity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How the operator lets a workunit's results be spread.
+    """How the operator lets a workunit's results be spread."""
 
-    Attributes:
-        homogeneous: its results go to hosts of one class only, that of the first.
-        adaptive: one result is enough where a host with a record of valid results, not
-            checked this time, has computed it; the quorum of the redundancy holds as
-            soon as a result goes to any other host.
-    """
-
+    # its results go to hosts of one class only, that of the first
     homogeneous: Homogeneity = Homogeneity.NONE
+    # one result is enough where a host with a record of valid results, not checked this
+    # time, has computed it; the quorum of the redundancy holds as soon as a result goes
+    # to any other host
     adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkunitSpec:
-    """One workunit: the results of one admitted attempt.
+    """One workunit: the results of one admitted attempt."""
 
-    Attributes:
-        name: unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it.
-        app: BOINC app, which is the level's name.
-        files: inputs, all downloaded by every result; open names are distinct.
-        redundancy: results, quorum, limits and delay bound (s).
-        not_after: end of the admission, s; no result gets a deadline beyond it.
-        result_max_bytes: largest result file accepted.
-        fpops_est: expected work of one result, FLOP.
-        fpops_bound: work after which a client gives up, FLOP.
-        priority: larger goes out first.
-        reviewed: a reviewer has signed it.
-        public_source: its source may be published.
-        topics: what it is about; hosts may ask for some only.
-        replication: how its results are spread.
-        memory_bound: what a result needs of a host's memory, bytes; 0: not said.
-        disk_bound: what it needs of the disk, bytes; 0: not said.
-    """
-
-    name: str
-    app: str
+    name: str  # unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it
+    app: str  # BOINC app, which is the level's name
+    # inputs, all downloaded by every result; open names are distinct
     files: tuple[WorkunitFile, ...]
-    redundancy: Redundancy
-    not_after: int
-    result_max_bytes: int
-    fpops_est: float = 1e9
-    fpops_bound: float = 1e14
-    priority: int = 0
-    reviewed: bool = False
-    public_source: bool = False
-    topics: tuple[str, ...] = ()
-    replication: Replication = Replication()
-    memory_bound: int = 0
-    disk_bound: int = 0
+    redundancy: Redundancy  # results, quorum, limits and delay bound (s)
+    not_after: int  # end of the admission, s; no result gets a deadline beyond it
+    result_max_bytes: int  # largest result file accepted
+    fpops_est: float = 1e9  # expected work of one result, FLOP
+    fpops_bound: float = 1e14  # work after which a client gives up, FLOP
+    priority: int = 0  # larger goes out first
+    reviewed: bool = False  # a reviewer has signed it
+    public_source: bool = False  # its source may be published
+    topics: tuple[str, ...] = ()  # what it is about; hosts may ask for some only
+    replication: Replication = Replication()  # how its results are spread
+    memory_bound: int = 0  # what a result needs of a host's memory, bytes; 0: not said
+    disk_bound: int = 0  # what it needs of the disk, bytes; 0: not said
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResult:
-    """A result file that a host uploaded and reported. Its bytes are hostile.
+    """A result file that a host uploaded and reported. Its bytes are hostile."""
 
-    Attributes:
-        name: of the result (BOINC's result name); the file's header must say the same.
-        workunit: name of the workunit.
-        path: the file, complete and of the size and digest given here; it stays
-            until `Assimilator.assimilate` has returned for the workunit, the canonical
-            one until nothing can come any more that is to be compared with it.
-        size: bytes.
-        digest: plain SHA-256 of the file.
-        host_id: the reporting host.
-        user_id: the host's user.
-        received_at: when the report arrived, s.
-        cpu_s: processor time as the host claims it, s; 0: it does not say.
-        flops: the host's speed as it claims it, FLOP/s; 0: it does not say.
-    """
-
+    # of the result (BOINC's result name); the file's header must say the same
     name: str
-    workunit: str
+    workunit: str  # name of the workunit
+    # the file, complete and of the size and digest given here; it stays until
+    # `Assimilator.assimilate` has returned for the workunit, the canonical one until
+    # nothing can come any more that is to be compared with it
     path: Path
-    size: int
-    digest: str
-    host_id: int
-    user_id: int
-    received_at: int
-    cpu_s: float = 0.0
-    flops: float = 0.0
+    size: int  # bytes
+    digest: str  # plain SHA-256 of the file
+    host_id: int  # the reporting host
+    user_id: int  # the host's user
+    received_at: int  # when the report arrived, s
+    cpu_s: float = 0.0  # processor time as the host claims it, s; 0: it does not say
+    flops: float = 0.0  # the host's speed as it claims it, FLOP/s; 0: it does not say
 
 
 @dataclass(frozen=True, slots=True)
 class SignedFile:
-    """One file of an app version, as the release has it.
+    """One file of an app version, as the release has it."""
 
-    Attributes:
-        digest: plain SHA-256 of the content.
-        source: the bytes themselves, or a file that does not change during the call.
-        signature: BOINC's over it, the text of its ``.sig`` file.
-    """
-
-    digest: str
+    digest: str  # plain SHA-256 of the content
+    # the bytes themselves, or a file that does not change during the call
     source: Path | bytes
-    signature: str
+    signature: str  # BOINC's over it, the text of its ``.sig`` file
 
 
 @dataclass(frozen=True, slots=True)
 class AppProgram:
-    """What a stock BOINC client runs on one platform, the same for every app.
+    """What a stock BOINC client runs on one platform, the same for every app."""
 
-    Attributes:
-        platform: BOINC's name of it, for example ``x86_64-pc-linux-gnu``.
-        launcher: the program that the client starts.
-        verifier: the archive that the launcher unpacks and checks by itself.
-    """
-
-    platform: str
-    launcher: SignedFile
-    verifier: SignedFile
+    platform: str  # BOINC's name of it, for example ``x86_64-pc-linux-gnu``
+    launcher: SignedFile  # the program that the client starts
+    verifier: SignedFile  # the archive that the launcher unpacks and checks by itself
 
 
 @dataclass(frozen=True, slots=True)
 class FormerKey:
-    """A code-sign key that clients may still hold.
+    """A code-sign key that clients may still hold."""
 
-    Attributes:
-        key: its text.
-        signature: by it, over the text of the key in force.
-    """
-
-    key: str
-    signature: str
+    key: str  # its text
+    signature: str  # by it, over the text of the key in force
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSignKey:
-    """The public key that clients check app versions with, in BOINC's text form.
+    """The public key that clients check app versions with, in BOINC's text form."""
 
-    Attributes:
-        text: empty where nothing is signed; then there can be no programs.
-        former: keys that it has taken over from.
-    """
-
-    text: str = ""
-    former: tuple[FormerKey, ...] = ()
+    text: str = ""  # empty where nothing is signed; then there can be no programs
+    former: tuple[FormerKey, ...] = ()  # keys that it has taken over from
 
 
 class ResultVerdict(StrEnum):
@@ -257,19 +200,13 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """Answer to `Validation.check`; the code is kept for status and outcome.
+    """Answer to `Validation.check`; the code is kept for status and outcome."""
 
-    Attributes:
-        verdict: of the result by itself.
-        code: stable code, empty without.
-        message: one sentence for it.
-        resumed_at: the step from which the host says that its run went on after an
-            interruption, 0 when it ran in one go.
-    """
-
-    verdict: ResultVerdict
-    code: str = ""
-    message: str = ""
+    verdict: ResultVerdict  # of the result by itself
+    code: str = ""  # stable code, empty without
+    message: str = ""  # one sentence for it
+    # the step from which the host says that its run went on after an interruption, 0
+    # when it ran in one go
     resumed_at: int = 0
 
 
@@ -297,27 +234,21 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkunitOutcome:
-    """The one final outcome of a workunit.
+    """The one final outcome of a workunit."""
 
-    Attributes:
-        workunit: its name.
-        kind: how it ended.
-        canonical: the canonical result, only with `OutcomeKind.CANONICAL`.
-        valid: every result that agreed with the canonical one, itself included; without
-            a canonical one, every result that passed `Validation.check`.
-        code: the code given with the deciding check or comparison, if any, else the
-            code of the last failed result, else empty.
-        message: the text given with it.
-        quorum: how many results had to agree: 1 where adaptive replication let one
-            trusted host's result stand; 0: as the redundancy says.
-    """
-
-    workunit: str
-    kind: OutcomeKind
+    workunit: str  # its name
+    kind: OutcomeKind  # how it ended
+    # the canonical result, only with `OutcomeKind.CANONICAL`
     canonical: ReceivedResult | None = None
+    # every result that agreed with the canonical one, itself included; without a
+    # canonical one, every result that passed `Validation.check`
     valid: tuple[ReceivedResult, ...] = ()
+    # the code given with the deciding check or comparison, if any, else the code of the
+    # last failed result, else empty
     code: str = ""
-    message: str = ""
+    message: str = ""  # the text given with it
+    # how many results had to agree: 1 where adaptive replication let one trusted host's
+    # result stand; 0: as the redundancy says
     quorum: int = 0
 
 
@@ -360,23 +291,14 @@ class ResultView:
 
 @dataclass(frozen=True, slots=True)
 class WorkunitStatus:
-    """Where a workunit is.
+    """Where a workunit is."""
 
-    Attributes:
-        name: of the workunit.
-        results: oldest first.
-        outcome: None while it runs.
-        users_needed: distinct users that its open results still wait for.
-        users_attached: users with a host seen lately that may take its app.
-        explanation: one sentence, for example "needs 2 distinct users, 1 attached".
-    """
-
-    name: str
-    results: tuple[ResultView, ...]
-    outcome: OutcomeKind | None
-    users_needed: int
-    users_attached: int
-    explanation: str
+    name: str  # of the workunit
+    results: tuple[ResultView, ...]  # oldest first
+    outcome: OutcomeKind | None  # None while it runs
+    users_needed: int  # distinct users that its open results still wait for
+    users_attached: int  # users with a host seen lately that may take its app
+    explanation: str  # one sentence, for example "needs 2 distinct users, 1 attached"
 
 
 class NotDecidedYet(StoiloError):
@@ -522,29 +444,18 @@ class HostRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """One moment of an engine. Ages are s, 0 where nothing waits.
+    """One moment of an engine. Ages are s, 0 where nothing waits."""
 
-    Attributes:
-        workunits: under way.
-        results: by (state, outcome), both of `interface`'s lists.
-        unsent_age_s: of the oldest result that nobody has.
-        to_validate: results that the validator has not seen.
-        to_validate_age_s: since the oldest of them was reported.
-        outcomes_waiting: ended workunits that the server has not taken.
-        accounts: volunteers' accounts.
-        hosts: how many called within a time, by that time in words.
-        hosts_banned: hosts whose results count for nothing.
-    """
-
-    workunits: int
+    workunits: int  # under way
+    # by (state, outcome), both of `interface`'s lists
     results: Mapping[tuple[str, str], int]
-    unsent_age_s: int
-    to_validate: int
-    to_validate_age_s: int
-    outcomes_waiting: int
-    accounts: int
-    hosts: Mapping[str, int]
-    hosts_banned: int
+    unsent_age_s: int  # of the oldest result that nobody has
+    to_validate: int  # results that the validator has not seen
+    to_validate_age_s: int  # since the oldest of them was reported
+    outcomes_waiting: int  # ended workunits that the server has not taken
+    accounts: int  # volunteers' accounts
+    hosts: Mapping[str, int]  # how many called within a time, by that time in words
+    hosts_banned: int  # hosts whose results count for nothing
 
 
 class MeasuredEngine(Protocol):

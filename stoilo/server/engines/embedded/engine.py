@@ -93,34 +93,25 @@ PURGE_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Settings of one embedded engine.
+    """Settings of one embedded engine."""
 
-    Attributes:
-        pace: how fast work is handed out.
-        batch: workunits moved in one step.
-        validators: validator questions asked at the same time.
-        idle_s: pause of the moving thread when nothing happens, s.
-        seen_within_s: a host counts as attached when it called within that time, s.
-        spot_check_rate: share of canonical results that a trusted host computes again,
-            0..1.
-        mirrors: URLs of data servers besides this one.
-        retention: how long rows are kept that nobody needs.
-        draw: uniform in [0, 1); whom to check must not be foreseeable by any host.
-        lots: the same, for which of the results that wait go out first.
-        uploads: how much of the disk result files may take.
-    """
-
-    pace: Pace = field(default_factory=Pace)
-    batch: int = 64
-    validators: int = 2
-    idle_s: float = 1.0
+    pace: Pace = field(default_factory=Pace)  # how fast work is handed out
+    batch: int = 64  # workunits moved in one step
+    validators: int = 2  # validator questions asked at the same time
+    idle_s: float = 1.0  # pause of the moving thread when nothing happens, s
+    # a host counts as attached when it called within that time, s
     seen_within_s: int = 600
+    # share of canonical results that a trusted host computes again, 0..1
     spot_check_rate: float = 0.0
+    # how long rows are kept that nobody needs
     retention: Retention = field(default_factory=Retention)
+    # uniform in [0, 1); whom to check must not be foreseeable by any host
     draw: Callable[[], float] = random.SystemRandom().random
+    # the same, for which of the results that wait go out first
     lots: Callable[[], float] = random.SystemRandom().random
+    # how much of the disk result files may take
     uploads: UploadLimits = field(default_factory=UploadLimits)
-    mirrors: tuple[str, ...] = ()
+    mirrors: tuple[str, ...] = ()  # URLs of data servers besides this one
 
 
 class EmbeddedEngine:

@@ -67,51 +67,33 @@ _MAX_EMAIL = 254
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account with its keys in clear; show them to nobody but their owner.
+    """An account with its keys in clear; show them to nobody but their owner."""
 
-    Attributes:
-        user_id: its row.
-        email: its address, in the one form that is stored.
-        key: strong; changes what the account lets the project do.
-        weak_key: fetches and reports work.
-        max_level: the highest level whose tasks may be sent.
-        name: shown to others, empty for none.
-        verified: the operator gave out its keys; else it was made over the web, by
-            somebody who said that the address is his.
-        key_number: how often its keys were changed.
-    """
-
-    user_id: int
-    email: str
-    key: str
-    weak_key: str
-    max_level: str
-    name: str = ""
+    user_id: int  # its row
+    email: str  # its address, in the one form that is stored
+    key: str  # strong; changes what the account lets the project do
+    weak_key: str  # fetches and reports work
+    max_level: str  # the highest level whose tasks may be sent
+    name: str = ""  # shown to others, empty for none
+    # the operator gave out its keys; else it was made over the web, by somebody who
+    # said that the address is his
     verified: bool = True
-    key_number: int = 0
+    key_number: int = 0  # how often its keys were changed
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a scheduler request comes from, which apps may be sent, what was chosen.
+    """Who a scheduler request comes from, which apps may be sent, what was chosen."""
 
-    Attributes:
-        id: row of the account.
-        apps: what may be sent.
-        banned: the account is.
-        chosen: its preferences.
-        weak: the caller has shown the weak key: nothing of the account may change.
-        newcomer: a stranger none of whose results was ever valid.
-        paused_until: no new results before that, s.
-    """
-
-    id: int
-    apps: tuple[str, ...]
-    banned: bool = False
+    id: int  # row of the account
+    apps: tuple[str, ...]  # what may be sent
+    banned: bool = False  # the account is
+    # its preferences
     chosen: ProjectPreferences = field(default_factory=ProjectPreferences)
+    # the caller has shown the weak key: nothing of the account may change
     weak: bool = False
-    newcomer: bool = False
-    paused_until: int = 0
+    newcomer: bool = False  # a stranger none of whose results was ever valid
+    paused_until: int = 0  # no new results before that, s
 
 
 def load_secret(path: Path) -> bytes:
@@ -201,12 +183,9 @@ class Accounts:
         return self.find(address, password)
 
     def find(self, email: str, password: str) -> Account:
-        """Return an account by password (BOINC's lookup_account).
+        """Return an account by password (BOINC's lookup_account); raises ``STO-E016``.
 
         Takes as long for unknown addresses as for wrong passwords.
-
-        Raises:
-            DeniedError: ``STO-E016``.
         """
         table = schema.users
         address = email[: 2 * _MAX_EMAIL].strip().lower()

@@ -59,15 +59,10 @@ _NOT_KEPT: Final = frozenset({"venue", "day_prefs"})
 
 @dataclass(frozen=True, slots=True)
 class GlobalPreferences:
-    """Known settings with their numbers, ordered by name.
+    """Known settings with their numbers, ordered by name."""
 
-    Attributes:
-        modified_at: when the user changed them, s.
-        settings: names of `GLOBAL_TAGS` and their values.
-    """
-
-    modified_at: int
-    settings: tuple[tuple[str, float], ...]
+    modified_at: int  # when the user changed them, s
+    settings: tuple[tuple[str, float], ...]  # names of `GLOBAL_TAGS` and their values
 
 
 @dataclass(frozen=True, slots=True)

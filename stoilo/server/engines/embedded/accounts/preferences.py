@@ -63,15 +63,10 @@ VENUES: Final = ("", "home", "work", "school")
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """What is shown of a volunteer.
+    """What is shown of a volunteer."""
 
-    Attributes:
-        name: chosen by them, empty for none.
-        venue: one of `VENUES`.
-    """
-
-    name: str = ""
-    venue: str = ""
+    name: str = ""  # chosen by them, empty for none
+    venue: str = ""  # one of `VENUES`
 
 
 def check_name(name: str) -> str:
@@ -136,19 +131,12 @@ NO_TOPIC: Final = ";"
 
 @dataclass(frozen=True, slots=True)
 class ProjectPreferences:
-    """A volunteer's choices for all computers of the account.
+    """A volunteer's choices for all computers of the account."""
 
-    Attributes:
-        levels: apps to be sent; empty means `pure` alone.
-        require_review: only tasks that a reviewer signed.
-        require_public_source: only tasks whose source may be published.
-        topics: when not empty, only tasks that carry one of these.
-    """
-
-    levels: tuple[str, ...] = ()
-    require_review: bool = False
-    require_public_source: bool = False
-    topics: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()  # apps to be sent; empty means `pure` alone
+    require_review: bool = False  # only tasks that a reviewer signed
+    require_public_source: bool = False  # only tasks whose source may be published
+    topics: tuple[str, ...] = ()  # when not empty, only tasks that carry one of these
 
     @property
     def max_level(self) -> str:

@@ -87,22 +87,14 @@ class KnownHost:
 
 @dataclass(frozen=True, slots=True)
 class SpotCheck:
-    """One spot check that has ended (`workunits.spot_checks`).
+    """One spot check that has ended (`workunits.spot_checks`)."""
 
-    Attributes:
-        id: grows with the checks that were made.
-        workunit: its name.
-        verdict: how it ended.
-        ended_at: s since 1970.
-        banned: hosts that were banned for it.
-        excused: hosts that were wrong in a resumed run, and not banned.
-    """
-
-    id: int
-    workunit: str
-    verdict: CheckVerdict
-    ended_at: int
-    banned: tuple[int, ...] = ()
+    id: int  # grows with the checks that were made
+    workunit: str  # its name
+    verdict: CheckVerdict  # how it ended
+    ended_at: int  # s since 1970
+    banned: tuple[int, ...] = ()  # hosts that were banned for it
+    # hosts that were wrong in a resumed run, and not banned
     excused: tuple[int, ...] = ()
 
 

@@ -74,32 +74,22 @@ UNDECIDED = frozenset({Validity.INIT, Validity.CHECKED, Validity.INCONCLUSIVE})
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result (BOINC: result, instance).
+    """One result (BOINC: result, instance)."""
 
-    Attributes:
-        name: unique.
-        state: unsent, in progress, over.
-        outcome: how it ended, NONE before.
-        validity: only meaningful for outcome SUCCESS.
-        user_id: whose host has it, 0 while unsent.
-        host_key: identity of the machine (BOINC's host CPID), empty while unsent.
-        deadline: s, 0 while unsent.
-        recheck: made after the end, to check the canonical result (a spot check).
-        doubts: a re-check that differed from the canonical result.
-        for_anybody: a re-check that any host may have, not only a trusted one.
-        answered: a re-check that nobody needs any more: another one has decided.
-    """
-
-    name: str
-    state: ResultProgress = ResultProgress.UNSENT
-    outcome: ResultOutcome = ResultOutcome.NONE
-    validity: Validity = Validity.INIT
-    user_id: int = 0
+    name: str  # unique
+    state: ResultProgress = ResultProgress.UNSENT  # unsent, in progress, over
+    outcome: ResultOutcome = ResultOutcome.NONE  # how it ended, NONE before
+    validity: Validity = Validity.INIT  # only meaningful for outcome SUCCESS
+    user_id: int = 0  # whose host has it, 0 while unsent
+    # identity of the machine (BOINC's host CPID), empty while unsent
     host_key: str = ""
-    deadline: int = 0
+    deadline: int = 0  # s, 0 while unsent
+    # made after the end, to check the canonical result (a spot check)
     recheck: bool = False
-    doubts: bool = False
+    doubts: bool = False  # a re-check that differed from the canonical result
+    # a re-check that any host may have, not only a trusted one
     for_anybody: bool = False
+    # a re-check that nobody needs any more: another one has decided
     answered: bool = False
 
     @property
@@ -124,32 +114,22 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class WorkunitView:
-    """Everything the rules look at.
+    """Everything the rules look at."""
 
-    Attributes:
-        redundancy: results, quorum and limits as they were asked for.
-        not_after: end of the admission, s.
-        results: oldest first.
-        outcome: the final outcome, None before.
-        canonical: name of the canonical result, empty without.
-        lingering: it has ended with a canonical result, and that is still here to
-            compare late results with.
-        delivered: the server has taken the outcome, if there is one.
-        homogeneous: how alike the hosts of its results must be.
-        host_class: the class of host that it is committed to, empty while to none.
-        alone: one result is enough as long as only trusted hosts got one (adaptive
-            replication).
-    """
-
-    redundancy: Redundancy
-    not_after: int
-    results: tuple[Result, ...] = ()
-    outcome: OutcomeKind | None = None
-    canonical: str = ""
+    redundancy: Redundancy  # results, quorum and limits as they were asked for
+    not_after: int  # end of the admission, s
+    results: tuple[Result, ...] = ()  # oldest first
+    outcome: OutcomeKind | None = None  # the final outcome, None before
+    canonical: str = ""  # name of the canonical result, empty without
+    # it has ended with a canonical result, and that is still here to compare late
+    # results with
     lingering: bool = False
-    delivered: bool = True
+    delivered: bool = True  # the server has taken the outcome, if there is one
+    # how alike the hosts of its results must be
     homogeneous: Homogeneity = Homogeneity.NONE
+    # the class of host that it is committed to, empty while to none
     host_class: str = ""
+    # one result is enough as long as only trusted hosts got one (adaptive replication)
     alone: bool = False
 
     @property
@@ -167,24 +147,17 @@ class WorkunitView:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The host that asks for work.
+    """The host that asks for work."""
 
-    Attributes:
-        user_id: whose it is.
-        host_key: its own identity: BOINC's host CPID, or what stands for it.
-        cpid: the CPID that it shows; another account's host may have shown it first.
-        newcomer: its account is one of a stranger who has helped with nothing yet.
-        coarse: its coarse class, empty when unknown (`hosttrust.homogeneous_class`).
-        fine: its fine class.
-        trusted_account: it is one of the operator's own machines.
-    """
-
-    user_id: int
-    host_key: str
+    user_id: int  # whose it is
+    host_key: str  # its own identity: BOINC's host CPID, or what stands for it
+    # its coarse class, empty when unknown (`hosttrust.homogeneous_class`)
     coarse: str = ""
-    fine: str = ""
-    trusted_account: bool = False
+    fine: str = ""  # its fine class
+    trusted_account: bool = False  # it is one of the operator's own machines
+    # the CPID that it shows; another account's host may have shown it first
     cpid: str = ""
+    # its account is one of a stranger who has helped with nothing yet
     newcomer: bool = False
 
     def class_for(self, homogeneous: Homogeneity) -> str:

@@ -161,35 +161,23 @@ OLDEST_CLIENT = 7
 
 @dataclass(frozen=True, slots=True)
 class KeyNews:
-    """What a client must be told about the code-sign key; empty texts for nothing.
+    """What a client must be told about the code-sign key; empty texts for nothing."""
 
-    Attributes:
-        key: the one in force.
-        signature: over it, by the key that the client holds.
-        stranger: the client holds a key that the one in force did not take over from,
-            and would take no program of ours.
-    """
-
-    key: str = ""
-    signature: str = ""
+    key: str = ""  # the one in force
+    signature: str = ""  # over it, by the key that the client holds
+    # the client holds a key that the one in force did not take over from, and would
+    # take no program of ours
     stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramChoice:
-    """How one client can run results.
+    """How one client can run results."""
 
-    Attributes:
-        usable: whether it can at all.
-        program: what it runs; None for a host with its own.
-        news: about the code-sign key.
-        notices: for its user, why it cannot.
-    """
-
-    usable: bool = True
-    program: StoredProgram | None = None
-    news: KeyNews = KeyNews()
-    notices: tuple[str, ...] = ()
+    usable: bool = True  # whether it can at all
+    program: StoredProgram | None = None  # what it runs; None for a host with its own
+    news: KeyNews = KeyNews()  # about the code-sign key
+    notices: tuple[str, ...] = ()  # for its user, why it cannot
 
     def complete(self, reply: SchedulerReply, base_url: str) -> SchedulerReply:
         """Return `reply` with the app versions that its results need, key and notices."""

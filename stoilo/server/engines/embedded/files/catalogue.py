@@ -75,19 +75,13 @@ class SignKey:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All of it.
+    """All of it."""
 
-    Attributes:
-        version: changes with everything else.
-        release: metadata that goes out with every result, None before there is any.
-        programs: one for each platform.
-        keys: the one in force first; empty without programs.
-    """
-
-    version: str
+    version: str  # changes with everything else
+    # metadata that goes out with every result, None before there is any
     release: HeldFile | None
-    programs: tuple[StoredProgram, ...]
-    keys: tuple[SignKey, ...]
+    programs: tuple[StoredProgram, ...]  # one for each platform
+    keys: tuple[SignKey, ...]  # the one in force first; empty without programs
 
 
 def catalogue_version() -> ScalarSelect[str]:

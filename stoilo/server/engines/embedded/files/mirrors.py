@@ -104,18 +104,13 @@ def is_mirror_key(secret: Path, said: str) -> bool:
 
 
 class Mirrors:
-    """The mirrors of a project; safe for several threads.
-
-    Args:
-        urls: under which files lie by digest, each with final slash.
-        clock: s; only differences matter.
-        on_doubt: called when a host says that its downloads failed: check at once.
-    """
+    """The mirrors of a project; safe for several threads."""
 
     def __init__(
         self,
-        urls: Iterable[str],
-        clock: Callable[[], float],
+        urls: Iterable[str],  # under which files lie by digest, each with final slash
+        clock: Callable[[], float],  # s; only differences matter
+        # called when a host says that its downloads failed: check at once
         on_doubt: Callable[[], None] = lambda: None,
     ) -> None:
         self.urls = tuple(urls)

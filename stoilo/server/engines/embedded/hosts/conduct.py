@@ -39,19 +39,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ConductRules:
-    """Numbers of the rules.
+    """Numbers of the rules."""
 
-    Attributes:
-        patience: results turned away in a row before the first pause.
-        newcomer_patience: the same for newcomers.
-        first_pause_s: length of that pause, s; each further result doubles it.
-        longest_pause_s: longest pause, s.
-    """
-
-    patience: int = 20
-    newcomer_patience: int = 3
-    first_pause_s: int = 60
-    longest_pause_s: int = 3600
+    patience: int = 20  # results turned away in a row before the first pause
+    newcomer_patience: int = 3  # the same for newcomers
+    first_pause_s: int = 60  # length of that pause, s; each further result doubles it
+    longest_pause_s: int = 3600  # longest pause, s
 
 
 CONDUCT_RULES: Final = ConductRules()
@@ -59,15 +52,10 @@ CONDUCT_RULES: Final = ConductRules()
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What an account did lately.
+    """What an account did lately."""
 
-    Attributes:
-        turned_away: results since its last valid result.
-        paused_until: no result before that, s since 1970.
-    """
-
-    turned_away: int = 0
-    paused_until: int = 0
+    turned_away: int = 0  # results since its last valid result
+    paused_until: int = 0  # no result before that, s since 1970
 
 
 def is_newcomer(password_hash: str, total_credit: float | None) -> bool:

@@ -65,17 +65,11 @@ WISH_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a workunit is besides its level.
+    """What a workunit is besides its level."""
 
-    Attributes:
-        reviewed: whether a reviewer has signed it.
-        public_source: whether its source may be published.
-        topics: what it is about.
-    """
-
-    reviewed: bool = False
-    public_source: bool = False
-    topics: tuple[str, ...] = ()
+    reviewed: bool = False  # whether a reviewer has signed it
+    public_source: bool = False  # whether its source may be published
+    topics: tuple[str, ...] = ()  # what it is about
 
 
 def allowed_apps(apps: Sequence[str], wishes: Wishes) -> tuple[str, ...]:

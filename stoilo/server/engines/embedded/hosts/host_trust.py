@@ -263,21 +263,13 @@ def ban_host(connection: Connection, result: str, now: int) -> None:
 
 def ban(
     connection: Connection,
-    host_id: int,
-    host_key: str,
-    now: int,
+    host_id: int,  # row of the host
+    host_key: str,  # its CPID
+    now: int,  # s
     *,
-    workunit_id: int = BY_OPERATOR,
+    workunit_id: int = BY_OPERATOR,  # where it was caught
 ) -> None:
-    """Ban a host: no record, no work, and nothing of it counts.
-
-    Args:
-        connection: inside a write transaction.
-        host_id: row of the host.
-        host_key: its CPID.
-        now: s.
-        workunit_id: where it was caught.
-    """
+    """Ban a host: no record, no work, and nothing of it counts."""
     if not is_banned(connection, host_id):
         values = {"host_id": host_id, "host_key": host_key, "since": now}
         connection.execute(

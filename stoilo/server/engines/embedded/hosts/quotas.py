@@ -56,25 +56,19 @@ DAY_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class QuotaRules:
-    """Numbers of the rules.
+    """Numbers of the rules."""
 
-    Attributes:
-        per_cpu: most results of one app a day, for each processor. A BOINC client ends
-            about one task a second on two processors; no honest host comes near.
-        most_cpus: processors that count, whatever a host says it has.
-        patience: bad results in a row before the first pause.
-        refusals: results that a host may refuse without a usable result between them;
-            each further one is bad.
-        first_pause_s: length of that pause, s; each further bad result doubles it.
-        longest_pause_s: longest pause, s.
-    """
-
+    # most results of one app a day, for each processor. A BOINC client ends about one
+    # task a second on two processors; no honest host comes near
     per_cpu: int = 100_000
-    most_cpus: int = 64
-    patience: int = 10
+    most_cpus: int = 64  # processors that count, whatever a host says it has
+    patience: int = 10  # bad results in a row before the first pause
+    # results that a host may refuse without a usable result between them; each further
+    # one is bad
     refusals: int = 12
+    # length of that pause, s; each further bad result doubles it
     first_pause_s: int = 60
-    longest_pause_s: int = 3600
+    longest_pause_s: int = 3600  # longest pause, s
 
 
 RULES: Final = QuotaRules()
@@ -82,38 +76,23 @@ RULES: Final = QuotaRules()
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One host's standing with one app.
+    """One host's standing with one app."""
 
-    Attributes:
-        per_cpu: results a day for each processor.
-        day: number of the day since 1970 that `issued` counts.
-        issued: results handed out on that day.
-        errors_in_row: bad results since the last valid one.
-        paused_until: no result before that, s since 1970.
-    """
-
-    per_cpu: int
-    day: int = 0
-    issued: int = 0
-    errors_in_row: int = 0
-    paused_until: int = 0
+    per_cpu: int  # results a day for each processor
+    day: int = 0  # number of the day since 1970 that `issued` counts
+    issued: int = 0  # results handed out on that day
+    errors_in_row: int = 0  # bad results since the last valid one
+    paused_until: int = 0  # no result before that, s since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a host may get now.
+    """What a host may get now."""
 
-    Attributes:
-        apps: those with something left.
-        results: most results of all apps together.
-        messages: what to tell the volunteer about the others.
-        delay_s: when to call again if nothing is left, s; 0 if something is.
-    """
-
-    apps: tuple[str, ...]
-    results: int
-    messages: tuple[str, ...] = ()
-    delay_s: int = 0
+    apps: tuple[str, ...]  # those with something left
+    results: int  # most results of all apps together
+    messages: tuple[str, ...] = ()  # what to tell the volunteer about the others
+    delay_s: int = 0  # when to call again if nothing is left, s; 0 if something is
 
 
 def after_error(quota: Quota, now: int, rules: QuotaRules = RULES) -> Quota:
@@ -172,21 +151,13 @@ def room_in(quota: Quota, ncpus: int, now: int, rules: QuotaRules = RULES) -> in
 
 
 def allowed_today(
-    known: Mapping[str, Quota],
-    apps: Sequence[str],
-    ncpus: int,
-    now: int,
-    rules: QuotaRules = RULES,
+    known: Mapping[str, Quota],  # its standing with every app that it has had
+    apps: Sequence[str],  # those it may get
+    ncpus: int,  # what it says that it has
+    now: int,  # s
+    rules: QuotaRules = RULES,  # numbers
 ) -> Allowance:
-    """Return what a host may get of these apps now.
-
-    Args:
-        known: its standing with every app that it has had.
-        apps: those it may get.
-        ncpus: what it says that it has.
-        now: s.
-        rules: numbers.
-    """
+    """Return what a host may get of these apps now."""
     fresh = Quota(rules.per_cpu)
     rooms = {app: room_in(known.get(app, fresh), ncpus, now, rules) for app in apps}
     closed = {app: known[app] for app in apps if not rooms[app]}

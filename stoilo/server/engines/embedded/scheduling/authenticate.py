@@ -76,76 +76,50 @@ SECONDS_PER_RESULT = 60.0  # what one result is taken to last when work for N s 
 
 @dataclass(frozen=True, slots=True)
 class KnownHost:
-    """One host of the account that the caller may be.
+    """One host of the account that the caller may be."""
 
-    Attributes:
-        id: its row.
-        cpid: its identity.
-        rpc_seqno: of its last call that was stored.
-        created_at: s.
-        seen_at: when it last called, as stored, s.
-        stored_at: when its record was written, s; None without one.
-        record: what it said of itself, by `RECORD_COLUMNS`.
-        wishes: what it asked not to be sent, by `WISH_COLUMNS`; None for nothing.
-        ban: workunit for which it gets no work, see `hosttrust.find_ban`; None for none.
-        credit: cobblestones.
-        quotas: with every app that it has had.
-    """
-
-    id: int
-    cpid: str
-    rpc_seqno: int
-    created_at: int
-    seen_at: int
-    stored_at: int | None
-    record: tuple[object, ...]
+    id: int  # its row
+    cpid: str  # its identity
+    rpc_seqno: int  # of its last call that was stored
+    created_at: int  # s
+    seen_at: int  # when it last called, as stored, s
+    stored_at: int | None  # when its record was written, s; None without one
+    record: tuple[object, ...]  # what it said of itself, by `RECORD_COLUMNS`
+    # what it asked not to be sent, by `WISH_COLUMNS`; None for nothing
     wishes: tuple[object, ...] | None
+    # workunit for which it gets no work, see `hosttrust.find_ban`; None for none
     ban: int | None
-    credit: float
-    quotas: dict[str, Quota]
+    credit: float  # cobblestones
+    quotas: dict[str, Quota]  # with every app that it has had
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host that calls; `new` when its id has to be told to it.
+    """The host that calls; `new` when its id has to be told to it."""
 
-    Attributes:
-        id: its row.
-        user_id: whose it is.
-        key: its identity (CPID).
-        new: it does not know its number.
-        created_at: s.
-        known: what was stored of it, None when it has just been made.
-        ban: why it gets no work, see `hosttrust.find_ban`; None for no ban.
-    """
-
-    id: int
-    user_id: int
-    key: str
-    new: bool
-    created_at: int
+    id: int  # its row
+    user_id: int  # whose it is
+    key: str  # its identity (CPID)
+    new: bool  # it does not know its number
+    created_at: int  # s
+    # what was stored of it, None when it has just been made
     known: KnownHost | None = None
+    # why it gets no work, see `hosttrust.find_ban`; None for no ban
     ban: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who calls, as far as the key tells.
+    """Who calls, as far as the key tells."""
 
-    Attributes:
-        user: the account.
-        trusted: its hosts are the operator's own.
-        hosts: those of the account with the identity or the number that was sent.
-        preferences: its global preferences, None where there are none.
-        catalogue: version of what all hosts run (`catalogue`).
-        row: everything else.
-    """
-
-    user: User
-    trusted: bool
+    user: User  # the account
+    trusted: bool  # its hosts are the operator's own
+    # those of the account with the identity or the number that was sent
     hosts: tuple[KnownHost, ...]
+    # its global preferences, None where there are none
     preferences: StoredPreferences | None
-    catalogue: str
+    catalogue: str  # version of what all hosts run (`catalogue`)
+    # everything else
     row: Row  # type: ignore[type-arg]  # of `_query`
 
     @property
@@ -291,27 +265,17 @@ LONGEST_DELAY_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """One caller, with what is left to it after its own choices and its standing.
+    """One caller, with what is left to it after its own choices and its standing."""
 
-    Attributes:
-        visitor: what is known of the caller.
-        account: with the levels that its owner allows.
-        user: the same with those of them that may be sent now.
-        host: that calls.
-        request: with the wishes of host and account, and no more asked than is allowed.
-        chosen: preferences of the account.
-        allowance: of the host, None when it asks for no work.
-        now: s.
-    """
-
-    visitor: Visitor
-    account: User
-    user: User
-    host: Host
+    visitor: Visitor  # what is known of the caller
+    account: User  # with the levels that its owner allows
+    user: User  # the same with those of them that may be sent now
+    host: Host  # that calls
+    # with the wishes of host and account, and no more asked than is allowed
     request: SchedulerRequest
-    chosen: ProjectPreferences
-    allowance: Allowance | None
-    now: int
+    chosen: ProjectPreferences  # preferences of the account
+    allowance: Allowance | None  # of the host, None when it asks for no work
+    now: int  # s
 
     @property
     def quotas(self) -> dict[str, Quota]:
@@ -321,18 +285,11 @@ class Guest:
     def complete(
         self,
         connection: Connection,
-        reply: SchedulerReply,
-        apps: Iterable[str],
-        quotas: Mapping[str, Quota],
+        reply: SchedulerReply,  # what the scheduler has to say
+        apps: Iterable[str],  # of every result that it hands out for the first time
+        quotas: Mapping[str, Quota],  # the host's standing after what it has reported
     ) -> SchedulerReply:
-        """Return the reply with what the client shows and keeps.
-
-        Args:
-            connection: inside the call's transaction.
-            reply: what the scheduler has to say.
-            apps: of every result that it hands out for the first time.
-            quotas: the host's standing after what it has reported.
-        """
+        """Return the reply with what the client shows and keeps."""
         note_results(connection, self.host.id, apps, quotas, self.now)
         messages, delay = reply.messages, reply.request_delay
         if self.allowance is not None:

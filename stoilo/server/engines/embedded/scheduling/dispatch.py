@@ -78,34 +78,24 @@ KINDS_OF_CALLERS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the project hands out work.
+    """How fast the project hands out work."""
 
-    Attributes:
-        next_rpc_delay_s: hosts call again after at most that many s.
-        copies_per_rpc: most results in one reply.
-        copies_per_cpu: most results in progress on a host, per processor.
-        busy_rpc_delay_s: the same for stock clients that have what they asked for: when
-            something ends they call by themselves, so this is for aborts.
-        quiet_rpc_delay_s: the same for stock clients that have had no work for long.
-    """
-
-    next_rpc_delay_s: float = 0.5
-    results_per_rpc: int = 16
-    results_per_cpu: int = 4
+    next_rpc_delay_s: float = 0.5  # hosts call again after at most that many s
+    results_per_rpc: int = 16  # most results in one reply
+    results_per_cpu: int = 4  # most results in progress on a host, per processor
+    # the same for stock clients that have what they asked for: when something ends they
+    # call by themselves, so this is for aborts
     busy_rpc_delay_s: float = 15.0
+    # the same for stock clients that have had no work for long
     quiet_rpc_delay_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What no host may foresee; each uniform in [0, 1).
+    """What no host may foresee; each uniform in [0, 1)."""
 
-    Attributes:
-        draw: whom to check.
-        lots: which of the results that wait go first.
-    """
-
-    draw: Callable[[], float] = random.SystemRandom().random
+    draw: Callable[[], float] = random.SystemRandom().random  # whom to check
+    # which of the results that wait go first
     lots: Callable[[], float] = random.SystemRandom().random
 
 
@@ -151,21 +141,14 @@ def notices(host: Host) -> tuple[str, ...]:
 
 def fresh_results(
     connection: Connection,
-    guest: Guest,
-    busy: int,
-    pace: Pace,
-    chance: Chance,
+    guest: Guest,  # who asks
+    busy: int,  # results in progress on the host
+    pace: Pace,  # how much at most
+    chance: Chance,  # what no host may foresee
 ) -> list[HeldResult]:
     """Give new results to the host, as many as it asks for and may have.
 
     A trusted account's hosts get what is to be checked again first.
-
-    Args:
-        connection: of the caller's transaction.
-        guest: who asks.
-        busy: results in progress on the host.
-        pace: how much at most.
-        chance: what no host may foresee.
     """
     room = _room(guest.request, busy, pace)
     if room <= 0 or guest.host.ban is not None:
@@ -335,26 +318,18 @@ def _workunit_update() -> Update:
 
 @lru_cache(maxsize=KINDS_OF_CALLERS)
 def _candidates(
-    apps: tuple[str, ...],
-    wishes: Wishes,
-    caller: Caller,
+    apps: tuple[str, ...],  # that may be sent
+    wishes: Wishes,  # of the host and its account
+    caller: Caller,  # what hosts of this kind have in common
     *,
-    recheck: bool,
-    memory: bool,
-    disk: bool,
+    recheck: bool,  # those of spot checks, instead of ordinary ones
+    memory: bool,  # :memory counts
+    disk: bool,  # :disk counts
 ) -> Select[Any]:
     """Return the query for unsent results that may go to hosts of one kind, best first.
 
     The same rules as in `transitioner`, which has the last word. Parameters: :user,
     :host_key, :cpid, :now, :memory and :disk in bytes, :most.
-
-    Args:
-        apps: that may be sent.
-        wishes: of the host and its account.
-        caller: what hosts of this kind have in common.
-        recheck: those of spot checks, instead of ordinary ones.
-        memory: :memory counts.
-        disk: :disk counts.
     """
     results, table, spread = schema.results, schema.workunits, schema.replications
     bounds, ended, box = schema.bounds, schema.lingering, schema.outbox

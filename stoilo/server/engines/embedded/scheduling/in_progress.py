@@ -24,49 +24,28 @@ __all__ = ["HeldResult", "load_held", "result_columns"]
 
 @dataclass(frozen=True, slots=True)
 class HeldResult:
-    """A result that a host has or has had, and its workunit.
+    """A result that a host has or has had, and its workunit."""
 
-    Attributes:
-        id: its row.
-        name: its own.
-        workunit_id: row of the workunit.
-        workunit: name of the workunit.
-        app: of the workunit.
-        fpops_est: of the workunit, FLOP.
-        fpops_bound: of the workunit, FLOP.
-        result_max_bytes: most bytes of its result file.
-        bounds: what it needs of a host.
-        upload_name: of its result file.
-        upload_token: where that goes.
-        deadline: s.
-        state: as stored.
-        outcome: as stored.
-        uploaded: its result file is here.
-        ended: how the workunit ended, None before.
-        lingering: it has ended, and late results are still compared.
-        recheck: state of the spot check that it is, None for an ordinary result.
-        measured: what it took is known.
-    """
-
-    id: int
-    name: str
-    workunit_id: int
-    workunit: str
-    app: str
-    fpops_est: float
-    fpops_bound: float
-    result_max_bytes: int
-    bounds: HostBounds
-    upload_name: str
-    upload_token: str
-    deadline: int
-    state: ResultProgress = ResultProgress.IN_PROGRESS
-    outcome: ResultOutcome = ResultOutcome.NONE
-    uploaded: bool = False
-    ended: OutcomeKind | None = None
-    lingering: bool = False
+    id: int  # its row
+    name: str  # its own
+    workunit_id: int  # row of the workunit
+    workunit: str  # name of the workunit
+    app: str  # of the workunit
+    fpops_est: float  # of the workunit, FLOP
+    fpops_bound: float  # of the workunit, FLOP
+    result_max_bytes: int  # most bytes of its result file
+    bounds: HostBounds  # what it needs of a host
+    upload_name: str  # of its result file
+    upload_token: str  # where that goes
+    deadline: int  # s
+    state: ResultProgress = ResultProgress.IN_PROGRESS  # as stored
+    outcome: ResultOutcome = ResultOutcome.NONE  # as stored
+    uploaded: bool = False  # its result file is here
+    ended: OutcomeKind | None = None  # how the workunit ended, None before
+    lingering: bool = False  # it has ended, and late results are still compared
+    # state of the spot check that it is, None for an ordinary result
     recheck: CheckVerdict | None = None
-    measured: bool = False
+    measured: bool = False  # what it took is known
 
     @classmethod
     def given(cls, row: Row, deadline: int) -> Self:  # type: ignore[type-arg]  # `result_columns`

@@ -40,23 +40,14 @@ MOST_HELD: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An unsent result that may go to the host.
+    """An unsent result that may go to the host."""
 
-    Attributes:
-        id: row of the result; grows with its age.
-        workunit_id: row of its workunit.
-        priority: larger goes out first.
-        created_at: of the workunit, s.
-        held_bytes: of its large files, what the host has.
-        lot: of its workunit, uniform in [0, 1): the smallest goes first.
-    """
-
-    id: int
-    workunit_id: int
-    priority: int
-    created_at: int
-    held_bytes: int = 0
-    lot: float = 0.0
+    id: int  # row of the result; grows with its age
+    workunit_id: int  # row of its workunit
+    priority: int  # larger goes out first
+    created_at: int  # of the workunit, s
+    held_bytes: int = 0  # of its large files, what the host has
+    lot: float = 0.0  # of its workunit, uniform in [0, 1): the smallest goes first
 
 
 def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
@@ -74,24 +65,17 @@ def in_order(candidates: Iterable[Candidate], now: int) -> list[Candidate]:
 
 def local_first(
     connection: Connection,
-    request: SchedulerRequest,
+    request: SchedulerRequest,  # says what the host keeps
+    # query for ``copy_id``, ``workunit_id``, ``priority`` and ``created_at`` of
+    # `results` and `workunits`, at most :most rows; they are looked for among all and
+    # among those whose files the host has
     candidates: Select[Any],
-    values: Mapping[str, object],
-    now: int,
+    values: Mapping[str, object],  # of its parameters
+    now: int,  # s since 1970
+    # uniform in [0, 1); whoever foresees them can choose what he gets
     lots: Callable[[], float],
 ) -> list[Row]:  # type: ignore[type-arg]  # of `candidates`
-    """Return candidates in the order in which they shall go, the best first.
-
-    Args:
-        connection: of the caller's transaction.
-        request: says what the host keeps.
-        candidates: query for ``copy_id``, ``workunit_id``, ``priority`` and
-            ``created_at`` of `results` and `workunits`, at most :most rows; they are looked
-            for among all and among those whose files the host has.
-        values: of its parameters.
-        now: s since 1970.
-        lots: uniform in [0, 1); whoever foresees them can choose what he gets.
-    """
+    """Return candidates in the order in which they shall go, the best first."""
     held = _large_held(connection, request)
     found = connection.execute(candidates, values).all()
     if not held:

@@ -69,23 +69,15 @@ class _Ending:
 
 def take_reports(
     connection: Connection,
-    host: Host,
-    reports: Iterable[ReportedResult],
+    host: Host,  # who reports
+    reports: Iterable[ReportedResult],  # what it says, each result once
+    # the host's results, those that it names among them
     held: Mapping[str, HeldResult],
-    quotas: dict[str, Quota],
-    now: int,
-    mirrors: Mirrors,
+    quotas: dict[str, Quota],  # its standing with every app
+    now: int,  # s
+    mirrors: Mirrors,  # where the host was sent for files
 ) -> tuple[frozenset[str], dict[str, Quota]]:
     """Note finished results, as far as they are this host's and still count.
-
-    Args:
-        connection: inside a write transaction.
-        host: who reports.
-        reports: what it says, each result once.
-        held: the host's results, those that it names among them.
-        quotas: its standing with every app.
-        now: s.
-        mirrors: where the host was sent for files.
 
     Returns:
         the results that are over now, and what became of the quotas.
@@ -226,19 +218,14 @@ MOST = 1e15  # s and FLOP/s: keeps products finite; the server clamps by the lim
 
 def note_usages(
     connection: Connection,
-    held: Mapping[str, HeldResult],
+    held: Mapping[str, HeldResult],  # the host's results
+    # what it says; names of others' results are passed over
     reports: Iterable[ReportedResult],
-    flops: float,
+    flops: float,  # the host's own benchmark, FLOP/s, 0 where it sends none
 ) -> None:
     """Keep the times of a host's own uploaded results; what came first stays.
 
     A client that measures no processor time says the elapsed one.
-
-    Args:
-        connection: of the caller's transaction.
-        held: the host's results.
-        reports: what it says; names of others' results are passed over.
-        flops: the host's own benchmark, FLOP/s, 0 where it sends none.
     """
     times = {report.name: report.cpu_s or report.elapsed_s for report in reports}
     said = {name: time for name, time in times.items() if time > 0 and name in held}

@@ -263,17 +263,12 @@ def named_results(request: SchedulerRequest) -> list[str]:
 
 
 def render_results(
-    results: Sequence[HeldResult],
+    results: Sequence[HeldResult],  # to be sent
+    # of their workunits, and each of them once
     files: tuple[Mapping[int, Sequence[FileRef]], tuple[FileInfo, ...]],
-    base_url: str,
+    base_url: str,  # of the project
 ) -> SchedulerReply:
-    """Return a reply with some results and all that they need.
-
-    Args:
-        results: to be sent.
-        files: of their workunits, and each of them once.
-        base_url: of the project.
-    """
+    """Return a reply with some results and all that they need."""
     refs, infos = files
     workunits = {
         result.workunit_id: WorkunitInfo(

@@ -52,23 +52,14 @@ DISK_SHARE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One sticky file at one host.
+    """One sticky file at one host."""
 
-    Attributes:
-        digest: the file's name.
-        size: bytes.
-        lent_at: when it was last named to the host, s.
-        needed_until: end of the lease, s.
-        wanted: a workunit, the release or the project still names it.
-        in_use: a result on this host needs it.
-    """
-
-    digest: str
-    size: int
-    lent_at: int
-    needed_until: int
-    wanted: bool
-    in_use: bool = False
+    digest: str  # the file's name
+    size: int  # bytes
+    lent_at: int  # when it was last named to the host, s
+    needed_until: int  # end of the lease, s
+    wanted: bool  # a workunit, the release or the project still names it
+    in_use: bool = False  # a result on this host needs it
 
 
 def cap_bytes(held_bytes: int, disk_free_bytes: float) -> int:
@@ -115,20 +106,12 @@ def held_files(request: SchedulerRequest) -> tuple[str, ...]:
 
 def settle_leases(
     connection: Connection,
-    host_id: int,
-    request: SchedulerRequest,
-    sent: Iterable[FileInfo],
-    now: int,
+    host_id: int,  # who asks
+    request: SchedulerRequest,  # says what it keeps
+    sent: Iterable[FileInfo],  # files of this reply, which are never deleted by it
+    now: int,  # s since 1970
 ) -> tuple[str, ...]:
-    """Bring a host's leases up to date; return which files it shall delete.
-
-    Args:
-        connection: of the caller's transaction.
-        host_id: who asks.
-        request: says what it keeps.
-        sent: files of this reply, which are never deleted by it.
-        now: s since 1970.
-    """
+    """Bring a host's leases up to date; return which files it shall delete."""
     held = set(held_files(request))
     sticky = {file.name: file for file in sent if file.sticky}
     rows = {row.digest: row for row in _load(connection, host_id)}

@@ -63,22 +63,14 @@ _STRICT: Final = {
 
 
 def people_routes(
-    engine: EmbeddedEngine,
-    project: str,
-    rates: CallRates,
-    refusals: RefusalLog,
+    engine: EmbeddedEngine,  # the project
+    project: str,  # its name
+    rates: CallRates,  # of calls by address
+    refusals: RefusalLog,  # where refused calls are noted
     *,
-    creation: bool = True,
+    creation: bool = True,  # whether accounts can be made over the web
 ) -> list[Route]:
-    """Return the routes of everything that people ask for themselves.
-
-    Args:
-        engine: the project.
-        project: its name.
-        rates: of calls by address.
-        refusals: where refused calls are noted.
-        creation: whether accounts can be made over the web.
-    """
+    """Return the routes of everything that people ask for themselves."""
     face = _PeopleFace(engine, project, rates, refusals, creation=creation)
     both = ["GET", "POST"]
     return [

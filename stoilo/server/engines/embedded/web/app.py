@@ -88,41 +88,28 @@ _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """Bounds of the web face.
+    """Bounds of the web face."""
 
-    Attributes:
-        project: the project's name.
-        pages: where people read the audit log, empty when there are no pages.
-        bodies: how slowly a body may come.
-        account_creation: whether accounts can be made over the web; else the operator
-            makes them (`stoilo boinc account`).
-        calls: how often may be called.
-        hold_s: longest time an empty answer is held for a volunteer who asks for it, s.
-    """
-
-    project: str = "stoilo"
-    pages: str = ""
-    bodies: BodyPace = field(default_factory=BodyPace)
+    project: str = "stoilo"  # the project's name
+    pages: str = ""  # where people read the audit log, empty when there are no pages
+    bodies: BodyPace = field(default_factory=BodyPace)  # how slowly a body may come
+    # whether accounts can be made over the web; else the operator makes them (`stoilo
+    # boinc account`)
     account_creation: bool = True
-    calls: CallLimits = field(default_factory=CallLimits)
+    calls: CallLimits = field(default_factory=CallLimits)  # how often may be called
+    # longest time an empty answer is held for a volunteer who asks for it, s
     hold_s: float = 5.0
 
 
 def create_project_app(
-    engine: EmbeddedEngine,
-    base_url: str,
+    engine: EmbeddedEngine,  # the engine behind it
+    base_url: str,  # the project's master URL with final slash, as volunteers reach it
     *,
-    options: HttpOptions | None = None,
+    options: HttpOptions | None = None,  # bounds
+    # monotonic seconds, for the rate limit
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """Return the ASGI application of the project.
-
-    Args:
-        engine: the engine behind it.
-        base_url: the project's master URL with final slash, as volunteers reach it.
-        options: bounds.
-        clock: monotonic seconds, for the rate limit.
-    """
+    """Return the ASGI application of the project."""
     options = options or HttpOptions()
     rates = CallRates(options.calls, clock)
     face = _Face(engine, base_url, options, rates)

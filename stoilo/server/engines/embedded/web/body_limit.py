@@ -38,15 +38,10 @@ LENGTH_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class BodyPace:
-    """How slowly a body may come.
+    """How slowly a body may come."""
 
-    Attributes:
-        pause_s: longest pause inside it, s.
-        bytes_per_s: slowest pace, bytes/s, after a first minute.
-    """
-
-    pause_s: float = 20.0
-    bytes_per_s: int = 16 * 1024
+    pause_s: float = 20.0  # longest pause inside it, s
+    bytes_per_s: int = 16 * 1024  # slowest pace, bytes/s, after a first minute
 
     def seconds(self, size: int) -> float:
         """Return how long a body of `size` bytes may take, s."""

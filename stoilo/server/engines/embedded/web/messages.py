@@ -44,19 +44,12 @@ class SizeQuery:
 
 @dataclass(frozen=True, slots=True)
 class ProjectConfig:
-    """What a manager asks before it attaches.
+    """What a manager asks before it attaches."""
 
-    Attributes:
-        name: of the project.
-        master_url: with final slash.
-        platforms: BOINC's names of those with a program.
-        account_creation: whether accounts can be made over the web.
-    """
-
-    name: str
-    master_url: str
-    platforms: tuple[str, ...] = ()
-    account_creation: bool = True
+    name: str  # of the project
+    master_url: str  # with final slash
+    platforms: tuple[str, ...] = ()  # BOINC's names of those with a program
+    account_creation: bool = True  # whether accounts can be made over the web
 
 
 def parse_upload(head: bytes) -> UploadHead | SizeQuery:

@@ -260,15 +260,10 @@ def parse_choices(
 
 @dataclass(frozen=True, slots=True)
 class VolunteerDesk:
-    """Answers the preferences page's forms.
+    """Answers the preferences page's forms."""
 
-    Attributes:
-        roster: of the project.
-        project: its name.
-    """
-
-    roster: Roster
-    project: str
+    roster: Roster  # of the project
+    project: str  # its name
 
     def answer(self, form: Form, now: int) -> str:
         """Return the page that follows a form.

@@ -79,23 +79,16 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Calls allowed in a minute.
+    """Calls allowed in a minute."""
 
-    Attributes:
-        account_calls: making and looking up accounts, login: for each address.
-        new_accounts: making accounts, all addresses together.
-        scheduler_calls_of_address: a household or institute behind one address.
-        scheduler_calls_of_account: all hosts of one account together.
-        unknown_keys_of_address: scheduler calls with a key that is no account's.
-        unknown_keys: the same, all addresses together.
-    """
-
-    account_calls: int = 10
-    new_accounts: int = 60
+    account_calls: int = 10  # making and looking up accounts, login: for each address
+    new_accounts: int = 60  # making accounts, all addresses together
+    # a household or institute behind one address
     scheduler_calls_of_address: int = 12_000
-    scheduler_calls_of_account: int = 6_000
+    scheduler_calls_of_account: int = 6_000  # all hosts of one account together
+    # scheduler calls with a key that is no account's
     unknown_keys_of_address: int = 600
-    unknown_keys: int = 6_000
+    unknown_keys: int = 6_000  # the same, all addresses together
 
 
 class CallRates:
@@ -212,21 +205,16 @@ class KnownKeys:
 
 
 class SchedulerDoor:
-    """Reads the requests of those who may call.
-
-    Args:
-        knows: says whether a key is an account's; asks the database.
-        is_newcomer: says whether that account is a newcomer's; asks the database.
-        rates: how often who may call.
-        pace: how slowly a body may come.
-    """
+    """Reads the requests of those who may call."""
 
     def __init__(
         self,
+        # says whether a key is an account's; asks the database
         knows: Callable[[str], bool],
+        # says whether that account is a newcomer's; asks the database
         is_newcomer: Callable[[str], bool],
-        rates: CallRates,
-        pace: BodyPace,
+        rates: CallRates,  # how often who may call
+        pace: BodyPace,  # how slowly a body may come
     ) -> None:
         self._keys = KnownKeys(knows)
         self._is_newcomer = is_newcomer

@@ -48,14 +48,10 @@ _OF_HOSTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long rows are kept.
+    """How long rows are kept."""
 
-    Attributes:
-        workunit_days: after a workunit is over; 0: for ever.
-        host_days: after a host without credit has called for the last time; 0: for ever.
-    """
-
-    workunit_days: int = 30
+    workunit_days: int = 30  # after a workunit is over; 0: for ever
+    # after a host without credit has called for the last time; 0: for ever
     host_days: int = 180
 
 

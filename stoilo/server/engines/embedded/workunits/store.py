@@ -84,22 +84,16 @@ class _Asked:
 
 
 class Store:
-    """Workunits, results, outcomes.
-
-    Args:
-        database: where they are.
-        depot: their input files.
-        uploads: where result files lie.
-        spot_check: says for each canonical result whether it is to be checked again.
-        forget_upload: removes a result file that no result needs any more.
-    """
+    """Workunits, results, outcomes."""
 
     def __init__(
         self,
-        database: Database,
-        depot: Depot,
-        uploads: Path,
+        database: Database,  # where they are
+        depot: Depot,  # their input files
+        uploads: Path,  # where result files lie
+        # says for each canonical result whether it is to be checked again
         spot_check: Callable[[], bool],
+        # removes a result file that no result needs any more
         forget_upload: Callable[[str], None],
     ) -> None:
         self._database = database

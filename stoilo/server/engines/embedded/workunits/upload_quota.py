@@ -25,63 +25,40 @@ LARGEST_RESULT: Final = 544 * MIB
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """How much of the disk result files may take.
+    """How much of the disk result files may take."""
 
-    Attributes:
-        free_bytes: always left free on the disk.
-        most_bytes: all result files together; 0: what the disk has.
-        account_share: of an account, part of what all may take.
-        host_share: of a host.
-        newcomers_share: of all newcomers together; each has `always_bytes` at most, or
-            one larger file.
-        always_bytes: an account or host may have that much whatever its share is, as
-            long as there is room at all.
-        one_bytes: or one file as large as that.
-        stale_s: a part to which nothing came for so long is removed, s.
-    """
-
-    free_bytes: int = 64 * MIB
-    most_bytes: int = 0
-    account_share: float = 0.2
-    host_share: float = 0.1
+    free_bytes: int = 64 * MIB  # always left free on the disk
+    most_bytes: int = 0  # all result files together; 0: what the disk has
+    account_share: float = 0.2  # of an account, part of what all may take
+    host_share: float = 0.1  # of a host
+    # of all newcomers together; each has `always_bytes` at most, or one larger file
     newcomers_share: float = 0.25
+    # an account or host may have that much whatever its share is, as long as there is
+    # room at all
     always_bytes: int = 64 * MIB
-    one_bytes: int = 0
-    stale_s: int = 6 * 3600
+    one_bytes: int = 0  # or one file as large as that
+    stale_s: int = 6 * 3600  # a part to which nothing came for so long is removed, s
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose result a file is.
+    """Whose result a file is."""
 
-    Attributes:
-        user_id: row of the account.
-        host_id: row of the host.
-        newcomer: none of the account's results was ever valid, and it is a stranger's.
-    """
-
-    user_id: int
-    host_id: int
+    user_id: int  # row of the account
+    host_id: int  # row of the host
+    # none of the account's results was ever valid, and it is a stranger's
     newcomer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """One file or part.
+    """One file or part."""
 
-    Attributes:
-        owner: whose.
-        here: bytes on the disk.
-        coming: bytes that were announced and are not here yet.
-        touched_at: when bytes last came, s.
-        whole: it is complete.
-    """
-
-    owner: Owner
-    here: int
-    coming: int
-    touched_at: int
-    whole: bool
+    owner: Owner  # whose
+    here: int  # bytes on the disk
+    coming: int  # bytes that were announced and are not here yet
+    touched_at: int  # when bytes last came, s
+    whole: bool  # it is complete
 
     @property
     def size(self) -> int:

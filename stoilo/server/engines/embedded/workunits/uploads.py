@@ -77,23 +77,15 @@ class UploadHead:
 
 @dataclass(slots=True)
 class Incoming:
-    """One upload in progress; `missing` raw bytes are still to come.
+    """One upload in progress; `missing` raw bytes are still to come."""
 
-    Attributes:
-        name: of the file.
-        head: what was announced.
-        stream: where bytes go.
-        missing: bytes that are still to come.
-        on_progress: called with `missing` after some bytes were written.
-        noted: what it was called with last.
-    """
-
-    name: str
-    head: UploadHead
-    stream: BinaryIO
-    missing: int
+    name: str  # of the file
+    head: UploadHead  # what was announced
+    stream: BinaryIO  # where bytes go
+    missing: int  # bytes that are still to come
+    # called with `missing` after some bytes were written
     on_progress: Callable[[int], object]
-    noted: int = 0
+    noted: int = 0  # what it was called with last
 
     def write(self, chunk: bytes) -> None:
         """Append raw bytes.
@@ -115,23 +107,16 @@ class Incoming:
 
 
 class UploadDesk:
-    """Uploads of one project, files under `directory`.
-
-    Args:
-        database: where results are.
-        directory: of the files.
-        limits: how much of the disk they may take.
-        clock: s since 1970.
-        free: says how many bytes are free on the disk of a directory.
-    """
+    """Uploads of one project, files under `directory`."""
 
     def __init__(
         self,
-        database: Database,
-        directory: Path,
+        database: Database,  # where results are
+        directory: Path,  # of the files
         *,
-        limits: UploadLimits | None = None,
-        clock: Callable[[], float] = time.time,
+        limits: UploadLimits | None = None,  # how much of the disk they may take
+        clock: Callable[[], float] = time.time,  # s since 1970
+        # says how many bytes are free on the disk of a directory
         free: Callable[[Path], int] | None = None,
     ) -> None:
         self._database = database

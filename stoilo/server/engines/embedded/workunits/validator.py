@@ -23,15 +23,10 @@ __all__ = ["Judgement", "answer", "is_pending", "is_unsure", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of looking for a quorum.
+    """Result of looking for a quorum."""
 
-    Attributes:
-        canonical: name of the canonical result, empty when no quorum agrees.
-        same: results that agree with it, itself included.
-    """
-
-    canonical: str
-    same: tuple[str, ...] = ()
+    canonical: str  # name of the canonical result, empty when no quorum agrees
+    same: tuple[str, ...] = ()  # results that agree with it, itself included
 
 
 def judge(
@@ -59,55 +54,37 @@ _WAITS, _TROUBLE = PairVerdict.PENDING, PairVerdict.INCONCLUSIVE
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the validator has to answer before a workunit can move on.
+    """What the validator has to answer before a workunit can move on."""
 
-    Attributes:
-        workunit_id: row of the workunit.
-        checks: results whose results are to be judged by themselves.
-        judge: results among which a quorum is to be looked for.
-        pairs: results to be compared with the canonical one.
-        canonical: the canonical result, empty while there is none.
-        quorum: how many must agree.
-        results: the files, by result name.
-        doubt: the re-check that differed from the canonical result, empty without one.
-        opinions: those of `pairs` that are a second opinion on it.
-    """
-
-    workunit_id: int
-    checks: tuple[str, ...]
-    judge: tuple[str, ...]
-    pairs: tuple[str, ...]
-    canonical: str
-    quorum: int
-    results: dict[str, ReceivedResult]
+    workunit_id: int  # row of the workunit
+    checks: tuple[str, ...]  # results whose results are to be judged by themselves
+    judge: tuple[str, ...]  # results among which a quorum is to be looked for
+    pairs: tuple[str, ...]  # results to be compared with the canonical one
+    canonical: str  # the canonical result, empty while there is none
+    quorum: int  # how many must agree
+    results: dict[str, ReceivedResult]  # the files, by result name
+    # the re-check that differed from the canonical result, empty without one
     doubt: str = ""
-    opinions: tuple[str, ...] = ()
+    opinions: tuple[str, ...] = ()  # those of `pairs` that are a second opinion on it
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The validator's answers to a `Question`.
+    """The validator's answers to a `Question`."""
 
-    Attributes:
-        workunit_id: row of the workunit.
-        checks: verdicts by result name.
-        judged: the results that were compared, empty if none.
-        judgement: the outcome of comparing, None when it could not be completed.
-        pairs: how results compare with the canonical one.
-        opinions: how second opinions compare with the re-check that is in doubt; only
-            where they differ from the canonical one.
-        fatal: the answer that ends the workunit, None without.
-        pending: why there is no judgement: validators must run first.
-    """
-
-    workunit_id: int
+    workunit_id: int  # row of the workunit
+    # verdicts by result name
     checks: dict[str, ResultCheck] = field(default_factory=dict)
-    judged: tuple[str, ...] = ()
+    judged: tuple[str, ...] = ()  # the results that were compared, empty if none
+    # the outcome of comparing, None when it could not be completed
     judgement: Judgement | None = None
+    # how results compare with the canonical one
     pairs: dict[str, PairVerdict] = field(default_factory=dict)
+    # how second opinions compare with the re-check that is in doubt; only where they
+    # differ from the canonical one
     opinions: dict[str, PairVerdict] = field(default_factory=dict)
-    fatal: ResultCheck | None = None
-    pending: bool = False
+    fatal: ResultCheck | None = None  # the answer that ends the workunit, None without
+    pending: bool = False  # why there is no judgement: validators must run first
 
 
 class _Interrupted(Exception):
