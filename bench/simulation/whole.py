@@ -25,12 +25,10 @@ from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
-    Replication,
     ResultCheck,
     ResultVerdict,
-    WorkunitFile,
-    WorkunitSpec,
 )
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

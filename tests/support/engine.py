@@ -21,13 +21,11 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
-    Replication,
     ResultCheck,
     ResultVerdict,
-    WorkunitFile,
     WorkunitOutcome,
-    WorkunitSpec,
 )
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.http.http_timeout import TimedProtocol
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits
-from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
+from stoilo.server.engines.interface import WorkunitOutcome
+from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.http.http_timeout import TimedProtocol
 from tests.support.engine import BodyValidation, ProjectServer
 

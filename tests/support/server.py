@@ -36,9 +36,9 @@ from stoilo.server.engines.interface import (
     ResultView,
     Validation,
     WorkunitOutcome,
-    WorkunitSpec,
     WorkunitStatus,
 )
+from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.log.ports import SourceUnderReview
 from stoilo.server.validation.validators import JailAnswer, Watch
 

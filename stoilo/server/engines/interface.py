@@ -22,94 +22,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from stoilo.core.types import Redundancy
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
-    "AppProgram",
     "Assimilator",
-    "CodeSignKey",
     "Comparison",
     "Engine",
     "EngineFigures",
-    "FormerKey",
-    "Homogeneity",
     "HostRecords",
     "MeasuredEngine",
     "NotDecidedYet",
     "OutcomeKind",
     "PairVerdict",
     "ReceivedResult",
-    "Replication",
     "ResultCheck",
     "ResultOutcome",
     "ResultProgress",
     "ResultVerdict",
     "ResultView",
-    "SignedFile",
     "Validation",
     "Waits",
-    "WorkunitFile",
     "WorkunitOutcome",
-    "WorkunitSpec",
     "WorkunitStatus",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkunitFile:
-    """One immutable input file."""
-
-    open_name: str  # the name under which the executor asks for it (`executor.workdir`)
-    digest: str  # plain SHA-256 of the content; files of equal digest are stored once
-    # the bytes themselves, or a file that does not change during the call (the engine
-    # links or copies it, the caller may delete its own afterwards)
-    source: Path | bytes
-    # volunteers keep it in their cache after the workunit (shared blobs)
-    sticky: bool = False
-    # what it becomes on a volunteer's disk, beside itself; 0: nothing
-    unpacked_bytes: int = 0
-
-
-class Homogeneity(StrEnum):
-    """How alike the hosts of one workunit's results must be (BOINC's classes)."""
-
-    NONE = ""
-    COARSE = "coarse"  # family of operating systems, and of processors' makers
-    FINE = "fine"  # family of operating systems, and of processors
-
-
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """How the operator lets a workunit's results be spread."""
-
-    # its results go to hosts of one class only, that of the first
-    homogeneous: Homogeneity = Homogeneity.NONE
-    # one result is enough where a host with a record of valid results, not checked this
-    # time, has computed it; the quorum of the redundancy holds as soon as a result goes
-    # to any other host
-    adaptive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WorkunitSpec:
-    """One workunit: the results of one admitted attempt."""
-
-    name: str  # unique, 1..100 of ``[A-Za-z0-9_.-]``; creation is idempotent by it
-    app: str  # BOINC app, which is the level's name
-    # inputs, all downloaded by every result; open names are distinct
-    files: tuple[WorkunitFile, ...]
-    redundancy: Redundancy  # results, quorum, limits and delay bound (s)
-    not_after: int  # end of the admission, s; no result gets a deadline beyond it
-    result_max_bytes: int  # largest result file accepted
-    fpops_est: float = 1e9  # expected work of one result, FLOP
-    fpops_bound: float = 1e14  # work after which a client gives up, FLOP
-    priority: int = 0  # larger goes out first
-    reviewed: bool = False  # a reviewer has signed it
-    public_source: bool = False  # its source may be published
-    topics: tuple[str, ...] = ()  # what it is about; hosts may ask for some only
-    replication: Replication = Replication()  # how its results are spread
-    memory_bound: int = 0  # what a result needs of a host's memory, bytes; 0: not said
-    disk_bound: int = 0  # what it needs of the disk, bytes; 0: not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,41 +66,6 @@ class ReceivedResult:
     received_at: int  # when the report arrived, s
     cpu_s: float = 0.0  # processor time as the host claims it, s; 0: it does not say
     flops: float = 0.0  # the host's speed as it claims it, FLOP/s; 0: it does not say
-
-
-@dataclass(frozen=True, slots=True)
-class SignedFile:
-    """One file of an app version, as the release has it."""
-
-    digest: str  # plain SHA-256 of the content
-    # the bytes themselves, or a file that does not change during the call
-    source: Path | bytes
-    signature: str  # BOINC's over it, the text of its ``.sig`` file
-
-
-@dataclass(frozen=True, slots=True)
-class AppProgram:
-    """What a stock BOINC client runs on one platform, the same for every app."""
-
-    platform: str  # BOINC's name of it, for example ``x86_64-pc-linux-gnu``
-    launcher: SignedFile  # the program that the client starts
-    verifier: SignedFile  # the archive that the launcher unpacks and checks by itself
-
-
-@dataclass(frozen=True, slots=True)
-class FormerKey:
-    """A code-sign key that clients may still hold."""
-
-    key: str  # its text
-    signature: str  # by it, over the text of the key in force
-
-
-@dataclass(frozen=True, slots=True)
-class CodeSignKey:
-    """The public key that clients check app versions with, in BOINC's text form."""
-
-    text: str = ""  # empty where nothing is signed; then there can be no programs
-    former: tuple[FormerKey, ...] = ()  # keys that it has taken over from
 
 
 class ResultVerdict(StrEnum):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.errors import UsageError
 from stoilo.policies.levels import level_names
-from stoilo.server.engines.interface import Homogeneity, Replication
+from stoilo.server.engines.workunits import Homogeneity, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.releaseparts import part_target
 from stoilo.executor.wire import BOINC_PLATFORMS
-from stoilo.server.engines.interface import (
+from stoilo.server.engines.programs import (
     AppProgram,
     CodeSignKey,
     FormerKey,

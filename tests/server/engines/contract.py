@@ -13,8 +13,8 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     ResultOutcome,
     ResultProgress,
-    WorkunitFile,
 )
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import BodyValidation, OutcomeRecorder, make_spec
 
 SINGLE = Redundancy(

@@ -59,7 +59,8 @@ from stoilo.server.engines.embedded.workunits.validator import (
     is_pending,
     is_unsure,
 )
-from stoilo.server.engines.interface import NotDecidedYet, WorkunitFile
+from stoilo.server.engines.interface import NotDecidedYet
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -68,15 +69,14 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.files.depot import Download
     from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import (
-        AppProgram,
         Assimilator,
-        CodeSignKey,
         EngineFigures,
         Validation,
         WorkunitOutcome,
-        WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 

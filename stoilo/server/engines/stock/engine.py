@@ -21,7 +21,6 @@ from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock import boinctables
 from stoilo.server.engines.stock.admissions import Admissions
 from stoilo.server.engines.stock.appversions import check_app_versions
@@ -46,20 +45,20 @@ from stoilo.server.engines.stock.staging import file_md5
 from stoilo.server.engines.stock.statusview import read_settled, read_status
 from stoilo.server.engines.stock.sweeping import stray_outcomes
 from stoilo.server.engines.stock.tools import Tools
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from stoilo.server.engines.interface import (
-        AppProgram,
         Assimilator,
-        CodeSignKey,
         EngineFigures,
         Validation,
-        WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.project import StockProject
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["StockEngine", "StockOptions"]
 

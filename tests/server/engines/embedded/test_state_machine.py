@@ -37,12 +37,8 @@ from stoilo.server.engines.embedded.workunits import (
     transitioner,
     verdicts,
 )
-from stoilo.server.engines.interface import (
-    Homogeneity,
-    Replication,
-    ResultOutcome,
-    ResultProgress,
-)
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity, Replication
 from tests.support.engine import make_spec
 from tests.support.server import ManualClock
 

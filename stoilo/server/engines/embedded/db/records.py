@@ -6,12 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.interface import (
-    Homogeneity,
-    OutcomeKind,
-    ResultOutcome,
-    ResultProgress,
-)
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from stoilo.core.types import Redundancy

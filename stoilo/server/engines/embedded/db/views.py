@@ -15,12 +15,8 @@ from stoilo.server.engines.embedded.db.records import (
     Validity,
     WorkunitView,
 )
-from stoilo.server.engines.interface import (
-    Homogeneity,
-    OutcomeKind,
-    ResultOutcome,
-    ResultProgress,
-)
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

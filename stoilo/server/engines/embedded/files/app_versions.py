@@ -14,8 +14,9 @@ from sqlalchemy import delete, exists, func, insert, select, update
 
 from stoilo.executor.messages import AppVersion, ProgramFile
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.interface import ResultProgress, WorkunitFile
+from stoilo.server.engines.interface import ResultProgress
 from stoilo.server.engines.programs import check_programs
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         SignKey,
         StoredProgram,
     )
-    from stoilo.server.engines.interface import AppProgram, CodeSignKey
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
 
 __all__ = [
     "VERIFIER_OPEN_NAME",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import WorkunitFile
+    from stoilo.server.engines.workunits import WorkunitFile
 
 __all__ = ["Depot", "Download", "StoredFile"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
     "LEVELS",

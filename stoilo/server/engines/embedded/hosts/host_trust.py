@@ -23,7 +23,8 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import UNDECIDED, Validity
-from stoilo.server.engines.interface import Homogeneity, ResultOutcome, ResultProgress
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

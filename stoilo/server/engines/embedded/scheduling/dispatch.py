@@ -43,7 +43,8 @@ from stoilo.server.engines.embedded.workunits.transitioner import (
     may_issue,
     may_recheck,
 )
-from stoilo.server.engines.interface import Homogeneity, ResultProgress
+from stoilo.server.engines.interface import ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,14 +15,14 @@ from stoilo.server.engines.embedded.workunits.replication import (
     replication_rows,
 )
 from stoilo.server.engines.interface import ResultOutcome, ResultProgress
-from stoilo.server.engines.specs import check_spec
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["add_results", "check_spec", "existing_names", "insert_workunits"]
 

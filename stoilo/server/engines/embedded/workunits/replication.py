@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, or_, update
 
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.interface import Homogeneity
+from stoilo.server.engines.workunits import Homogeneity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from stoilo.server.engines.embedded.db.records import Caller
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
     "commit_class",

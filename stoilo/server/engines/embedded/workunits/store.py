@@ -47,8 +47,8 @@ from stoilo.server.engines.interface import (
     ReceivedResult,
     ResultOutcome,
     WorkunitOutcome,
-    WorkunitSpec,
 )
+from stoilo.server.engines.workunits import WorkunitSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -14,7 +14,7 @@ from stoilo.server.engines.embedded.files.app_versions import check_programs
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import SignedFile
+    from stoilo.server.engines.programs import SignedFile
 
 __all__ = ["read_offer"]
 

@@ -9,7 +9,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.server.engines.embedded.db.database import Database
 from stoilo.server.engines.embedded.files.depot import Depot
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 
 LARGE = bytes(range(256)) * 1024
 

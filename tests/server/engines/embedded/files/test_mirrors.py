@@ -35,7 +35,8 @@ from stoilo.server.engines.embedded.files.mirrors import (
     is_mirror_key,
     parse_mirrors,
 )
-from stoilo.server.engines.interface import ResultOutcome, WorkunitFile
+from stoilo.server.engines.interface import ResultOutcome
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.mirrors import CachingMirror, serve_app
 from tests.support.scripted import Scripted, ScriptedProject

@@ -9,7 +9,7 @@ from stoilo.server.engines.embedded.hosts.host_trust import (
     homogeneous_class,
     is_trusted,
 )
-from stoilo.server.engines.interface import Homogeneity
+from stoilo.server.engines.workunits import Homogeneity
 
 LINUX, COARSE, FINE = "Linux Debian", Homogeneity.COARSE, Homogeneity.FINE
 XEON = "Intel(R) Xeon(R) CPU E5-2670 0 @ 2.60GHz [Family 6 Model 45 Stepping 7]"

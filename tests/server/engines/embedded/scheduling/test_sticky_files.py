@@ -12,7 +12,7 @@ from stoilo.server.engines.embedded.scheduling.sticky_files import (
     NAMES_READ,
 )
 from stoilo.server.engines.embedded.web.requests import parse_request
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import make_spec
 
 MODEL = b"model"

@@ -12,7 +12,8 @@ from stoilo.core.types import Redundancy
 from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.interface import Homogeneity, OutcomeKind, Replication
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.workunits import Homogeneity, Replication
 from tests.support.engine import make_spec
 
 INTEL = HostInfo(os_name="Linux", vendor="GenuineIntel", model="Intel(R) Xeon(R)")

@@ -11,7 +11,8 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.records import CheckVerdict, Validity
 from stoilo.server.engines.embedded.engine import EngineOptions
-from stoilo.server.engines.interface import OutcomeKind, Replication, ResultOutcome
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
+from stoilo.server.engines.workunits import Replication
 from tests.support.engine import make_spec
 
 OURS = 9

@@ -32,12 +32,8 @@ from stoilo.server.engines.embedded.workunits.transitioner import (
     next_actions,
 )
 from stoilo.server.engines.embedded.workunits.validator import judge
-from stoilo.server.engines.interface import (
-    Homogeneity,
-    OutcomeKind,
-    ResultOutcome,
-    ResultProgress,
-)
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome, ResultProgress
+from stoilo.server.engines.workunits import Homogeneity
 
 NOW = 1000
 UNSENT, ON_HOST, OVER = (
