@@ -1,24 +1,15 @@
-"""The embedded engine: store, accounts, scheduler and uploads behind one object.
-
-One thread moves workunits: it asks the rules, puts the questions to the server's
-validator on a few threads, writes the answers and delivers outcomes. It holds no state
-of its own, so a crash at any point loses nothing: what was not written is asked again.
-"""
+"""The embedded engine: accounts, scheduler, uploads and workunits put together."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import random
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from stoilo.core.background import Repeater
-from stoilo.core.errors import StoiloError
 from stoilo.executor.trust import parse_release_pack
 from stoilo.executor.workdir import RELEASE
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
@@ -36,6 +27,7 @@ from stoilo.server.engines.embedded.files.mirrors import Mirrors, is_mirror_key
 from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
 from stoilo.server.engines.embedded.scheduling.scheduler import Scheduler
 from stoilo.server.engines.embedded.scheduling.sticky_files import forget_lost_hosts
+from stoilo.server.engines.embedded.workunits.mover import Mover
 from stoilo.server.engines.embedded.workunits.purge import (
     PURGED_TOGETHER,
     Retention,
@@ -47,19 +39,9 @@ from stoilo.server.engines.embedded.workunits.rejections import (
     reject_results,
 )
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
-from stoilo.server.engines.embedded.workunits.store import (
-    INCONCLUSIVE_RETRY_S,
-    PENDING_RETRY_S,
-    Store,
-)
+from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
-from stoilo.server.engines.embedded.workunits.validator import (
-    answer,
-    is_pending,
-    is_unsure,
-)
-from stoilo.server.engines.interface import NotDecidedYet
 from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
@@ -67,23 +49,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.engines.embedded.files.depot import Download
-    from stoilo.server.engines.embedded.workunits.validator import Answers, Question
     from stoilo.server.engines.interface import (
         Assimilator,
         EngineFigures,
         Validation,
-        WorkunitOutcome,
         WorkunitStatus,
     )
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
-
-log = logging.getLogger(__name__)
-
-MOVED_TOGETHER = 16
-"""Workunits in one transaction: hosts that call wait as long for the write lock."""
 
 PURGE_EVERY_S = 600.0
 CHECK_EVERY_S = 60.0  # of mirrors
@@ -180,8 +155,12 @@ class EmbeddedEngine:
             mirrors=self.mirrors,
         )
         self._purge_at = 0.0
-        self._answered: SimpleQueue[str] = SimpleQueue()
-        self._pool: ThreadPoolExecutor | None = None
+        self._mover = Mover(
+            self._store,
+            self.now,
+            batch=self._options.batch,
+            validators=self._options.validators,
+        )
         with self._database.read() as connection:
             self._depot.sweep(connection)
         with self._database.write() as connection:
@@ -205,7 +184,7 @@ class EmbeddedEngine:
 
     def ask_again(self, name: str) -> None:
         """Take it that a workunit's validators have run; see `interface.Engine`."""
-        self._answered.put(name)
+        self._mover.ask_again(name)
         self._round.wake()
 
     def reject(self, name: str, owners: Owners = of_one_owner) -> int:
@@ -298,10 +277,7 @@ class EmbeddedEngine:
 
     def start(self, validation: Validation, assimilator: Assimilator) -> None:
         """Begin to move workunits; see `interface.Engine`."""
-        self._store.retry_outbox()
-        self._pool = ThreadPoolExecutor(
-            self._options.validators, thread_name_prefix="stoilo-validate"
-        )
+        self._mover.start()
         self._served = (validation, assimilator)
         self._round.start()
         if self.mirrors.urls:
@@ -311,49 +287,16 @@ class EmbeddedEngine:
         """Stop moving workunits and close the database; see `interface.Engine`."""
         self._checks.stop()
         self._round.stop()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._mover.close()
         self._database.close()
 
     def step(self, validation: Validation, assimilator: Assimilator) -> bool:
         """Move what can be moved; returns whether anything was. For one thread."""
-        now = self.now()
         self.uploads.expire()
-        self._hasten()
-        due = self._store.due(now, self._options.batch)
-        for at in range(0, len(due), MOVED_TOGETHER):
-            self._move(due[at : at + MOVED_TOGETHER], validation)
-        outcomes = self._store.outcomes(now, self._options.batch)
-        taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
-        self._store.taken(taken, self.now())
-        if due:
+        moved, delivered = self._mover.step(validation, assimilator)
+        if moved:
             self.changes += 1
-        return bool(due or outcomes)
-
-    def _move(self, due: Sequence[int], validation: Validation) -> None:
-        """Move workunits until all of them wait for hosts, or have ended."""
-        questions = self._store.advance(due, (), self.now())
-        while questions:
-            answers = self._ask(questions, validation)
-            rows = [one.workunit_id for one in answers if not is_unsure(one)]
-            for one in answers:
-                if is_unsure(one):
-                    wait = PENDING_RETRY_S if is_pending(one) else INCONCLUSIVE_RETRY_S
-                    self._store.postpone(one.workunit_id, self.now() + wait)
-            questions = self._store.advance(rows, answers, self.now())
-
-    def _hasten(self) -> None:
-        """Look again at what was told of; in the thread that may just have put it off."""
-        count = min(self._answered.qsize(), self._options.batch)
-        names = {self._answered.get() for _ in range(count)}
-        try:
-            if names:
-                self._store.hasten(names)
-        except StoiloError:  # the database is away; the names are not
-            for name in names:
-                self._answered.put(name)
-            raise
+        return moved or delivered
 
     def _spot_check(self) -> bool:
         """Draw whether a canonical result is to be checked again."""
@@ -381,27 +324,3 @@ class EmbeddedEngine:
     def _serve(self) -> bool:
         """Move workunits; trouble of database or disk only slows it down."""
         return self._served is not None and self.step(*self._served)
-
-    def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
-        """Put questions to the validator, several at the same time if started."""
-        if self._pool is None:
-            return [answer(question, validation) for question in questions]
-        return list(
-            self._pool.map(lambda question: answer(question, validation), questions)
-        )
-
-    def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> bool:
-        """Hand one outcome to the server, which may hear it twice; say if it took it.
-
-        It comes again until it was taken and that is noted.
-        """
-        try:
-            assimilator.assimilate(outcome)
-        except NotDecidedYet:
-            self._store.refused(outcome.workunit, self.now())
-            return False
-        except Exception:  # the server's code must not stop the engine
-            log.exception("outcome of %s was not taken", outcome.workunit)
-            self._store.refused(outcome.workunit, self.now())
-            return False
-        return True

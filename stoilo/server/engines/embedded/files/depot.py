@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, exists, select
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.files.disk import remove, sync_directory
+from stoilo.server.engines.embedded.files.disk import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

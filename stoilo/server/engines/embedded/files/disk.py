@@ -26,7 +26,6 @@ __all__ = [
     "sha256_of",
     "size_of",
     "sync",
-    "sync_directory",
 ]
 
 log = logging.getLogger(__name__)
@@ -114,15 +113,6 @@ def sync(stream: BinaryIO) -> None:
         os.fsync(stream.fileno())
     except OSError as error:
         raise disk_error(error) from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def disk_error(error: OSError) -> InternalError:

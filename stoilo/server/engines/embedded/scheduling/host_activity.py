@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.executor.messages import SchedulerReply, SchedulerRequest
-
-    # REFIT: was a local import
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace

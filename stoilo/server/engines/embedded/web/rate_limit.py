@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
+from stoilo.core.rate_limit import TokenBuckets
 from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.accounts.accounts import key_digest
 from stoilo.server.engines.embedded.scheduling.authenticate import too_many_calls
@@ -40,41 +41,15 @@ if TYPE_CHECKING:
     from stoilo.executor.messages import SchedulerRequest
     from stoilo.server.engines.embedded.web.body_limit import BodyPace
 
-    # REFIT: was a local import
 
 __all__ = [
     "STRANGER_BYTES",
     "CallLimits",
     "CallRates",
     "KnownKeys",
-    "RateLimit",
     "SchedulerDoor",
     "peek_key",
 ]
-
-
-class RateLimit:
-    """Token buckets, one a name (an address, an account), the busiest ones kept."""
-
-    def __init__(
-        self, per_minute: int, *, addresses: int = 4096, clock: Callable[[], float]
-    ) -> None:
-        self._rate = per_minute / 60.0
-        self._most = float(per_minute)
-        self._addresses = addresses
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allow(self, address: str) -> bool:
-        """Take one token of `address`; False when it has none left."""
-        now = self._clock()
-        level, since = self._buckets.pop(address, (self._most, now))
-        level = min(self._most, level + (now - since) * self._rate)
-        allowed = level >= 1.0
-        self._buckets[address] = (level - 1.0 if allowed else level, now)
-        if len(self._buckets) > self._addresses:
-            self._buckets.popitem(last=False)
-        return allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +74,12 @@ class CallRates:
     """
 
     def __init__(self, limits: CallLimits, clock: Callable[[], float]) -> None:
-        self._account_calls = RateLimit(limits.account_calls, clock=clock)
-        self._new_accounts = RateLimit(limits.new_accounts, clock=clock)
-        self._addresses = RateLimit(limits.scheduler_calls_of_address, clock=clock)
-        self._accounts = RateLimit(limits.scheduler_calls_of_account, clock=clock)
-        self._strangers = RateLimit(limits.unknown_keys_of_address, clock=clock)
-        self._unknown_keys = RateLimit(limits.unknown_keys, clock=clock)
+        self._account_calls = TokenBuckets(limits.account_calls, clock=clock)
+        self._new_accounts = TokenBuckets(limits.new_accounts, clock=clock)
+        self._addresses = TokenBuckets(limits.scheduler_calls_of_address, clock=clock)
+        self._accounts = TokenBuckets(limits.scheduler_calls_of_account, clock=clock)
+        self._strangers = TokenBuckets(limits.unknown_keys_of_address, clock=clock)
+        self._unknown_keys = TokenBuckets(limits.unknown_keys, clock=clock)
 
     def allow_account_call(self, address: str) -> bool:
         """Say whether `address` may try a password or key now."""

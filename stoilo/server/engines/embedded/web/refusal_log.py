@@ -13,6 +13,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from stoilo.core.rate_limit import TokenBuckets
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,9 +42,9 @@ class RefusalLog:
     """Writes one line for a refusal, while it has lines left. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._guard = threading.Lock()
-        self._left, self._since, self._dropped = float(LINES), clock(), 0
+        self._lines = TokenBuckets(LINES, clock=clock)  # for all together
+        self._dropped = 0
 
     def note(self, request: Request, *codes: str) -> None:
         """Log that a request was refused, once for each code."""
@@ -64,12 +66,8 @@ class RefusalLog:
     def _take(self) -> int | None:
         """Return how many lines were left out before this one; None to leave it out."""
         with self._guard:
-            now = self._clock()
-            self._left = min(float(LINES), self._left + now - self._since)
-            self._since = now
-            if self._left < 1.0:
+            if not self._lines.allow(""):
                 self._dropped += 1
                 return None
-            self._left -= 1.0
             dropped, self._dropped = self._dropped, 0
             return dropped

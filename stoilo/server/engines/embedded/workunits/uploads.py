@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sqlalchemy import select, update
 
 from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageError
+from stoilo.core.files import sync_directory
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.views import load_view, result_of
 from stoilo.server.engines.embedded.files.disk import (
@@ -33,7 +34,6 @@ from stoilo.server.engines.embedded.files.disk import (
     sha256_of,
     size_of,
     sync,
-    sync_directory,
 )
 from stoilo.server.engines.embedded.hosts.conduct import is_newcomer
 from stoilo.server.engines.embedded.workunits.transitioner import can_receive

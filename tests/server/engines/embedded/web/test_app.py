@@ -11,10 +11,11 @@ from engine_bench import EmbeddedBench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.rate_limit import TokenBuckets
 from stoilo.executor.wire import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
-from stoilo.server.engines.embedded.web.rate_limit import CallLimits, RateLimit
+from stoilo.server.engines.embedded.web.rate_limit import CallLimits
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.server import ManualClock
 
@@ -143,7 +144,7 @@ def test_wrong_password_does_not_open_an_account(world):
 
 def test_account_calls_are_limited_per_address_and_recover():
     now = [0.0]
-    limit = RateLimit(3, addresses=2, clock=lambda: now[0])
+    limit = TokenBuckets(3, names=2, clock=lambda: now[0])
     assert [limit.allow("a") for _ in range(4)] == [True, True, True, False]
     assert limit.allow("b")
     now[0] = 20.0

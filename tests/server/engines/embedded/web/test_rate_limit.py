@@ -2,11 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.server.engines.embedded.web.rate_limit import (
-    CallLimits,
-    CallRates,
-    RateLimit,
-)
+from stoilo.core.rate_limit import TokenBuckets
+from stoilo.server.engines.embedded.web.rate_limit import CallLimits, CallRates
 
 LIMITS = CallLimits(
     account_calls=2,
@@ -29,7 +26,7 @@ def rates(now):
 
 
 def test_bucket_refills_with_time(now):
-    limit = RateLimit(60, clock=lambda: now[0])
+    limit = TokenBuckets(60, clock=lambda: now[0])
     assert [limit.allow("a") for _ in range(61)] == [True] * 60 + [False]
     now[0] = 2.0
     assert [limit.allow("a") for _ in range(3)] == [True, True, False]
@@ -84,7 +81,7 @@ def test_unknown_keys_share_one_bucket_and_take_no_accounts_place(rates):
 
 
 def test_table_is_bounded(now):
-    limit = RateLimit(1, addresses=2, clock=lambda: now[0])
+    limit = TokenBuckets(1, names=2, clock=lambda: now[0])
     for name in ("a", "b", "c"):
         limit.allow(name)
     assert len(limit._buckets) == 2
