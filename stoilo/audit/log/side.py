@@ -324,27 +324,12 @@ class SideStore:
         rows = self._all(query, (ObjectKind.RECORD, *map(_raw, digests)))
         return {_stored(digest).hex(): _stored(data) for digest, data in rows}
 
-    def index_rows(self) -> Iterator[tuple[bytes, int]]:
-        """Yield every row of the index as `index_key` and place, in order."""
-        last: tuple[object, ...] = (b"", -1)
-        query = (
-            "SELECT key, place FROM mention WHERE (key, place) > (?, ?) "
-            "ORDER BY key, place LIMIT 4096"
-        )
-        while rows := self._all(query, last):
-            for key, place in rows:
-                if not isinstance(key, bytes) or not isinstance(place, int):
-                    raise TrustError("STO-L142", "the index holds what is no place")
-                yield key, place
-            last = rows[-1]
-
     def is_indexed(self, place: int, record: Record) -> bool:
         """Whether all that the record of leaf `place` mentions is in the index."""
-        query = "SELECT 1 FROM mention WHERE key = ? AND place = ?"
-        return all(
-            self._one(query, (index_key(mention), place))
-            for mention in mentions(record)
-        )
+        keys = {index_key(mention) for mention in mentions(record)}
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT COUNT(*) FROM mention WHERE place = ? AND key IN ({marks})"  # noqa: S608 - question marks only
+        return self._one(query, (place, *keys)) == (len(keys),)
 
     def close(self) -> None:
         """Close the database."""

@@ -29,7 +29,7 @@ from stoilo.audit.log.scrub import TileScrub
 from stoilo.audit.log.store import LogRecords, LogStore
 from stoilo.core.errors import TrustError
 
-__all__ = ["Opening", "check_records", "open_store"]
+__all__ = ["Opening", "open_store"]
 
 _CHUNK = 256  # leaves read at a time: at most 16 MiB
 EMPTY_HEAD = TreeHead(0, EMPTY_ROOT)
@@ -87,30 +87,6 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     builder = _check_contents(store, far, log, head.head, published)
     witnessed = policy is None or note is None or _is_accepted(note, policy)
     return Opening(log.frontier, head.head, published, note or b"", builder, witnessed)
-
-
-def check_records(records: LogRecords, published: Checkpoint | None) -> int:
-    """Compare a log's databases with its published checkpoint, also beside its writer.
-
-    `published` was read (and verified) before this call. Returns how many acknowledged
-    leaves are not yet under it.
-
-    Raises:
-        TrustError: as `open_store`.
-    """
-    # Read in the order in which the writer writes backwards: what is read later is newer.
-    far = farthest_tiles(records.stored_tiles())
-    head = records.load_head()
-    log = records.load_log()
-    _check_presence(log, head, fresh=published is None and not far)
-    if log is None or head is None:
-        return 0
-    origins = {log.origin, head.origin, published.origin if published else log.origin}
-    if len(origins) > 1:
-        raise TrustError("STO-L048", "databases and checkpoint are of different logs")
-    _check_sizes(log, HeadState(head.origin, head.head, None), published)
-    _check_contents(records, far, log, head.head, published)
-    return head.head.size - (published.size if published else 0)
 
 
 def _check_presence(

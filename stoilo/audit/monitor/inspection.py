@@ -19,16 +19,12 @@ from stoilo.audit.format.record import (
     record_digest,
 )
 from stoilo.audit.format.tiles import (
-    ENTRIES,
     TILE_WIDTH,
-    decode_bundle,
-    render_tile_path,
-    tile_at,
 )
 from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
 from stoilo.audit.monitor.state import Mirror, MonitorState
 from stoilo.audit.monitor.watches import MonitorSettings
-from stoilo.audit.read.source import LogSource
+from stoilo.audit.read.source import LogSource, read_entries
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 
@@ -269,7 +265,7 @@ def read_leaves(
     """
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
         start = mirror.size
-        entries = _read_bundle(source, number, target.size)[start % TILE_WIDTH :]
+        entries = read_entries(source.tile, number, target.size)[start % TILE_WIDTH :]
         mirror.extend([leaf_hash(entry) for entry in entries])
         records = _read_records(source, number, entries)[start % TILE_WIDTH :]
         for place, entry in enumerate(entries, start):
@@ -280,16 +276,6 @@ def read_leaves(
             "STO-L122",
             f"the entries shown for {target.size} leaves have another root than signed",
         )
-
-
-def _read_bundle(source: LogSource, number: int, size: int) -> list[bytes]:
-    tile = tile_at(ENTRIES, number, size)
-    data = source.tile(tile)
-    if data is None:
-        data = source.tile(tile.full)
-    if data is None:
-        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
-    return decode_bundle(data, tile.width)
 
 
 def _read_records(

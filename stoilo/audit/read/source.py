@@ -11,14 +11,21 @@ import contextlib
 import http.client
 import time
 import urllib.error
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES, parse_leaf
 from stoilo.audit.format.note import MAX_NOTE_BYTES
-from stoilo.audit.format.policy import MAX_POLICY_BYTES
-from stoilo.audit.format.tiles import ENTRIES, TILE_WIDTH, Tile, render_tile_path
+from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, parse_policy
+from stoilo.audit.format.tiles import (
+    ENTRIES,
+    TILE_WIDTH,
+    Tile,
+    decode_bundle,
+    render_tile_path,
+    tile_at,
+)
 from stoilo.audit.log.seen import MAX_PAGE_BYTES, SeenStore
 from stoilo.audit.log.side import (
     MAX_RECORDS_BYTES,
@@ -36,7 +43,15 @@ from stoilo.audit.read.archive import ArchiveSource
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 
-__all__ = ["DirectorySource", "HttpSource", "LogSource", "open_source", "read_url"]
+__all__ = [
+    "DirectorySource",
+    "HttpSource",
+    "LogSource",
+    "find_policy",
+    "open_source",
+    "read_entries",
+    "read_url",
+]
 
 _TIMEOUT_S = 15.0
 _ANSWER_S = 60.0
@@ -310,3 +325,32 @@ def open_source(location: str | Path) -> LogSource:
         raise UsageError("STO-L001", f"not a directory or http(s) URL: {text[:80]!r}")
     path = Path(location)
     return ArchiveSource(path) if path.is_file() else DirectorySource(path)
+
+
+def find_policy(source: LogSource) -> LogPolicy:
+    """Return the log's own copy of its policy; raises ``STO-L005`` when it has none."""
+    text = source.policy()
+    if text is None:
+        raise UsageError(
+            "STO-L005",
+            "no policy says whose signature to expect",
+            hint="pass --policy with a policy file or a log's verifier key",
+        )
+    return parse_policy(text)
+
+
+def read_entries(
+    read: Callable[[Tile], bytes | None], number: int, size: int
+) -> list[bytes]:
+    """Return the leaves of one bundle in a log of `size` leaves; hostile until proven.
+
+    Raises:
+        TrustError: ``STO-L030`` or ``STO-L031`` when the bundle is bad or missing.
+    """
+    tile = tile_at(ENTRIES, number, size)
+    data = read(tile)
+    if data is None:  # a partial bundle goes once the full one is there
+        data = read(tile.full)
+    if data is None:
+        raise TrustError("STO-L031", f"{render_tile_path(tile)} is missing")
+    return decode_bundle(data, tile.width)

@@ -16,7 +16,7 @@ from stoilo.audit.log.head import HeadDatabase, TreeHead
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.audit.log.tile_directory import TileDirectory
 from stoilo.audit.read.fsck import FsckReport, fsck_log
-from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Finding, Severity
+from stoilo.audit.read.fsck_parts import MAX_FINDINGS, Fault, Severity
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UnreachableError
 from tests.support.faulty_log import LogKey
@@ -35,12 +35,12 @@ def flip(path: Path, place: int, bit: int = 0) -> None:
     path.write_bytes(data)
 
 
-def faults(data_dir: Path, key: LogKey) -> list[Finding]:
+def faults(data_dir: Path, key: LogKey) -> list[Fault]:
     report = fsck_log(data_dir, key.policy)
     return [one for one in report.findings if one.severity is Severity.FAULT]
 
 
-def places(found: list[Finding]) -> list[tuple[str, str, str]]:
+def places(found: list[Fault]) -> list[tuple[str, str, str]]:
     return [(one.code, one.file, one.place) for one in found]
 
 

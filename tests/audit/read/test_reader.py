@@ -173,7 +173,7 @@ def test_lost_database_is_found(filled: Path, name: str) -> None:
 def test_changed_database_row_is_found(filled: Path) -> None:
     with closing(sqlite3.connect(filled / "audit/log.sqlite")) as base, base:
         base.execute("UPDATE leaves SET leaf = x'00' WHERE idx = 7")
-    with pytest.raises(TrustError, match="STO-L032"):
+    with pytest.raises(TrustError, match="STO-L093"):
         verify_log(filled)
 
 
