@@ -27,7 +27,9 @@ setup: ## create .venv with the locked packages, install system packages when ro
 	@./scripts/system.sh
 	@./scripts/setup.sh
 
-demo: setup ## the whole path on this machine, every claim checked
+demo: ## the whole path on this machine, every claim checked
+	@./scripts/system.sh
+	@./scripts/setup.sh run
 	@$(VENV)/stoilo demo
 
 test: setup ## unit, property, attack and end-to-end tests
@@ -49,13 +51,14 @@ test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=â€
 	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" --quiet || true
 	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" STOILO_STOCK_DATA="$(DATA_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
 
-lint: setup ## format, lint, types, layers, docstrings
+lint: setup ## format, lint, types, layers, docstrings, the house's figures
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls examples/*.py
 	@$(VENV)/lint-imports
 	@$(VENV)/interrogate -q stoilo
+	@$(VENV)/python scripts/house.py
 
 format: setup ## rewrite the code in the project's format
 	@$(VENV)/ruff format .

@@ -24,7 +24,7 @@ from pathlib import Path
 from bench.rows import Row
 from bench.stock_clients import measure_clients
 from bench.validate import PEER, Pair, write_pair
-from stoilo.server.answers import parse_answer
+from stoilo.server.app.jails import ValidatorJails
 from stoilo.server.engines.interface import (
     Comparison,
     PairVerdict,
@@ -40,8 +40,8 @@ from stoilo.server.engines.stock.templates import (
     input_template,
     result_template,
 )
-from stoilo.server.neighbours import ValidatorJails
-from stoilo.server.validators import ValidatorProgram, Validators
+from stoilo.server.validation.answers import parse_answer
+from stoilo.server.validation.validators import ValidatorProgram, Validators
 from stoilo.testing.deployment import Deployment
 from tests.support.engine import OutcomeRecorder, make_spec
 from tests.support.stocktools.daemons import FakeDaemons, output_name

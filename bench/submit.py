@@ -30,14 +30,15 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Policy, Quota, default_policy
-from stoilo.server import auth, schema
-from stoilo.server.assembly import TaskServer
+from stoilo.server.admission import tokens
+from stoilo.server.app.build import assemble
+from stoilo.server.app.task_server import TaskServer
 from stoilo.server.config import ServerConfig
-from stoilo.server.datadir import claim_directory
-from stoilo.server.release import start_project
-from stoilo.server.states import AttemptState
-from stoilo.server.store import Store
-from stoilo.server.up import assemble
+from stoilo.server.data_directory import claim_directory
+from stoilo.server.db import schema
+from stoilo.server.db.states import AttemptState
+from stoilo.server.db.store import Store
+from stoilo.server.release.project import start_project
 from stoilo.testing.deployment import Deployment
 
 SOURCE = "def task(kwargs):\n    return kwargs['x'] + {number}\n"
@@ -131,10 +132,10 @@ async def open_server(data: Path) -> AsyncIterator[tuple[TaskServer, str]]:
         store = Store.open(config.database_url)
         stack.callback(store.close)
         project = start_project(config, home, stack, policy, store)
-        server, *_ = assemble(config, home, stack, policy, project, store)
+        server = assemble(config, home, stack, policy, project, store).tasks
         with server.store.write() as connection:
-            token = auth.issue_token(
-                connection, "bench", auth.Role.RESEARCHER, int(time.time())
+            token = tokens.issue_token(
+                connection, "bench", tokens.Role.RESEARCHER, int(time.time())
             )
         server.start()
         stack.callback(server.stop)

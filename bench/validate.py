@@ -20,9 +20,9 @@ from bench.rows import Row, paired_seconds
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.run_status import RunStatus
 from stoilo.executor.result import FORMAT, Disposition, ResultHeader, render_result
-from stoilo.server.answers import parse_answer
-from stoilo.server.neighbours import ValidatorJails
-from stoilo.server.validators import ValidatorProgram, Validators
+from stoilo.server.app.jails import ValidatorJails
+from stoilo.server.validation.answers import parse_answer
+from stoilo.server.validation.validators import ValidatorProgram, Validators
 
 VALUE = {"mean": 0.25, "parts": [number / 7 for number in range(100)]}
 PEER = """import json, sys

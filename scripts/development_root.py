@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Make a development root: ``python scripts/development_root.py DIRECTORY ORIGIN``.
 
 For trying out builds only: its offline keys lie beside it, and it is marked.

@@ -6,8 +6,12 @@ tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools"
 "$tools/bin/pip" install --quiet pip-tools
-for set in dev bench; do
+# `run` is part of `dev`: the same versions.
+for set in dev run bench; do
+    part=""
+    [ "$set" = run ] && part="--constraint requirements/dev.txt"
+    # shellcheck disable=SC2086
     "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras \
       --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-      --no-emit-options --output-file "requirements/$set.txt" "requirements/$set.in"
+      --no-emit-options $part --output-file "requirements/$set.txt" "requirements/$set.in"
 done

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Run the examples' notebooks and keep what they printed (`make notebooks`).
 
 A notebook runs in a kernel of its own, in its folder. With a connection file, its cell

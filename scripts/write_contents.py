@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Write stoilo/flavors/contents from what really is imported.
 
 For a flavor: what a zygote has loaded when it is ready for the flavor's level. For the

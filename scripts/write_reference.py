@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, no package
 """Write the generated pages of docs/reference from the code: ``make docs``.
 
 A page here is its introduction (below), then text that the code itself gives. The tests in

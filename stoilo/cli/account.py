@@ -19,7 +19,7 @@ from stoilo.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stoilo.server.store import Store
+    from stoilo.server.db.store import Store
 
 __all__ = ["account"]
 
@@ -39,7 +39,7 @@ def account() -> None:
 def _open(data: Path) -> Iterator[Store]:
     """Yield the server's tables; raises ``STO-U004``."""
     require_extra("server")
-    from stoilo.server.accounts import open_accounts  # noqa: PLC0415 - needs an extra
+    from stoilo.server.operations.accounts import open_accounts  # noqa: PLC0415 - needs an extra
 
     with open_accounts(data, os.environ) as store:
         yield store
@@ -51,7 +51,7 @@ def _open(data: Path) -> Iterator[Store]:
 def list_accounts(data: Path, as_json: bool) -> None:
     """List the accounts: who they are, how many good tokens and open tasks they have."""
     with _open(data) as store:
-        from stoilo.server.accounts import list_accounts as read  # noqa: PLC0415
+        from stoilo.server.operations.accounts import list_accounts as read  # noqa: PLC0415
 
         found = read(store, now())
     if as_json:
@@ -89,7 +89,7 @@ def list_accounts(data: Path, as_json: bool) -> None:
 def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
     """Give the account NAME, made if new, one more token in a connection file."""
     with _open(data) as store:
-        from stoilo.server.accounts import add_researcher  # noqa: PLC0415 - extra
+        from stoilo.server.operations.accounts import add_researcher  # noqa: PLC0415 - extra
         from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
 
         made = add_researcher(store, data, name, days * DAY_S, now())
@@ -113,7 +113,7 @@ def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
 def tokens(data: Path, name: str, as_json: bool) -> None:
     """List the tokens of the account NAME; their text is kept nowhere."""
     with _open(data) as store:
-        from stoilo.server.accounts import list_tokens  # noqa: PLC0415 - needs an extra
+        from stoilo.server.operations.accounts import list_tokens  # noqa: PLC0415 - needs an extra
 
         found = list_tokens(store, name)
     if as_json:
@@ -166,7 +166,7 @@ def revoke(
             "STO-U004", "name an account with --token or --all, or --leaked"
         )
     with _open(data) as store:
-        from stoilo.server import accounts  # noqa: PLC0415 - needs an extra
+        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
 
         if leaked is not None:
             text = leaked.read(TOKEN_CHARS + 1).strip()
@@ -192,7 +192,7 @@ def suspend(data: Path, name: str, reason: str, cancel: bool, as_json: bool) -> 
     taken before go on, unless --cancel ends them.
     """
     with _open(data) as store:
-        from stoilo.server import accounts  # noqa: PLC0415 - needs an extra
+        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
 
         done = accounts.suspend(store, name, reason, now())
         cancelled = accounts.cancel_tasks(store, name, now()) if cancel else 0
@@ -211,7 +211,7 @@ def suspend(data: Path, name: str, reason: str, cancel: bool, as_json: bool) -> 
 def resume(data: Path, name: str, as_json: bool) -> None:
     """Let the suspended account NAME submit again."""
     with _open(data) as store:
-        from stoilo.server import accounts  # noqa: PLC0415 - needs an extra
+        from stoilo.server.operations import accounts  # noqa: PLC0415 - needs an extra
 
         done = accounts.resume(store, name, now())
     if as_json:

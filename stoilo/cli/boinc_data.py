@@ -37,7 +37,6 @@ def open_project(data: Path) -> Iterator[Roster]:
         UsageError: ``STO-U004`` for a directory that is none.
     """
     from stoilo.server.config import load_config  # noqa: PLC0415
-    from stoilo.server.databases import engine_url  # noqa: PLC0415
     from stoilo.server.engines.embedded.people.roster import open_roster  # noqa: PLC0415
 
     directory = data / "engine"
@@ -48,7 +47,9 @@ def open_project(data: Path) -> Iterator[Roster]:
             hint="start one with `stoilo up --data DIR`",
         )
     config, _ = load_config(data.absolute(), {}, os.environ)
-    with contextlib.closing(open_roster(directory, engine_url(config))) as roster:
+    with contextlib.closing(
+        open_roster(directory, config.engine_database_url)
+    ) as roster:
         yield roster
 
 
@@ -56,10 +57,7 @@ def project_url(data: Path) -> str | None:
     """Return the project's address at its last start, None before the first."""
     import msgspec  # noqa: PLC0415 - not needed for --help
 
-    from stoilo.server.datadir import (  # noqa: PLC0415
-        CONNECTION_FILE,
-        ConnectionFile,
-    )
+    from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile  # noqa: PLC0415
 
     try:
         text = (data / CONNECTION_FILE).read_bytes()

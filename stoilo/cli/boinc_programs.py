@@ -81,7 +81,7 @@ def _make_root(data: Path, now: int) -> None:
     from stoilo.executor.installed import installed_release  # noqa: PLC0415
     from stoilo.policies.levels import level_files  # noqa: PLC0415
     from stoilo.server.config import load_config  # noqa: PLC0415
-    from stoilo.server.datadir import claim_directory  # noqa: PLC0415
+    from stoilo.server.data_directory import claim_directory  # noqa: PLC0415
     from stoilo.signer.devroot import create_development_root  # noqa: PLC0415
 
     if (data / "keys" / "root.json").exists():

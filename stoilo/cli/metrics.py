@@ -55,9 +55,9 @@ def token(data: Path, name: str, days: int, as_json: bool) -> None:
     """
     import os  # noqa: PLC0415
 
-    from stoilo.server import auth  # noqa: PLC0415 - extra
+    from stoilo.server.admission import tokens  # noqa: PLC0415 - extra
     from stoilo.server.config import load_config  # noqa: PLC0415
-    from stoilo.server.store import Store  # noqa: PLC0415
+    from stoilo.server.db.store import Store  # noqa: PLC0415
     from stoilo.server.watching.face import METRICS_SCOPE  # noqa: PLC0415
 
     config, _ = load_config(data.absolute(), {}, os.environ)
@@ -70,10 +70,10 @@ def token(data: Path, name: str, days: int, as_json: bool) -> None:
     store = Store.open(config.database_url)
     try:
         with store.write() as connection:
-            made = auth.issue_token(
+            made = tokens.issue_token(
                 connection,
                 name,
-                auth.Role.OPERATOR,
+                tokens.Role.OPERATOR,
                 int(time.time()),
                 scope=METRICS_SCOPE,
                 lifetime_s=days * DAY_S,

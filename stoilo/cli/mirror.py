@@ -144,8 +144,8 @@ def serve(
 
     Example: stoilo mirror serve --from https://project.example/ --key-file key --dir files
     """
+    from stoilo.server.http.web_server import listen as bind  # noqa: PLC0415 - heavy
     from stoilo.server.mirror import serving, shelf  # noqa: PLC0415 - heavy
-    from stoilo.server.webserver import listen as bind  # noqa: PLC0415 - heavy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     listener = bind(listen)
@@ -166,7 +166,7 @@ def _serve(app: object, listener: object) -> None:
 
     import uvicorn  # noqa: PLC0415 - heavy
 
-    from stoilo.server.webserver import GRACE_S, WebServer, bracket  # noqa: PLC0415
+    from stoilo.server.http.web_server import GRACE_S, WebServer, bracket  # noqa: PLC0415
 
     assert isinstance(listener, socket.socket)  # noqa: S101 - made by our caller
     config = uvicorn.Config(

@@ -15,7 +15,7 @@ import msgspec
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.server.faces import Face
+    from stoilo.server.http.routes import Face
 
 __all__ = ["up"]
 
@@ -56,8 +56,9 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
     """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
     try:
+        from stoilo.server.app.process_limits import settle_collector  # noqa: PLC0415 - extra
+        from stoilo.server.app.run import UpLine, run_server  # noqa: PLC0415 - extra
         from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-        from stoilo.server.up import UpLine, run_server  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
         raise UsageError(
             "STO-U002",
@@ -70,6 +71,7 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
     config, _ = load_config(data.absolute(), flags, os.environ)
 
     def ready(line: UpLine) -> None:
+        settle_collector()
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 

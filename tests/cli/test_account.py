@@ -10,9 +10,9 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.errors import DeniedError
-from stoilo.server import auth
-from stoilo.server.datadir import CONNECTION_FILE, ConnectionFile
-from stoilo.server.store import Store
+from stoilo.server.admission import tokens
+from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile
+from stoilo.server.db.store import Store
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def is_good(data: Path, token: str) -> bool:
     store = Store.open(f"sqlite:///{data / 'server.sqlite'}")
     try:
         with store.read() as connection:
-            auth.find_owner(connection, token, int(time.time()))
+            tokens.find_owner(connection, token, int(time.time()))
     except DeniedError:
         return False
     finally:
@@ -59,7 +59,7 @@ def test_added_account_is_listed_with_its_token(
     (line,) = run(capsys, data, "list")["accounts"]
     assert (line["name"], line["tokens"], line["suspended_at"]) == ("eve", 1, 0)
     (one,) = run(capsys, data, "tokens", "eve")["tokens"]
-    assert auth.token_digest(token).startswith(one["token"])
+    assert tokens.token_digest(token).startswith(one["token"])
 
 
 @pytest.mark.parametrize("how", ["all", "id", "leaked"])
@@ -71,7 +71,7 @@ def test_token_is_revoked_by_each_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(token + "\n"))
-    named = auth.token_digest(token)[:12]
+    named = tokens.token_digest(token)[:12]
     words = {
         "all": ("eve", "--all"),
         "id": ("eve", "--token", named),

@@ -25,7 +25,7 @@ from stoilo.audit.format.release_proof import render_release_proof
 from stoilo.cli.main import main
 from stoilo.executor.execute import installed_release
 from stoilo.executor.targetfiles import ArchiveFile, PartFile
-from stoilo.server.releasefiles import read_index
+from stoilo.server.http.release_files import read_index
 from stoilo.signer.keyfiles import read_private_key
 from tests.support.release import ReleasedProject
 

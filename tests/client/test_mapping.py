@@ -12,7 +12,7 @@ from stoilo.core.codebook import load_codebook
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.types import TaskState
-from stoilo.server.assimilation import FAILURES
+from stoilo.server.validation.assimilation import FAILURES
 from stoilo.testing.service import FakeTaskService, Outcome
 from tests.support.jailed import JailAnswerer
 

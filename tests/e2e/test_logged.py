@@ -32,8 +32,8 @@ from stoilo.audit.read.fsck_beside import find_unfit_leaves
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.server.disclosure import read_sealed
-from stoilo.server.retention import What, retain
+from stoilo.server.log.public_records import read_sealed
+from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

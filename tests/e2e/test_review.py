@@ -18,8 +18,8 @@ from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.statement import parse_statement
 from stoilo.executor.review import REVIEW_PAYLOAD
-from stoilo.server import auth
-from stoilo.server.store import Store
+from stoilo.server.admission import tokens
+from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 
@@ -209,8 +209,8 @@ def test_nobody_reviews_himself(project: Project) -> None:
     """`ann` reviews; a task of her own account waits for somebody else."""
     store = Store.open(f"sqlite:///{project.data / 'server.sqlite'}")
     with store.write() as connection:
-        token = auth.issue_token(
-            connection, "ann", auth.Role.RESEARCHER, int(time.time())
+        token = tokens.issue_token(
+            connection, "ann", tokens.Role.RESEARCHER, int(time.time())
         )
     store.close()
     page = json.loads((project.data / "connection.json").read_text())

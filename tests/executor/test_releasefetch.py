@@ -11,7 +11,7 @@ import pytest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
 from stoilo.executor.releasefetch import MAX_INDEX_BYTES, fetch_release, wanted_names
 from stoilo.executor.trust import load_trust
-from stoilo.server.releasefiles import read_index
+from stoilo.server.http.release_files import read_index
 from stoilo.server.tls import ensure_tls
 
 SHA = "a" * 64

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode, encode
-from stoilo.server import auth
-from stoilo.server.store import Store, open_engine
+from stoilo.server.admission import tokens
+from stoilo.server.db.store import Store, open_engine
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import BoincPeer, RawClient
 from tests.support.workingproject import WorkingProject
@@ -88,11 +88,11 @@ class Target:
         return self.logs().count("Traceback")
 
 
-def token_for(data: Path, name: str, role: auth.Role, lifetime_s: int = 10**9) -> str:
+def token_for(data: Path, name: str, role: tokens.Role, lifetime_s: int = 10**9) -> str:
     """Return a token of a new account, made beside the running server."""
     store = Store(open_engine(f"sqlite:///{data / 'server.sqlite'}"))
     with store.write() as connection:
-        token = auth.issue_token(connection, name, role, START, lifetime_s=lifetime_s)
+        token = tokens.issue_token(connection, name, role, START, lifetime_s=lifetime_s)
     store.close()
     return token
 
@@ -105,7 +105,7 @@ def target(
     with Deployment(data, volunteers=VOLUNTEERS) as deployment:
         assert deployment.line is not None
         connection = Path(deployment.line.connection)
-        stranger = token_for(data, "stranger", auth.Role.RESEARCHER)
+        stranger = token_for(data, "stranger", tokens.Role.RESEARCHER)
         key = deployment.account("mallory@example.org")
         project = deployment.line.project or ""
         with RawClient(connection) as client, RawClient(connection, stranger) as other:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.server import auth
+from stoilo.server.admission import tokens
 from tests.support.wire import WireAnswer
 
 METHODS = ("CreateTask", "PollTask", "CancelTask", "RejectResult")
@@ -138,13 +138,13 @@ def test_without_a_good_token_nothing_is_told(target, metadata, method):
 
 @pytest.mark.parametrize("role", ["volunteer", "auditor", "reviewer"])
 def test_token_of_another_role_may_not_submit(target, role, token_maker):
-    token = token_maker(f"a {role}", auth.Role(role))
+    token = token_maker(f"a {role}", tokens.Role(role))
     answer = target.client.call("CreateTask", b"", token=token)
     refused(answer, "STO-R002", "PERMISSION_DENIED")
 
 
 def test_expired_token_is_refused_like_an_unknown_one(target, token_maker):
-    token = token_maker("late", auth.Role.RESEARCHER, lifetime_s=1)
+    token = token_maker("late", tokens.Role.RESEARCHER, lifetime_s=1)
     answer = target.client.call("PollTask", b"", token=token)
     refused(answer, "STO-R001", "UNAUTHENTICATED")
 

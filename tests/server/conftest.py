@@ -1,36 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from stoilo.audit.format.leaf import Leaf, LeafKind, parse_leaf
-from stoilo.audit.log.side import SideStore
-from stoilo.core.codec.skeleton import encode
-from stoilo.core.digests import content_digest
-from stoilo.core.errors import InternalError
-from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.executor.release import Reviewer
-from stoilo.policies.policy import Policy, Quota, default_policy
-from stoilo.server import auth
-from stoilo.server.assembly import Neighbours, TaskServer
-from stoilo.server.statements import ProjectFacts
-from stoilo.server.store import SERVER, Store
+from stoilo.server.db.store import SERVER, Store
 from tests.support.mariadb import MariaServer
-from tests.support.server import (
-    ManualClock,
-    MemoryEngine,
-    MemoryLog,
-    PlainJudge,
-    PythonValidators,
-    StampSigner,
-    make_level,
-)
-
-SOURCE = b"def task(kwargs):\n    return kwargs['x'] + 1\n"
+from tests.support.serverbench import Bench, make_bench
 
 
 @pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.slow)])
@@ -39,139 +16,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "mariadb":
         return str(request.getfixturevalue("mariadb").create_database())
     return f"sqlite:///{tmp_path / 'new.sqlite'}"
-
-
-class Project:
-    """The project's facts, with an epoch that a test may change or take away."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._epoch: int | None = 1
-
-    def open_epoch(self, number: int | None) -> None:
-        self._epoch = number
-
-    def __call__(self) -> ProjectFacts:
-        if self._epoch is None:
-            raise InternalError("STO-K024", "no epoch is open now")
-        end = self._clock() + 30 * 86_400
-        return ProjectFacts("stoilo.test/log", self._epoch, end, "2" * 64)
-
-
-@dataclass
-class Bench:
-    """A server among stand-ins, driven by hand."""
-
-    server: TaskServer
-    store: Store
-    clock: ManualClock
-    log: MemoryLog
-    signer: StampSigner
-    engine: MemoryEngine
-    judge: PlainJudge
-    validators: PythonValidators
-    token: str
-    directory: Path
-    epoch: Callable[[int | None], None]
-    side: SideStore
-
-    def request(self, key: str = "k1", **fields: object) -> pb.CreateTaskRequest:
-        values: dict[str, object] = {
-            "idempotency_key": key,
-            "task_module": SOURCE,
-            "entry": "task",
-            "arguments": encode({"x": 1}),
-        }
-        return pb.CreateTaskRequest(**(values | fields))
-
-    async def submit(self, key: str = "k1", **fields: object) -> str:
-        row = await self.server.submissions.create(
-            self.token, self.request(key, **fields)
-        )
-        return row.task_id
-
-    async def issued(self, key: str = "k1", **fields: object) -> tuple[str, bytes]:
-        task_id = await self.submit(key, **fields)
-        self.server.pipeline.run_once()
-        return f"{task_id}_1", self.statement(task_id)
-
-    def statement(self, task_id: str, number: int = 1) -> bytes:
-        from stoilo.server import rows  # noqa: PLC0415
-
-        with self.store.read() as connection:
-            attempt = rows.find_attempt(connection, task_id, number)
-        assert attempt is not None
-        assert attempt.statement is not None
-        return attempt.statement
-
-    def leaves(self) -> list[Leaf]:
-        """Return the log's leaves but those of operators' acts, in order."""
-        found = [parse_leaf(leaf) for leaf in self.log.leaves]
-        return [leaf for leaf in found if leaf.kind is not LeafKind.OPERATOR]
-
-    def kinds(self) -> list[str]:
-        """Return the kinds of those leaves."""
-        return [leaf.kind.value for leaf in self.leaves()]
-
-    def poll(self, task_id: str) -> pb.PollTaskResponse:
-        with self.store.read() as connection:
-            owner = auth.find_owner(connection, self.token, self.clock())
-        return self.server.desk.poll(owner, task_id.partition("_")[0])
-
-
-def make_policy(quota: Quota | None) -> Policy:
-    policy = default_policy()
-    if quota is None:
-        return policy
-    return msgspec.structs.replace(policy, quotas={"researcher": quota})
-
-
-def make_bench(
-    tmp_path: Path,
-    quota: Quota | None = None,
-    policy: Policy | None = None,
-    reviewers: Callable[[], tuple[Reviewer, ...]] = tuple,
-    url: str = "",
-) -> Bench:
-    clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
-    results = tmp_path / "results"
-    results.mkdir(exist_ok=True)
-    engine, judge, validators = MemoryEngine(results), PlainJudge(), PythonValidators()
-    store = Store.open(url or f"sqlite:///{tmp_path / 'server.sqlite'}")
-    project, side = Project(clock), SideStore.in_memory()
-    around = Neighbours(
-        log=log,
-        signer=signer,
-        engine=engine,
-        judge=judge,
-        policy=policy or make_policy(quota),
-        jail_of=lambda _: validators,
-        levels=make_level,
-        flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
-        facts=project,
-        clock=clock,
-        revocations=lambda _: b"revocations",
-        reviewers=reviewers,
-        side=side,
-    )
-    server = TaskServer(store, tmp_path / "blobs", around)
-    engine.start(server.validation, server.keeper)
-    with store.write() as connection:
-        token = auth.issue_token(connection, "ada", auth.Role.RESEARCHER, clock())
-    return Bench(
-        server,
-        store,
-        clock,
-        log,
-        signer,
-        engine,
-        judge,
-        validators,
-        token,
-        tmp_path,
-        project.open_epoch,
-        side,
-    )
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.server.app.run import check_addresses
 from stoilo.server.config import load_config, parse_address
 from stoilo.server.engines.interface import Homogeneity, Replication
-from stoilo.server.replication import parse_replication
-from stoilo.server.up import check_addresses
+from stoilo.server.engines.replication import parse_replication
 
 
 def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:

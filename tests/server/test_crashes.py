@@ -11,11 +11,10 @@ import pytest
 from sqlalchemy import select
 
 from stoilo.core.codec.skeleton import encode
-from stoilo.server import schema
-from stoilo.server.states import AttemptState
+from stoilo.server.db import schema
+from stoilo.server.db.states import AttemptState
 from tests.support.server import make_result
-
-from .conftest import Bench, make_bench
+from tests.support.serverbench import Bench, make_bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

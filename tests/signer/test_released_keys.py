@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.release import ReviewerKey, RevocationFile
-from stoilo.server.neighbours import facts_of
+from stoilo.server.app.trust import facts_of
 from stoilo.signer.devroot import (
     certify_fresh_epoch,
     create_development_root,

@@ -28,7 +28,7 @@ from stoilo.server.engines.interface import (
     WorkunitOutcome,
     WorkunitSpec,
 )
-from stoilo.server.headtime import TimedProtocol
+from stoilo.server.http.http_timeout import TimedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -26,7 +26,7 @@ from sqlalchemy import URL
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.libc import kill_with_parent
-from stoilo.server.mariadb import PACKET_BYTES
+from stoilo.server.db.mariadb import PACKET_BYTES
 
 __all__ = ["MariaServer", "find_mariadbd"]
 

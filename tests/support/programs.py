@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from stoilo.server.engines.interface import AppProgram, CodeSignKey, SignedFile
-from stoilo.server.programs import ReleasedPrograms
+from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.signer.boinckeys import (
     generate_boinc_key,
     md5_hex,

@@ -29,7 +29,7 @@ from stoilo.server.engines.embedded.wire.bodies import BodyPace
 from stoilo.server.engines.embedded.wire.http import HttpOptions
 from stoilo.server.engines.embedded.wire.rates import CallLimits
 from stoilo.server.engines.interface import WorkunitOutcome, WorkunitSpec
-from stoilo.server.headtime import TimedProtocol
+from stoilo.server.http.http_timeout import TimedProtocol
 from tests.support.engine import BodyValidation, ProjectServer
 
 __all__ = ["OutcomeFile", "ProjectProcess"]

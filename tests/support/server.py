@@ -39,8 +39,8 @@ from stoilo.server.engines.interface import (
     WorkunitSpec,
     WorkunitStatus,
 )
-from stoilo.server.ports import SourceUnderReview
-from stoilo.server.validators import JailAnswer, Watch
+from stoilo.server.log.ports import SourceUnderReview
+from stoilo.server.validation.validators import JailAnswer, Watch
 
 __all__ = [
     "ManualClock",
@@ -259,6 +259,9 @@ class MemoryEngine:
             raise refusal
         for spec in specs:
             self.specs.setdefault(spec.name, spec)
+
+    def set_programs(self, programs: object, key: object) -> None:
+        """Offer nothing: no client of BOINC's asks here."""
 
     def cancel(self, *names: str) -> None:
         """End workunits."""

@@ -29,9 +29,8 @@ from stoilo.audit.format.record import (
 )
 from stoilo.audit.log.side import SideStore
 from stoilo.core.digests import content_digest
-from stoilo.server.faces import PublicPlace
-from stoilo.server.logfiles import log_routes
-from stoilo.server.sidefiles import side_routes
+from stoilo.server.http.log_files import log_routes, side_routes
+from stoilo.server.http.routes import PublicPlace
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 from tests.support.faulty_log import LogKey

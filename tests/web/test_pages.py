@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from stoilo.audit.format.record import OutcomeRecord
 from stoilo.core.digests import content_digest
-from stoilo.server.faces import PublicPlace
+from stoilo.server.http.routes import PublicPlace
 from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 

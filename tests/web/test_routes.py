@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from stoilo.audit.format.leaf import MAX_LEAF_BYTES
 from stoilo.audit.format.proof import check_proof
 from stoilo.audit.format.record import task_commitment
-from stoilo.server.faces import PublicPlace
+from stoilo.server.http.routes import PublicPlace
 from stoilo.web.archive import Archive
 from stoilo.web.pages import PAGE_ENTRIES
 from stoilo.web.routes import audit_pages

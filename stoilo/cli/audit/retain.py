@@ -16,7 +16,7 @@ from stoilo.cli.extras import require_extra
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoilo.server.retention import Retained
+    from stoilo.server.operations.retention import Retained
 
 __all__ = ["parse_day", "retain"]
 
@@ -48,8 +48,8 @@ def retain(data: Path, what: str, before: str, as_json: bool) -> None:
     tasks, and to accounts that nobody can use any more.
     """
     require_extra("server")
-    from stoilo.server.retention import What  # noqa: PLC0415 - loads the server
-    from stoilo.server.retention import retain as delete  # noqa: PLC0415
+    from stoilo.server.operations.retention import What  # noqa: PLC0415 - loads the server
+    from stoilo.server.operations.retention import retain as delete  # noqa: PLC0415
 
     time_s = parse_day(before)
     done = delete(data, What(what), time_s, int(time.time()), os.environ)

@@ -99,8 +99,8 @@ def revoke(
     and every workunit from then on carries it. With --offline: publishes a new offline
     list, which takes over everything withdrawn online, and can take back (--remove).
     """
-    from stoilo.server import revoking  # noqa: PLC0415 - an extra
-    from stoilo.server.withdrawals import wish  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation.wishes import wish  # noqa: PLC0415 - an extra
 
     if look:
         _list(data, as_json=as_json)
@@ -110,7 +110,7 @@ def revoke(
             "STO-L162", "only the offline role can do this", hint="add --offline"
         )
     if gate:
-        min_epoch = max(min_epoch, revoking.renew_gate(data))
+        min_epoch = max(min_epoch, wishes.renew_gate(data))
     named = bool(epochs or digests or flavors or min_epoch > 1)
     made = None
     if named or not (settle or replace_online_key):
@@ -119,9 +119,9 @@ def revoke(
         )
     if offline:
         add, gone = (None, made) if remove else (made, None)
-        listed = revoking.take_back(data, add=add, remove=gone)
+        listed = wishes.take_back(data, add=add, remove=gone)
         if replace_online_key:
-            listed = revoking.replace_key(data)
+            listed = wishes.replace_key(data)
         _show_offline(listed, as_json=as_json)
     elif made is not None:
         _withdraw_online(data, made, wait_s, as_json=as_json)
@@ -131,16 +131,16 @@ def _withdraw_online(
     data: Path, made: RevocationStatement, wait_s: float, *, as_json: bool
 ) -> None:
     """Store the wish and, beside a running server, wait until it is in force."""
-    from stoilo.server import revoking  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
 
-    wanted = revoking.withdraw(data, made)
-    if not revoking.is_running(data):
+    wanted = wishes.withdraw(data, made)
+    if not wishes.is_running(data):
         if as_json:
             _print_json({"in_force": False, "sequence": None})
         else:
             click.echo("stored; in force when the server starts, before it issues work")
         return
-    statement = revoking.wait_in_force(data, wanted, made, wait_s)
+    statement = wishes.wait_in_force(data, wanted, made, wait_s)
     if as_json:
         _print_json({"in_force": True, "sequence": statement.sequence})
     else:
@@ -149,7 +149,7 @@ def _withdraw_online(
 
 def _list(data: Path, *, as_json: bool) -> None:
     """Show what a project has withdrawn: offline, online, and what waits."""
-    from stoilo.server.revoking import revocations_in_force  # noqa: PLC0415 - an extra
+    from stoilo.server.revocation.wishes import revocations_in_force  # noqa: PLC0415 - an extra
 
     found = revocations_in_force(data)
     offline = _offline_part(found.offline)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.server.mariadb import open_mariadb, write_turn
+from stoilo.server.db.mariadb import open_mariadb, write_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -34,9 +34,9 @@ from stoilo.server.backup.manifest import (
 )
 from stoilo.server.backup.sinks import Sink, add_bytes, add_frames, open_sink
 from stoilo.server.backup.tables import read_revision, read_rows, tables_of
+from stoilo.server.db.mariadb import is_mariadb
+from stoilo.server.db.store import SERVER
 from stoilo.server.engines.embedded.database import ENGINE
-from stoilo.server.mariadb import is_mariadb
-from stoilo.server.store import SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

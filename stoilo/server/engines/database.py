@@ -2,7 +2,7 @@
 
 On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
 takes the write lock at its start, so that a decision and what it rests on cannot drift
-apart. On MariaDB `stoilo.server.mariadb` sees to the same.
+apart. On MariaDB `stoilo.server.db.mariadb` sees to the same.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
-from stoilo.server.mariadb import (
+from stoilo.server.db.mariadb import (
     PACKET_BYTES,
     check_settings,
     is_mariadb,
     open_mariadb,
     write_turn,
 )
+from stoilo.server.db.outages import database_error
+from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES
 from stoilo.server.migrations import Branch, upgrade
-from stoilo.server.outages import database_error
-from stoilo.server.store import CACHE_KIB, CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

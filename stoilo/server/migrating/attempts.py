@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoilo.core.types import TaskState
-from stoilo.server import rows
-from stoilo.server.states import AttemptState
+from stoilo.server.db import rows
+from stoilo.server.db.states import AttemptState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.records import AttemptRow, TaskRow
-    from stoilo.server.rows import AttemptName
+    from stoilo.server.db.records import AttemptRow, TaskRow
+    from stoilo.server.db.rows import AttemptName
 
     AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
     """Which of these workunits the project has that is left."""

@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.tables import read_revision
-from stoilo.server.databases import engine_url
-from stoilo.server.datadir import claim_directory
+from stoilo.server.data_directory import claim_directory
+from stoilo.server.db.store import SERVER, Store, open_engine
 from stoilo.server.engines.embedded.database import ENGINE, Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,
@@ -30,7 +30,6 @@ from stoilo.server.migrating.attempts import count_running, reopen_running
 from stoilo.server.migrating.people import host_values, missing_rows, user_values
 from stoilo.server.migrating.reading import known_workunits, read_hosts, read_users
 from stoilo.server.migrations import newest_revision
-from stoilo.server.store import SERVER, Store, open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +83,7 @@ def move_project(
     with closing(home.lock):
         if dry_run:
             _check_current(config)
-        source = Database(engine_url(config))
+        source = Database(config.engine_database_url)
         store = Store.open(config.database_url)
         try:
             source.upgrade()
@@ -104,7 +103,7 @@ def move_project(
 
 def _check_current(config: ServerConfig) -> None:
     """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
-    urls = ((config.database_url, SERVER), (engine_url(config), ENGINE))
+    urls = ((config.database_url, SERVER), (config.engine_database_url, ENGINE))
     for url, branch in urls:
         engine = open_engine(url)
         try:

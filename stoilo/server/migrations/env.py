@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from alembic import context
 
-from stoilo.server.store import begin_writing, open_engine
+from stoilo.server.db.store import begin_writing, open_engine
 
 if TYPE_CHECKING:
     from stoilo.server.migrations import Branch

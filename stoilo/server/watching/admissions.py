@@ -10,7 +10,7 @@ from stoilo.core.errors import StoiloError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.server.ports import AdmissionSigner
+    from stoilo.server.log.ports import AdmissionSigner
 
 __all__ = ["CountedSigner"]
 

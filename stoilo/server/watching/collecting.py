@@ -21,9 +21,9 @@ from stoilo.server.watching.text import Sample, render_metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from stoilo.server.db.store import Store
     from stoilo.server.engines.figures import MeasuredEngine
-    from stoilo.server.releasestatus import ReleaseStatus
-    from stoilo.server.store import Store
+    from stoilo.server.release.expiry import ReleaseStatus
     from stoilo.server.watching.admissions import CountedSigner
     from stoilo.server.watching.freshness import LogFigures
     from stoilo.server.watching.readiness import Readiness

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stoilo.core.errors import StoiloError
-from stoilo.server import auth
+from stoilo.server.admission import tokens
 from stoilo.server.watching.text import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.server.store import Store
+    from stoilo.server.db.store import Store
     from stoilo.server.watching.collecting import Collector
     from stoilo.server.watching.readiness import Readiness
 
@@ -101,11 +101,11 @@ def may_watch(store: Store) -> Callable[[str], bool]:
             return False
         try:
             with store.read() as connection:
-                owner = auth.find_owner(connection, token, int(time.time()))
+                owner = tokens.find_owner(connection, token, int(time.time()))
         except StoiloError:  # unknown, or the database does not answer
             return False
         scopes = owner.scope.split(",")
-        return owner.role == auth.Role.OPERATOR and (
+        return owner.role == tokens.Role.OPERATOR and (
             owner.scope == "*" or METRICS_SCOPE in scopes
         )
 

@@ -7,6 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
+from stoilo.server.http.web_server import (
+    listen,
+    stop_web,
+    wait_until_started,
+    web_server,
+)
 from stoilo.server.watching.calls import MeteredApp
 from stoilo.server.watching.collecting import Collector, Sources
 from stoilo.server.watching.face import may_watch, watch_app, watch_routes
@@ -19,12 +25,6 @@ from stoilo.server.watching.probes import (
     check_store,
 )
 from stoilo.server.watching.readiness import Watchman
-from stoilo.server.webserver import (
-    listen,
-    stop_web,
-    wait_until_started,
-    web_server,
-)
 from stoilo.signer.client import SignerClient
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from stoilo.server.config import ServerConfig
-    from stoilo.server.datadir import DataDir
-    from stoilo.server.docket import Docket
+    from stoilo.server.data_directory import DataDir
+    from stoilo.server.db.store import Store
     from stoilo.server.engines.figures import MeasuredEngine
-    from stoilo.server.release import Release
-    from stoilo.server.releasestatus import ReleaseWatch
-    from stoilo.server.store import Store
+    from stoilo.server.release.expiry import ReleaseWatch
+    from stoilo.server.release.project import Release
+    from stoilo.server.validation.docket import Docket
     from stoilo.server.watching.admissions import CountedSigner
 
 __all__ = ["Lookout", "WatchedLog", "WatchedParts"]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
-from stoilo.server import schema
+from stoilo.server.db import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from stoilo.server.db.store import Store
     from stoilo.server.engines.figures import MeasuredEngine
-    from stoilo.server.releasestatus import ReleaseStatus
-    from stoilo.server.store import Store
+    from stoilo.server.release.expiry import ReleaseStatus
     from stoilo.server.watching.freshness import LogFigures
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select
 
 from stoilo.core.types import TaskState
-from stoilo.server import schema
-from stoilo.server.states import AttemptState
+from stoilo.server.db import schema
+from stoilo.server.db.states import AttemptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import pytest
 from stoilo.cli.audit.retain import parse_day
 from stoilo.cli.main import main
 from stoilo.core.errors import UsageError
-from stoilo.server.store import Store
+from stoilo.server.db.store import Store
 
 
 @pytest.fixture

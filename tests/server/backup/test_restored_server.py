@@ -16,9 +16,9 @@ import pytest
 from stoilo.audit.read.reader import verify_log
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.server import rows
 from stoilo.server.backup.restoring import Restore, restore_backup
-from stoilo.server.store import Store
+from stoilo.server.db import rows
+from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
 from tests.support.mariadb import MariaServer
 from tests.support.wire import RawClient

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, insert, select
 
 from stoilo.core.errors import StoiloError
-from stoilo.server import schema
 from stoilo.server.backup.tables import (
     free_references,
     read_revision,
@@ -20,7 +19,8 @@ from stoilo.server.backup.tables import (
     tables_of,
     write_rows,
 )
-from stoilo.server.store import SERVER, Store
+from stoilo.server.db import schema
+from stoilo.server.db.store import SERVER, Store
 
 NAME = schema.verdict.name
 VALUES = (b"", b"\x00\xff" * 600, "Ünicode\u2028".encode())

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from stoilo.core.errors import StoiloError
 from stoilo.server.config import ServerConfig
-from stoilo.server.datadir import claim_directory
+from stoilo.server.data_directory import claim_directory
 from stoilo.server.migrating.moving import Moved, move_project
 from stoilo.testing.deployment import Deployment
 from tests.support.stocktools.project import FakeProject, make_fake_project

@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
 from stoilo.core.errors import DeniedError
-from stoilo.server import auth
-from stoilo.server.store import Store
+from stoilo.server.admission import tokens
+from stoilo.server.db.store import Store
 from stoilo.server.watching.face import (
     METRICS_SCOPE,
     may_watch,
@@ -71,9 +71,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def token(store: Store, role: auth.Role, scope: str = "*", lifetime_s: int = 60) -> str:
+def token(
+    store: Store, role: tokens.Role, scope: str = "*", lifetime_s: int = 60
+) -> str:
     with store.write() as connection:
-        return auth.issue_token(
+        return tokens.issue_token(
             connection, "p", role, int(time.time()), scope=scope, lifetime_s=lifetime_s
         )
 
@@ -110,13 +112,13 @@ def test_guessed_token_opens_nothing(public: Caller, text: str) -> None:
 @pytest.mark.parametrize(
     ("role", "scope", "lifetime_s", "status"),
     [
-        (auth.Role.OPERATOR, METRICS_SCOPE, 60, 200),
-        (auth.Role.OPERATOR, "*", 60, 200),
-        (auth.Role.OPERATOR, METRICS_SCOPE, -1, 404),
-        (auth.Role.OPERATOR, "PollTask", 60, 404),
-        (auth.Role.RESEARCHER, "*", 60, 404),
-        (auth.Role.REVIEWER, "*", 60, 404),
-        (auth.Role.VOLUNTEER, METRICS_SCOPE, 60, 404),
+        (tokens.Role.OPERATOR, METRICS_SCOPE, 60, 200),
+        (tokens.Role.OPERATOR, "*", 60, 200),
+        (tokens.Role.OPERATOR, METRICS_SCOPE, -1, 404),
+        (tokens.Role.OPERATOR, "PollTask", 60, 404),
+        (tokens.Role.RESEARCHER, "*", 60, 404),
+        (tokens.Role.REVIEWER, "*", 60, 404),
+        (tokens.Role.VOLUNTEER, METRICS_SCOPE, 60, 404),
     ],
 )
 def test_only_the_operator_reads_figures(
@@ -127,17 +129,17 @@ def test_only_the_operator_reads_figures(
 
 
 def test_operator_reads_reasons(public: Caller, store: Store) -> None:
-    given = bearer(token(store, auth.Role.OPERATOR, METRICS_SCOPE))
+    given = bearer(token(store, tokens.Role.OPERATOR, METRICS_SCOPE))
     checks = public.get("/readyz", headers=given).json()["checks"]
     assert checks[0] == {"name": "disk", "ok": False, "reason": "5 bytes are free"}
 
 
 def test_token_for_metrics_calls_nothing_else(store: Store) -> None:
-    made = token(store, auth.Role.OPERATOR, METRICS_SCOPE)
+    made = token(store, tokens.Role.OPERATOR, METRICS_SCOPE)
     with store.read() as connection:
-        owner = auth.find_owner(connection, made, 0)
+        owner = tokens.find_owner(connection, made, 0)
     with pytest.raises(DeniedError, match="STO-R002"):
-        auth.check_permission(owner, "CreateTask")
+        tokens.check_permission(owner, "CreateTask")
 
 
 def test_watch_address_asks_for_no_token() -> None:
@@ -147,7 +149,7 @@ def test_watch_address_asks_for_no_token() -> None:
 
 
 def test_database_that_is_away_denies(store: Store) -> None:
-    given = token(store, auth.Role.OPERATOR, METRICS_SCOPE)
+    given = token(store, tokens.Role.OPERATOR, METRICS_SCOPE)
     allowed = may_watch(store)
     assert allowed(given)
     store.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.server.releasestatus import ReleaseStatus
+from stoilo.server.release.expiry import ReleaseStatus
 from stoilo.server.watching.freshness import HeadFreshness, LogFigures
 from stoilo.server.watching.probes import LAG_S, check_disk, check_log, check_release
 from stoilo.server.watching.readiness import STALE_S, Readiness, Watchman, ask

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, insert, select
 
-from stoilo.server.bulk import draw_tokens, insert_many, select_in
+from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.records import Validity
 from stoilo.server.engines.embedded.rules.replication import (

@@ -22,7 +22,7 @@ from sqlalchemy import bindparam, case, select, update
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.workdir import ADMISSION
-from stoilo.server.bulk import assign_many, insert_many, select_in
+from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.jobs import (

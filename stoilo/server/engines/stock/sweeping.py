@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.server.bulk import select_in
+from stoilo.server.db.bulk import select_in
 from stoilo.server.engines.stock import schema
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.engine import make_url
 
+from stoilo.server.db.mariadb import open_mariadb
 from stoilo.server.engines.stock import project as projects
 from stoilo.server.engines.stock.dbhost import SOCKETS, find_socket, parse_host
 from stoilo.server.engines.stock.project import ProjectConfig, StockProject
-from stoilo.server.mariadb import open_mariadb
 from tests.support.mariadb import MariaServer
 
 MEANINGS = {

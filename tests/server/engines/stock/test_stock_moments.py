@@ -16,11 +16,12 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.policies.policy import default_policy
-from stoilo.server import auth, rows
-from stoilo.server.assembly import Neighbours, TaskServer
+from stoilo.server.admission import tokens
+from stoilo.server.app.task_server import Dependencies, TaskServer
+from stoilo.server.db import rows
+from stoilo.server.db.store import Store
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.statements import ProjectFacts
-from stoilo.server.store import Store
+from stoilo.server.log.ports import ProjectFacts
 from tests.support.server import (
     MemoryLog,
     PlainJudge,
@@ -56,15 +57,15 @@ class Project:
         }
         self.open()
         with self.store.write() as connection:
-            role = auth.Role.RESEARCHER
-            self.token = auth.issue_token(connection, "ada", role, clock())
+            role = tokens.Role.RESEARCHER
+            self.token = tokens.issue_token(connection, "ada", role, clock())
 
     def open(self) -> None:
         """Start the server on what is there."""
         self.store = Store.open(f"sqlite:///{self.databases['server']}")
         validators = PythonValidators()
         end = self.clock() + 30 * 86_400
-        around = Neighbours(
+        around = Dependencies(
             log=self.log,
             signer=StampSigner(),
             engine=self.stock.engine,
@@ -126,7 +127,7 @@ class Project:
 
     def poll(self, task: str) -> tuple[str, int]:
         with self.store.read() as connection:
-            owner = auth.find_owner(connection, self.token, self.clock())
+            owner = tokens.find_owner(connection, self.token, self.clock())
         answer = self.server.desk.poll(owner, task)
         return answer.state, answer.attempt
 

@@ -4,9 +4,9 @@ A cobblestone is 1/200 of a day of a computer that makes 1 GFLOP/s. What a copy 
 follows from its workunit's estimate alone, which the server has made before anybody has
 the copy: neither the time that a host says it took nor its benchmark has a part in it.
 Later workunits of the same source are estimated from what many hosts have said
-(`stoilo.server.estimates`: the median, within the task's limits), so a cheat who wants more
-must be the most of a source's last hosts, and gets at most `MOST_PER_COPY` for a copy, as
-all others do.
+(`stoilo.server.admission.estimates`: the median, within the task's limits), so a cheat who
+wants more must be the most of a source's last hosts, and gets at most `MOST_PER_COPY` for a
+copy, as all others do.
 
 Recent average credit is BOINC's: credit a day, forgotten by half in a week.
 """

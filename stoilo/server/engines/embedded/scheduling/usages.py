@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.server.bulk import insert_many
+from stoilo.server.db.bulk import insert_many
 from stoilo.server.engines.embedded import schema
 
 if TYPE_CHECKING:

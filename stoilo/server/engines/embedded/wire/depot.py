@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, exists, select
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.server.bulk import draw_tokens, insert_many, select_in
+from stoilo.server.db.bulk import draw_tokens, insert_many, select_in
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.wire.ondisk import remove, sync_directory
 

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import TrustError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.checkup.ownrows import read_own
 from stoilo.server.engines.stock.checkup.snapshot import (
     AppReplication,
@@ -19,7 +20,6 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     VersionView,
 )
 from stoilo.server.engines.stock.installation.reading import open_file
-from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.installation.steps import Plan
     from stoilo.server.engines.stock.project import StockProject
-    from stoilo.server.programs import ReleasedPrograms
+    from stoilo.server.release.programs import ReleasedPrograms
 
 __all__ = ["install_project"]
 

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.server.engines.stock.installation.notes import STAGE_FILES
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
@@ -33,7 +34,6 @@ from stoilo.server.engines.stock.installation.versions import (
     KnownVersion,
     parse_version_name,
 )
-from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

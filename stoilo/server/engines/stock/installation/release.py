@@ -11,7 +11,7 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.installed import installed_release
 from stoilo.executor.trust import load_trust
 from stoilo.server.engines.embedded.wire.programs import check_programs
-from stoilo.server.programs import ReleasedPrograms, read_programs
+from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
     from stoilo.server.engines.interface import SignedFile

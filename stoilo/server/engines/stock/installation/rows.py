@@ -8,8 +8,8 @@ from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError
+from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.installation.preferences import mark_preferences
-from stoilo.server.outages import cause_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

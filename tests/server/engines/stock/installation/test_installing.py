@@ -13,7 +13,7 @@ from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classe
 from stoilo.server.engines.stock.installation.planning import make_plan
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import RunTool, WriteFile
-from stoilo.server.programs import ReleasedPrograms
+from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.signer.boinckeys import (
     parse_boinc_public,
     render_boinc_private,

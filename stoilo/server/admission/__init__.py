@@ -1,0 +1,1 @@
+"""From a request to a workunit: checks, gate, statement, log, signature, in that order."""

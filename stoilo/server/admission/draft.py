@@ -1,0 +1,243 @@
+"""A researcher's request as checked data: every size is bounded before use (I5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoilo.core.digests import Digest, check_digest, content_digest
+from stoilo.core.errors import UsageError
+from stoilo.core.limits import BOUNDS, RunLimits
+from stoilo.core.types import Redundancy, check_redundancy
+from stoilo.server.admission.valuefacts import ValueFacts, read_facts
+from stoilo.server.log.ports import SourceUnderReview
+
+if TYPE_CHECKING:
+    from stoilo.core.levels import Level
+    from stoilo.core.rpc import tasks_pb2 as pb
+
+__all__ = [
+    "Draft",
+    "check_form",
+    "is_key",
+    "is_light",
+    "limits_in_force",
+    "parse_draft",
+    "request_digest",
+]
+
+MAX_TOPICS = 8
+LIGHT_BYTES = 64 * 1024
+"""Of a request that is read among others; hashing more takes milliseconds."""
+_TOPIC = re.compile(r"[A-Za-z0-9_./+-]{1,64}")
+_KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+LONGEST_DELAY_S = 5 * 86_400
+"""A copy's time to answer must fit twice into an admission's life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One CreateTask request, bounded and typed; the sources are still hostile.
+
+    Attributes:
+        key: idempotency key.
+        digest: of the whole request without its key.
+        argument_types: library types in the arguments themselves.
+        requested_limits: with 0 where the level's default is wanted.
+    """
+
+    key: str
+    digest: Digest
+    task_module: bytes
+    entry: str
+    validator_module: bytes
+    init_entry: str
+    compare_entry: str
+    arguments: bytes
+    blobs: tuple[str, ...]
+    level: str
+    flavor: str
+    redundancy: Redundancy
+    requested_limits: dict[str, int]
+    label: str
+    publish_source: bool
+    map_items: int
+    argument_types: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+
+    def review(self, blob_types: tuple[str, ...] = ()) -> SourceUnderReview:
+        """Return what the gate is asked; `blob_types` come from the named blobs."""
+        named = {self.init_entry, self.compare_entry} - {""}
+        return SourceUnderReview(
+            self.task_module,
+            self.validator_module,
+            self.entry,
+            self.level,
+            tuple(sorted(named)),
+            tuple(sorted({*self.argument_types, *blob_types})),
+        )
+
+
+def is_key(text: str) -> bool:
+    """Whether `text` (untrusted) can be an idempotency key."""
+    return _KEY.fullmatch(text) is not None
+
+
+def request_digest(request: pb.CreateTaskRequest) -> Digest:
+    """Return the digest that two requests with one key must share."""
+    plain = type(request)()
+    plain.CopyFrom(request)
+    plain.ClearField("idempotency_key")
+    return content_digest(plain.SerializeToString(deterministic=True))
+
+
+def check_form(request: pb.CreateTaskRequest) -> None:
+    """Check what costs nothing of an untrusted request: sizes and names.
+
+    Raises:
+        UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
+    """
+    _check_sizes(request)
+    _check_names(request)
+    _redundancy(request)
+
+
+def is_light(request: pb.CreateTaskRequest) -> bool:
+    """Whether an untrusted request may be read among others, without holding them up."""
+    parts = (request.task_module, request.validator_module, request.arguments)
+    return sum(map(len, parts)) <= LIGHT_BYTES
+
+
+def parse_draft(
+    request: pb.CreateTaskRequest,
+    read: Callable[[bytes], ValueFacts] = read_facts,
+) -> Draft:
+    """Check an untrusted request; `read` finds what its arguments hold.
+
+    Raises:
+        UsageError: ``STO-R010`` naming the field, ``STO-C030`` for the redundancy.
+        TrustError: ``STO-D…`` when the arguments are not a well-formed value.
+    """
+    check_form(request)
+    redundancy = _redundancy(request)
+    argument_types = _check_arguments(request, read)
+    return Draft(
+        key=request.idempotency_key,
+        digest=request_digest(request),
+        task_module=request.task_module,
+        entry=request.entry,
+        validator_module=request.validator_module,
+        init_entry=request.init_entry,
+        compare_entry=request.compare_entry,
+        arguments=request.arguments,
+        blobs=tuple(check_digest(name) for name in request.blobs),
+        level=request.level,
+        flavor=request.flavor,
+        redundancy=redundancy,
+        requested_limits={
+            field.name: getattr(request.limits, field.name)
+            for field in dataclasses.fields(RunLimits)
+        },
+        label=request.label,
+        publish_source=request.publish_source,
+        map_items=request.map_items,
+        argument_types=argument_types,
+        topics=tuple(sorted(set(request.topics))),
+    )
+
+
+def _refuse(field: str, rule: str) -> UsageError:
+    return UsageError("STO-R010", f"the request's {field} {rule}")
+
+
+def _check_sizes(request: pb.CreateTaskRequest) -> None:
+    bounds = (
+        ("task_module", len(request.task_module), BOUNDS.source_bytes),
+        ("validator_module", len(request.validator_module), BOUNDS.source_bytes),
+        ("arguments", len(request.arguments), BOUNDS.inline_arguments_bytes),
+        ("blobs", len(request.blobs), BOUNDS.blobs_per_task),
+        ("label", len(request.label), BOUNDS.name_chars),
+        ("level", len(request.level), BOUNDS.name_chars),
+        ("flavor", len(request.flavor), BOUNDS.name_chars),
+        ("map_items", request.map_items, BOUNDS.map_items),
+        ("topics", len(request.topics), MAX_TOPICS),
+    )
+    for field, size, bound in bounds:
+        if size > bound:
+            raise _refuse(field, f"is {size}, the most is {bound}")
+    if not request.task_module:
+        raise _refuse("task_module", "is empty")
+
+
+def _check_names(request: pb.CreateTaskRequest) -> None:
+    if not is_key(request.idempotency_key):
+        raise _refuse("idempotency_key", "must be 1 to 64 of A-Z a-z 0-9 . _ : -")
+    names: tuple[tuple[str, str, bool], ...] = (
+        ("entry", request.entry, True),
+        ("init_entry", request.init_entry, False),
+        ("compare_entry", request.compare_entry, False),
+    )
+    for field, name, needed in names:
+        if (needed or name) and (
+            len(name) > BOUNDS.name_chars or not name.isidentifier()
+        ):
+            raise _refuse(field, "is not a function's name")
+    for topic in request.topics:
+        if not _TOPIC.fullmatch(topic):
+            raise _refuse("topics", "must be words of A-Z a-z 0-9 . _ / + -")
+    if (request.init_entry or request.compare_entry) and not request.validator_module:
+        raise _refuse("validator_module", "is empty but a validator is named")
+
+
+def _check_arguments(
+    request: pb.CreateTaskRequest, read: Callable[[bytes], ValueFacts]
+) -> tuple[str, ...]:
+    facts = read(request.arguments)
+    if request.map_items and facts.items != request.map_items:
+        raise _refuse("arguments", f"must be a list of {request.map_items} calls")
+    return facts.types
+
+
+def _redundancy(request: pb.CreateTaskRequest) -> Redundancy:
+    if not request.HasField("redundancy"):
+        return Redundancy()
+    options = request.redundancy
+    redundancy = Redundancy(
+        **{
+            field.name: getattr(options, field.name)
+            for field in dataclasses.fields(Redundancy)
+        }
+    )
+    check_redundancy(redundancy)
+    if redundancy.delay_bound_s > LONGEST_DELAY_S:
+        raise _refuse("delay_bound_s", f"may be {LONGEST_DELAY_S} s at most")
+    return redundancy
+
+
+def limits_in_force(requested: dict[str, int], level: Level) -> RunLimits:
+    """Return the limits of a task at `level`; 0 means the level's default.
+
+    Raises:
+        UsageError: ``STO-R016`` when the level does not allow as much.
+    """
+    default, largest = level.default_limits(), level.max_limits()
+    chosen: dict[str, int] = {}
+    for name, wanted in requested.items():
+        if wanted > getattr(largest, name):
+            raise UsageError(
+                "STO-R016",
+                f"{name}={wanted} is more than level {level.name} allows",
+                hint=f"the most is {getattr(largest, name)}",
+            )
+        chosen[name] = wanted or getattr(default, name)
+    return RunLimits(**chosen)
+
+
+LevelLookup = Callable[[str], "Level"]
+"""Level by name, as `stoilo.policies.levels.load_level`."""
+
+FlavorLookup = Callable[[str, str], str]
+"""(flavor asked for or empty, level) → id of the manifest; raises `UsageError`."""

@@ -1,0 +1,192 @@
+"""Who calls: tokens with role, scope, expiry and revocation, stored only as digests.
+
+A token is 256 random bits; its domain-separated digest is the lookup key, so a stolen
+table opens nothing. Every refusal reads the same for the caller: whether a token never
+existed, expired or was revoked is the operator's business. Making and revoking one is an
+act that is noted for the log, under the account's salted commitment.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert, select, update
+
+from stoilo.audit.format.record import OperatorAct
+from stoilo.core.digests import Domain, domain_digest
+from stoilo.core.errors import DeniedError
+from stoilo.core.limits import BOUNDS
+from stoilo.server.db import schema
+from stoilo.server.db.records import Owner
+from stoilo.server.log.outbox import note_act
+from stoilo.server.log.public_records import submitter_commitment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+__all__ = [
+    "Role",
+    "check_permission",
+    "check_reviewer",
+    "find_owner",
+    "issue_token",
+    "revoke_digests",
+    "revoke_token",
+    "token_digest",
+]
+
+YEAR_S = 365 * 86_400
+
+
+class Role(StrEnum):
+    """What a token's holder is to the project."""
+
+    RESEARCHER = "researcher"
+    REVIEWER = "reviewer"
+    AUDITOR = "auditor"
+    OPERATOR = "operator"
+    VOLUNTEER = "volunteer"
+
+
+TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
+"""Roles whose holders may own tasks; even an operator sees only his own."""
+
+
+OF_SUSPENDED = frozenset({"PollTask", "CancelTask", "DownloadBlob"})
+"""Calls that a suspended account may still make: about what was taken before."""
+
+
+def token_digest(token: str) -> str:
+    """Return the stored form of a token."""
+    return domain_digest(Domain.TOKEN, token.encode())
+
+
+def issue_token(
+    connection: Connection,
+    name: str,
+    role: Role,
+    now: int,
+    *,
+    scope: str = "*",
+    lifetime_s: int = YEAR_S,
+) -> str:
+    """Make a token for the account `name` (made if new); the only time it is shown."""
+    accounts = schema.account
+    query = select(accounts.c.id, accounts.c.salt).where(accounts.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        values = {"name": name, "salt": secrets.token_hex(32), "created_at": now}
+        connection.execute(insert(accounts).values(values))
+        row = connection.execute(query).one()
+    token = f"sto_{secrets.token_urlsafe(32)}"
+    connection.execute(
+        insert(schema.token).values(
+            account_id=row.id,
+            role=role.value,
+            scope=scope,
+            digest=token_digest(token),
+            created_at=now,
+            expires_at=now + lifetime_s,
+        )
+    )
+    note_act(
+        connection,
+        OperatorAct.TOKEN_ISSUED,
+        now,
+        subject=submitter_commitment(row.salt),
+        role=role.value,
+        until=now + lifetime_s,
+    )
+    return token
+
+
+def revoke_token(connection: Connection, token: str, now: int) -> bool:
+    """Make `token` useless from now on; False for unknown and revoked ones."""
+    return revoke_digests(connection, [token_digest(token)], now) > 0
+
+
+def revoke_digests(connection: Connection, digests: Sequence[str], now: int) -> int:
+    """Revoke tokens by their stored form, each with its act; returns how many were not."""
+    accounts, tokens = schema.account, schema.token
+    found = connection.execute(
+        select(tokens.c.id, tokens.c.role, accounts.c.salt)
+        .join(accounts, accounts.c.id == tokens.c.account_id)
+        .where(tokens.c.digest.in_(digests), tokens.c.revoked_at.is_(None))
+    ).all()
+    for row in found:
+        query = update(tokens).where(tokens.c.id == row.id)
+        connection.execute(query.values(revoked_at=now))
+        act, subject = OperatorAct.TOKEN_REVOKED, submitter_commitment(row.salt)
+        note_act(connection, act, now, subject=subject, role=row.role)
+    return len(found)
+
+
+def find_owner(connection: Connection, token: str, now: int) -> Owner:
+    """Return who holds `token` (untrusted), or raise ``STO-R001``."""
+    denied = DeniedError(
+        "STO-R001",
+        "the server does not accept this token",
+        hint="use the connection file that the server wrote, or ask its operator",
+    )
+    if not token or len(token) > BOUNDS.token_chars or not token.isascii():
+        raise denied
+    accounts, tokens, suspended = schema.account, schema.token, schema.suspension
+    row = connection.execute(
+        select(accounts.c.name, accounts.c.salt, suspended.c.since, tokens)
+        .join(accounts, accounts.c.id == tokens.c.account_id)
+        .outerjoin(suspended, suspended.c.account_id == accounts.c.id)
+        .where(tokens.c.digest == token_digest(token))
+    ).first()
+    if row is None or row.revoked_at is not None or row.expires_at <= now:
+        raise denied
+    return Owner(
+        row.account_id,
+        row.name,
+        row.role,
+        row.scope,
+        row.salt,
+        suspended=row.since is not None,
+    )
+
+
+def check_permission(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token's role and scope allow `rpc`.
+
+    Of a suspended account ``STO-R009``, unless it only looks after what it has.
+    """
+    in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
+    if owner.role not in TASK_ROLES or not in_scope:
+        raise DeniedError(
+            "STO-R002",
+            f"a token of role {owner.role} may not call {rpc}",
+            hint="ask the operator for a researcher's token",
+        )
+    if rpc not in OF_SUSPENDED:
+        _check_active(owner)
+
+
+def _check_active(owner: Owner) -> None:
+    """Raise ``STO-R009`` for a suspended account."""
+    if owner.suspended:
+        raise DeniedError(
+            "STO-R009", "the account is suspended", hint="ask the project's operator"
+        )
+
+
+def check_reviewer(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token is a reviewer's and its scope allows `rpc`.
+
+    Of a suspended account ``STO-R009``.
+    """
+    in_scope = owner.scope == "*" or rpc in owner.scope.split(",")
+    if owner.role != Role.REVIEWER or not in_scope:
+        raise DeniedError(
+            "STO-R002",
+            f"a token of role {owner.role} may not call {rpc}",
+            hint="ask the operator to enroll you: `stoilo policy review enroll`",
+        )
+    _check_active(owner)

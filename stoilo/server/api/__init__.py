@@ -1,0 +1,1 @@
+"""The gRPC interface for researchers and reviewers: who calls, how much, how often."""

@@ -1,0 +1,281 @@
+"""TaskService over grpc.aio: deadlines, sizes, and every error with its code (design §7).
+
+A failed call carries an `ErrorDetail` in the trailing metadata ``stoilo-error-bin`` and
+the gRPC status that fits. Nothing of the server's inside (paths, SQL, tracebacks) leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from stoilo.core.errors import InternalError, StoiloError, UsageError
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.rpc import tasks_pb2_grpc
+from stoilo.server.admission import tokens
+from stoilo.server.admission.fairturns import FairTurns, in_thread
+from stoilo.server.admission.submission import READING, Submissions
+from stoilo.server.db.outages import AWAY
+
+if TYPE_CHECKING:
+    from stoilo.policies.policy import Policy
+    from stoilo.server.admission.blobs import BlobStore, BlobUpload
+    from stoilo.server.api.tasks import TaskDesk
+    from stoilo.server.db.records import Owner
+    from stoilo.server.db.store import Store
+
+__all__ = ["TaskService", "render_detail", "status_of"]
+
+LOGGER = logging.getLogger(__name__)
+ERROR_KEY = "stoilo-error-bin"
+CHUNK_BYTES = 256 * 1024
+LONGEST_CALL_S = 60.0
+LONGEST_STREAM_S = 3600.0
+DETAIL_BYTES = 6 * 1024
+"""Trailing metadata must stay below gRPC's 8 KiB of headers."""
+
+Context = Any  # grpc.aio.ServicerContext has no usable types
+AnswerT = TypeVar("AnswerT")
+
+STATUS_BY_CODE = {
+    "STO-R001": grpc.StatusCode.UNAUTHENTICATED,
+    "STO-R002": grpc.StatusCode.PERMISSION_DENIED,
+    "STO-R004": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R005": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R006": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R007": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R008": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R009": grpc.StatusCode.PERMISSION_DENIED,
+    "STO-R011": grpc.StatusCode.ALREADY_EXISTS,
+    "STO-R018": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "STO-R030": grpc.StatusCode.UNAVAILABLE,
+    "STO-R031": grpc.StatusCode.UNAVAILABLE,
+    "STO-E003": grpc.StatusCode.UNAVAILABLE,
+    "STO-R111": grpc.StatusCode.UNAVAILABLE,
+    AWAY: grpc.StatusCode.UNAVAILABLE,
+    "STO-T027": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "STO-R033": grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+STATUS_BY_FAMILY = {
+    "usage": grpc.StatusCode.INVALID_ARGUMENT,
+    "trust": grpc.StatusCode.INVALID_ARGUMENT,
+    "policy": grpc.StatusCode.FAILED_PRECONDITION,
+    "denied": grpc.StatusCode.NOT_FOUND,
+}
+
+
+def status_of(error: StoiloError) -> grpc.StatusCode:
+    """Return the gRPC status that goes with `error`."""
+    fallback = STATUS_BY_FAMILY.get(error.family, grpc.StatusCode.INTERNAL)
+    return STATUS_BY_CODE.get(error.code, fallback)
+
+
+def render_detail(error: StoiloError) -> bytes:
+    """Return the `ErrorDetail` of `error`, as many findings as fit."""
+    detail = pb.ErrorDetail(
+        code=error.code,
+        message=error.message[:1000],
+        hint=error.hint[:1000],
+        family=error.family,
+    )
+    for finding in getattr(error, "findings", ()):
+        message = pb.Finding(
+            code=finding.code,
+            severity=str(finding.severity),
+            line=finding.line,
+            column=finding.column,
+            end_line=finding.end_line,
+            end_column=finding.end_column,
+            message=finding.message[:500],
+            hint=finding.hint[:500],
+        )
+        if detail.ByteSize() + message.ByteSize() > DETAIL_BYTES:
+            break
+        detail.findings.append(message)
+    return detail.SerializeToString()
+
+
+def bearer_token(context: Context) -> str:
+    """Return the caller's token from ``authorization: Bearer …``, empty without."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str):
+            scheme, _, token = value.partition(" ")
+            return token if scheme.lower() == "bearer" else ""
+    return ""
+
+
+def _discard(started: asyncio.Task[BlobUpload]) -> None:
+    """Remove what an upload that nobody waits for has begun."""
+    if not started.cancelled() and started.exception() is None:
+        with started.result():
+            pass
+
+
+async def fail(context: Context, error: StoiloError) -> None:
+    """End the call with `error`; never returns."""
+    context.set_trailing_metadata(((ERROR_KEY, render_detail(error)),))
+    text = f"{error.message} [{error.code}]"
+    await context.abort(status_of(error), text[:1000])
+
+
+async def answer(context: Context, call: Awaitable[AnswerT], limit_s: float) -> AnswerT:
+    """Await `call` within the caller's deadline and ours; errors become statuses."""
+    remaining = context.time_remaining()
+    timeout = limit_s if remaining is None else min(limit_s, remaining)
+    try:
+        return await asyncio.wait_for(call, timeout)
+    except StoiloError as error:
+        await fail(context, error)
+    except TimeoutError:
+        await fail(context, InternalError("STO-R033", "the call took too long"))
+    except Exception:  # process edge: the caller gets a code, the operator the trace
+        LOGGER.exception("a call failed")
+        await fail(context, InternalError("STO-R034", "the server has a fault"))
+    raise AssertionError  # abort has raised
+
+
+class TaskService(tasks_pb2_grpc.TaskServiceServicer):
+    """The researcher's six calls; every one checks the owner.
+
+    Attributes:
+        early: by name of a call, what raises for an owner whom it would refuse anyway.
+
+    Uploads are read in `turns`, which whoever reads large values shares.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        submissions: Submissions,
+        desk: TaskDesk,
+        blobs: BlobStore,
+        policy: Policy,
+        clock: Callable[[], int],
+        turns: FairTurns | None = None,
+    ) -> None:
+        self.store = store
+        self._turns = turns or FairTurns(READING)
+        self._submissions = submissions
+        self._desk = desk
+        self._blobs = blobs
+        self._policy = policy
+        self.clock = clock
+        self.early: Mapping[str, Callable[[Owner], None]] = {
+            "CreateTask": submissions.check_early
+        }
+
+    def _owner(self, token: str, rpc: str) -> Owner:
+        with self.store.read() as connection:
+            owner = tokens.find_owner(connection, token, self.clock())
+        tokens.check_permission(owner, rpc)
+        return owner
+
+    async def CreateTask(  # noqa: N802 - gRPC's name
+        self, request: pb.CreateTaskRequest, context: Context
+    ) -> pb.CreateTaskResponse:
+        """Store one task durably; see `Submissions.create`."""
+        token = bearer_token(context)
+        row = await answer(
+            context, self._submissions.create(token, request), LONGEST_CALL_S
+        )
+        return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
+
+    async def PollTask(  # noqa: N802
+        self, request: pb.PollTaskRequest, context: Context
+    ) -> pb.PollTaskResponse:
+        """Say where the caller's task is."""
+
+        def work() -> pb.PollTaskResponse:
+            """Look in a worker thread."""
+            return self._desk.poll(self._owner(token, "PollTask"), request.task_id)
+
+        token = bearer_token(context)
+        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+
+    async def CancelTask(  # noqa: N802
+        self, request: pb.CancelTaskRequest, context: Context
+    ) -> pb.CancelTaskResponse:
+        """Cancel the caller's task unless it is final."""
+
+        def work() -> pb.CancelTaskResponse:
+            """Cancel in a worker thread."""
+            owner = self._owner(token, "CancelTask")
+            state = self._desk.cancel(owner, request.task_id)
+            return pb.CancelTaskResponse(state=state.value)
+
+        token = bearer_token(context)
+        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+
+    async def RejectResult(  # noqa: N802
+        self, request: pb.RejectResultRequest, context: Context
+    ) -> pb.RejectResultResponse:
+        """Let the caller say that his task's value cannot be used."""
+
+        def work() -> pb.RejectResultResponse:
+            """Mark hosts in a worker thread."""
+            owner = self._owner(token, "RejectResult")
+            count = self._desk.reject(owner, request.task_id, request.reason)
+            return pb.RejectResultResponse(copies=count)
+
+        token = bearer_token(context)
+        return await answer(context, asyncio.to_thread(work), LONGEST_CALL_S)
+
+    async def UploadBlob(  # noqa: N802
+        self, requests: AsyncIterator[pb.UploadBlobRequest], context: Context
+    ) -> pb.UploadBlobResponse:
+        """Take one blob; every byte is read whether or not we hold it already."""
+        token = bearer_token(context)
+        digest = await answer(context, self._upload(token, requests), LONGEST_STREAM_S)
+        return pb.UploadBlobResponse(digest=digest)
+
+    async def _begin(self, owner: Owner, first: pb.UploadBlobRequest) -> BlobUpload:
+        """Start an upload; one whose client hangs up meanwhile is discarded once begun."""
+        quota = self._policy.quota(owner.role)
+        started = asyncio.create_task(
+            asyncio.to_thread(
+                self._blobs.begin, owner.account_id, first.digest, first.size, quota
+            )
+        )
+        try:
+            return await asyncio.shield(started)
+        except asyncio.CancelledError:
+            started.add_done_callback(_discard)
+            raise
+
+    async def _upload(
+        self, token: str, requests: AsyncIterator[pb.UploadBlobRequest]
+    ) -> str:
+        owner = await asyncio.to_thread(self._owner, token, "UploadBlob")
+        first = await anext(aiter(requests), None)
+        if first is None:
+            raise UsageError("STO-R015", "the upload is empty")
+        upload = await self._begin(owner, first)
+        with upload:
+            await in_thread(partial(upload.feed, first.data))
+            async for message in requests:
+                await in_thread(partial(upload.feed, message.data))
+            async with self._turns.one(owner.account_id):
+                return await in_thread(upload.finish)
+
+    async def DownloadBlob(  # noqa: N802
+        self, request: pb.DownloadBlobRequest, context: Context
+    ) -> AsyncIterator[pb.DownloadBlobResponse]:
+        """Send a blob that the caller owns, in chunks."""
+
+        def begin() -> Any:  # noqa: ANN401 - a binary file
+            """Open the file in a worker thread."""
+            owner = self._owner(token, "DownloadBlob")
+            return self._blobs.open_granted(owner.account_id, request.digest)
+
+        token = bearer_token(context)
+        file = await answer(context, asyncio.to_thread(begin), LONGEST_CALL_S)
+        try:
+            while data := await asyncio.to_thread(file.read, CHUNK_BYTES):
+                yield pb.DownloadBlobResponse(data=data)
+        finally:
+            file.close()

@@ -1,0 +1,220 @@
+"""An owner's view of his tasks: where they are, why they wait, what he makes of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from stoilo.core.errors import DeniedError, UsageError
+from stoilo.core.plaintext import show_plainly
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import TaskState
+from stoilo.server.admission.issuing import find_hold
+from stoilo.server.admission.quotas import RateMeter
+from stoilo.server.db import rows
+from stoilo.server.db.records import Outcome
+from stoilo.server.db.states import AttemptState
+from stoilo.server.engines.interface import HostRecords
+from stoilo.server.log.outcomes import finish_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.db.records import AttemptRow, Owner, TaskRow
+    from stoilo.server.db.store import Store
+    from stoilo.server.engines.interface import Engine, WorkunitStatus
+
+__all__ = ["TaskDesk"]
+
+LOGGER = logging.getLogger(__name__)
+NEEDS_REVIEW = "STO-R022"
+REJECTIONS_PER_HOUR = 1000
+"""Copies, so that one researcher's word does not end the record of many hosts."""
+REASON_CHARS = 200
+
+STEP_TEXT = {
+    AttemptState.CREATED: "waits for its admission statement",
+    AttemptState.PARKED: f"waits for a reviewer's signature [{NEEDS_REVIEW}]",
+    AttemptState.SEALED: "waits for its leaf in the audit log",
+    AttemptState.LOGGED: "waits for a published checkpoint and the signer",
+    AttemptState.SIGNED: "waits for its workunit",
+    AttemptState.ISSUED: "waits for volunteers",
+    AttemptState.DONE: "is being finished",
+    AttemptState.CLOSED: "waits for a new attempt",
+}
+
+
+class TaskDesk:
+    """PollTask, CancelTask and RejectResult without gRPC; blocking, thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        *,
+        clock: Callable[[], int],
+        trouble: Callable[[], str],
+        wake: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._trouble = trouble
+        self._wake = wake
+        self._rejections = RateMeter("STO-T027", "rejected results")
+
+    def poll(self, owner: Owner, task_id: str) -> pb.PollTaskResponse:
+        """Return the state of the owner's task; raises ``STO-R003``, ``STO-L145``."""
+        with self._store.read() as connection:
+            task = _owned(connection, owner, task_id)
+            attempt = rows.find_attempt(connection, task_id, task.attempt)
+            outcome = rows.find_outcome(connection, task_id)
+            held = find_hold(connection, task_id, task.attempt)
+        status = None
+        if attempt is not None and attempt.envelope is not None:
+            status = self._engine.status(attempt.workunit)
+        response = pb.PollTaskResponse(
+            task_id=task_id,
+            state=task.state.value,
+            level=task.spec.level,
+            created_at=task.created_at,
+            attempt=task.attempt,
+            retry_after_ms=self._advice(task),
+        )
+        if attempt is not None and attempt.log_index is not None:
+            response.logged, response.log_index = True, attempt.log_index
+        if outcome is not None:
+            _check_kept(outcome)
+            _fill_outcome(response, outcome)
+        elif attempt is not None:
+            response.explanation = self._explain(attempt, status, held)
+            if task.state is TaskState.WAITING_REVIEW:
+                response.code = NEEDS_REVIEW
+        if status is not None:
+            _fill_copies(response, status)
+        return response
+
+    def cancel(self, owner: Owner, task_id: str) -> TaskState:
+        """Cancel the owner's task unless it is final; returns the state it has then."""
+        now = self._clock()
+        with self._store.write() as connection:
+            task = _owned(connection, owner, task_id)
+            outcome = Outcome(
+                TaskState.CANCELLED,
+                task.attempt,
+                error_text="cancelled by its owner",
+                code="STO-R062",
+            )
+            done = finish_task(connection, task, outcome, now)
+        self._wake()  # the pipeline cancels the workunit, also after a crash
+        return TaskState.CANCELLED if done else task.state
+
+    def reject(self, owner: Owner, task_id: str, reason: str) -> int:
+        """Let the owner say that his task's value cannot be used; mark its hosts.
+
+        Returns how many results were counted against their hosts: 0 where the task has not
+        succeeded, was rejected before or long ago, or the engine keeps no records.
+
+        Raises:
+            DeniedError: ``STO-R003``.
+            PolicyRefusal: ``STO-T027`` when he says so too often.
+        """
+        with self._store.read() as connection:
+            task = _owned(connection, owner, task_id)
+            attempt = rows.find_attempt(connection, task_id, task.attempt)
+        self._rejections.check(owner.account_id, REJECTIONS_PER_HOUR)
+        engine = self._engine
+        if attempt is None or task.state is not TaskState.SUCCEEDED:
+            return 0
+        count = 0
+        if isinstance(engine, HostRecords):
+            count = engine.reject(attempt.workunit, self._find_owners)
+        self._rejections.charge(owner.account_id, max(0, count - 1))
+        said = show_plainly(reason[:REASON_CHARS])
+        LOGGER.warning(
+            "account %d rejects task %s: %s", owner.account_id, task_id, said
+        )
+        return count
+
+    def _find_owners(self, workunits: Sequence[str]) -> Mapping[str, int]:
+        """Return the account that each workunit's task belongs to, if it is known."""
+        with self._store.read() as connection:
+            tasks = {
+                name: rows.find_task(connection, name.rpartition("_")[0])
+                for name in workunits
+            }
+        return {name: task.account_id for name, task in tasks.items() if task}
+
+    def _advice(self, task: TaskRow) -> int:
+        """Return when to poll again, ms: soon for young tasks, later for old ones."""
+        if task.state.final:
+            return 0
+        age_s = max(0, self._clock() - task.created_at)
+        return min(10_000, 50 + 50 * age_s)
+
+    def _explain(
+        self, attempt: AttemptRow, status: WorkunitStatus | None, held: str
+    ) -> str:
+        state = AttemptState(attempt.state)
+        if state is AttemptState.ISSUED and status is not None and status.explanation:
+            return status.explanation
+        trouble = self._trouble() if state is not AttemptState.ISSUED else ""
+        trouble = held or trouble
+        return STEP_TEXT[state] + (f" ({trouble})" if trouble else "")
+
+
+def _owned(connection: Connection, owner: Owner, task_id: str) -> TaskRow:
+    """Return the owner's task; what is not his does not exist for him (design §3)."""
+    task = rows.find_task(connection, task_id[:64])
+    if task is None or task.account_id != owner.account_id:
+        raise DeniedError(
+            "STO-R003",
+            "no such task",
+            hint="check the id and the account it was submitted from",
+        )
+    return task
+
+
+def _check_kept(outcome: Outcome) -> None:
+    """Raise ``STO-L145`` for a value that a retention command has deleted."""
+    kept = outcome.value is not None or outcome.value_blob or outcome.items
+    if outcome.state is TaskState.SUCCEEDED and not kept:
+        raise UsageError(
+            "STO-L145",
+            "the task succeeded, but its result has been deleted since",
+            hint="submit it again if you need the value",
+        )
+
+
+def _fill_outcome(response: pb.PollTaskResponse, outcome: Outcome) -> None:
+    if outcome.value is not None:
+        response.value = outcome.value
+    response.value_blob = outcome.value_blob
+    response.error_type = outcome.error_type
+    response.error_text = outcome.error_text
+    response.code = outcome.code
+    response.output = outcome.output
+    for item in outcome.items:
+        response.items.add(
+            state=item.state.value,
+            value=item.value or b"",
+            error_type=item.error_type,
+            error_text=item.error_text,
+            code=item.code,
+            value_blob=item.value_blob,
+        )
+
+
+def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
+    for copy in status.copies:
+        response.copies.add(
+            name=copy.name,
+            state=copy.state.value,
+            outcome=copy.outcome.value,
+            code=copy.code,
+            sent_at=copy.sent_at,
+            received_at=copy.received_at,
+            cpu_s=copy.cpu_s,
+        )

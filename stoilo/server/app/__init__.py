@@ -1,0 +1,1 @@
+"""The running server: its parts built and joined, started and stopped in order."""

@@ -1,0 +1,184 @@
+"""Which engine a server runs on: the one place that knows there are two.
+
+The embedded engine brings its own web face and volunteers on this machine; a stock project
+has a web server of its own, and here only the log, the release and what is watched are
+shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from stoilo.core.errors import UsageError
+from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.purge import Retention
+from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
+from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
+from stoilo.server.engines.figures import MeasuredEngine
+from stoilo.server.engines.interface import Engine
+from stoilo.server.engines.mirrors import parse_mirrors
+from stoilo.server.engines.stock.claim import owner_name
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.project import read_project
+from stoilo.server.mirrorwatch import MirrorWatch
+from stoilo.server.operations.volunteers import LocalVolunteers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.data_directory import DataDir
+
+__all__ = ["EngineName", "ServedEngine", "WorkEngine", "open_engine"]
+
+
+class EngineName(StrEnum):
+    """The setting ``engine``."""
+
+    EMBEDDED = "embedded"
+    STOCK = "stock"
+
+
+class ServedEngine(Engine, MeasuredEngine, Protocol):
+    """An engine as the server needs it."""
+
+    def retain(self, digests: Collection[str]) -> None:
+        """Keep input files of these digests between workunits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEngine:
+    """The engine in use, and what stands around it.
+
+    Attributes:
+        engine: it.
+        embedded: the same, None for a stock project.
+        master_url: of a stock project, empty for the embedded one.
+    """
+
+    engine: ServedEngine
+    embedded: EmbeddedEngine | None = None
+    master_url: str = ""
+
+    def project_url(self, url: str) -> str:
+        """Return what volunteers attach to; `url` is this server's own."""
+        return self.master_url or url
+
+    def face(self, url: str, path: str, pages: str) -> Starlette:
+        """Return the web face to mount others on.
+
+        Args:
+            url: of this server, as it is reached.
+            path: of `url`.
+            pages: where pages for people are, empty without.
+        """
+        if self.embedded is not None:
+            options = HttpOptions(pages=pages)
+            return create_project_app(self.embedded, url, options=options)
+        return Starlette(middleware=[Middleware(PathPrefix, prefix=path)])
+
+    def volunteers(
+        self, count: int, home: DataDir, url: str, root_file: Path
+    ) -> LocalVolunteers | None:
+        """Return this machine's own volunteers, None where there can be none."""
+        if self.embedded is None:
+            return None
+        return LocalVolunteers(count, home, self.embedded, url, root_file)
+
+    def mirror_watch(self) -> MirrorWatch | None:
+        """Return what watches the mirrors, None for a stock project, which has none."""
+        if self.embedded is None:
+            return None
+        return MirrorWatch(self.embedded.mirrors, self.embedded.mirror_desk)
+
+    def export(self) -> None:
+        """Write public statistics when they are due; a stock project has its own."""
+        if self.embedded is not None:
+            self.embedded.statistics.export_if_due(self.embedded.now())
+
+
+def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkEngine:
+    """Open the engine of the settings.
+
+    Args:
+        config: the settings.
+        home: the data directory.
+        log_key: the audit log's verifier key: whose tasks a stock project runs.
+
+    Raises:
+        UsageError: ``STO-B010`` for settings that do not fit together; ``STO-B002``;
+            ``STO-B096``.
+        TrustError: ``STO-B001``.
+        InternalError: ``STO-E003``, ``STO-R110``, ``STO-B095``.
+    """
+    _check(config)
+    if config.engine == EngineName.STOCK:
+        project = read_project(Path(config.project_dir))
+        stock = StockEngine(
+            project,
+            database_url=config.engine_database,
+            options=StockOptions(owner=owner_name(log_key)),
+        )
+        return WorkEngine(stock, master_url=project.config.master_url)
+    embedded = EmbeddedEngine(
+        home.part("engine"),
+        database_url=config.engine_database_url,
+        options=EngineOptions(
+            spot_check_rate=config.spot_check_percent / 100,
+            retention=Retention(workunit_days=config.keep_workunits_days),
+            mirrors=parse_mirrors(config.mirrors),
+        ),
+    )
+    return WorkEngine(embedded, embedded)
+
+
+def _check(config: ServerConfig) -> None:
+    """Raise ``STO-B010`` for settings that only make sense with the other engine."""
+    if config.engine not in set(EngineName):
+        raise UsageError(
+            "STO-B010",
+            f"there is no engine {config.engine[:32]!r}",
+            hint="engine is embedded or stock",
+        )
+    stock = config.engine == EngineName.STOCK
+    problems = (
+        (stock and not config.project_dir, "the stock engine needs project_dir"),
+        (not stock and config.project_dir, "project_dir is for engine = stock"),
+        (
+            stock and config.volunteers,
+            "volunteers of this machine attach by themselves",
+        ),
+    )
+    for holds, problem in problems:
+        if holds:
+            raise UsageError("STO-B010", problem)
+    if stock:
+        _refuse_settings_of_the_other(config)
+
+
+_NOT_WITH_STOCK: Final = {
+    "adaptive": "set adaptive replication in BOINC's own app",
+    "homogeneous": "set homogeneous redundancy in BOINC's own app",
+    "spot_check_percent": "a stock scheduler has no spot checks",
+    "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
+    "keep_workunits_days": "BOINC's db_purge removes old rows",
+}
+
+
+def _refuse_settings_of_the_other(config: ServerConfig) -> None:
+    """Raise ``STO-B010`` for a setting that a stock project would ignore."""
+    for field in fields(config):
+        instead = _NOT_WITH_STOCK.get(field.name)
+        if instead is not None and getattr(config, field.name) != field.default:
+            raise UsageError(
+                "STO-B010",
+                f"{field.name} is the embedded engine's alone: {instead}",
+                hint=f"remove {field.name} from the settings, or use engine = embedded",
+            )

@@ -1,0 +1,289 @@
+"""`stoilo up`: one server on its engine, its signer and its local volunteers, in order.
+
+Start order is trust order: directory lock, development root, signer, log (checked; an
+inconsistent one refuses), database, engine, pipeline, network, volunteers. Only when all
+of it runs is the one line printed. Stop order is the reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import grpc
+import msgspec
+
+from stoilo.core.errors import DeniedError, UsageError
+from stoilo.server.admission import tokens
+from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
+from stoilo.server.app.build import ServerParts, assemble, clock
+from stoilo.server.app.engine import WorkEngine
+from stoilo.server.app.process_limits import allow_open_files, give_large_blocks_back
+from stoilo.server.app.task_server import TaskServer
+from stoilo.server.app.trust import load_policy
+from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
+from stoilo.server.db.store import Store
+from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
+from stoilo.server.http.release_files import release_routes
+from stoilo.server.http.routes import AUDIT_PAGES, Face, PublicPlace
+from stoilo.server.http.web_server import (
+    GRACE_S,
+    bracket,
+    cannot_bind,
+    http_url,
+    listen,
+    stop_web,
+    wait_until_started,
+    web_server,
+)
+from stoilo.server.operations.chores import Chore
+from stoilo.server.release.changes import (
+    ReleaseProof,
+)
+from stoilo.server.release.expiry import ReleaseWatch
+from stoilo.server.release.project import REFRESH_S, Project, start_project
+from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
+from stoilo.server.watching.admissions import CountedSigner
+from stoilo.server.watching.calls import MeteredCalls
+from stoilo.server.watching.lookout import Lookout, WatchedParts
+
+if TYPE_CHECKING:
+    from stoilo.server.operations.volunteers import LocalVolunteers
+
+__all__ = ["UpLine", "check_addresses", "run_server"]
+
+LOGGER = logging.getLogger(__name__)
+LOCAL_RESEARCHER = "local"
+WATCH_S = 0.5
+STATISTICS_S = 3600.0  # they say themselves whether a day is over
+BLOCKING_THREADS = 32
+"""For calls that wait for a disk or a jail, whatever number of processors there is."""
+
+
+class UpLine(msgspec.Struct, frozen=True):
+    """The one stdout line of `stoilo up` (design §7)."""
+
+    grpc: str
+    http: str
+    project: str | None
+    token: str
+    connection: str
+    volunteers: int
+
+
+async def run_server(
+    config: ServerConfig, ready: Callable[[UpLine], None], faces: Sequence[Face] = ()
+) -> None:
+    """Run until SIGTERM or SIGINT; calls `ready` once everything answers.
+
+    Args:
+        config: the settings in force.
+        ready: gets the one line.
+        faces: pages to mount beside the project's own.
+
+    Raises:
+        UsageError: ``STO-R073`` an address beyond loopback without TLS.
+        InternalError: ``STO-R070``, ``STO-R071``, ``STO-R074``, ``STO-K020``.
+        TrustError: ``STO-L04x`` the log is inconsistent, ``STO-K…`` the root.
+    """
+    check_addresses(config)
+    give_large_blocks_back()
+    allow_open_files()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        home = claim_directory(config.data)
+        stack.callback(home.lock.close)
+        await _run(config, home, stack, stop, ready, faces)
+
+
+def check_addresses(config: ServerConfig) -> None:
+    """Raise ``STO-R073`` when volunteers beyond this machine would get no TLS."""
+    http = parse_address(config.http)
+    if not http.loopback and not (config.http_certificate and config.http_key):
+        raise UsageError(
+            "STO-R073",
+            f"{http} is not a loopback address and has no TLS",
+            hint="give a certificate and key for HTTP, or bind 127.0.0.1",
+        )
+
+
+async def _run(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    stop: asyncio.Event,
+    ready: Callable[[UpLine], None],
+    faces: Sequence[Face],
+) -> None:
+    policy = load_policy(config.policy)
+    store = Store.open(config.database_url)
+    stack.callback(store.close)
+    project = start_project(config, home, stack, policy, store)
+    signer = CountedSigner(project.client)
+    parts = assemble(config, home, stack, policy, project, store, signer)
+    tasks, work = parts.tasks, parts.work
+    release = parts.trust.release
+    root = project.root
+    watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
+    lookout = Lookout.over(
+        home,
+        WatchedParts(
+            store,
+            work.engine,
+            parts.log.writer,
+            signer,
+            project.socket,
+            release,
+            watch,
+            tasks.docket,
+        ),
+        clock,
+    )
+    # Both addresses are taken before anything moves: a second server fails at once.
+    listener = listen(config.http)
+    http = http_url(config, listener)
+    url = config.project_url or http
+    token = _local_token(home, store)
+    tls = ensure_tls(home.part("tls"), datetime.now(UTC), _tls_names(config))
+    grpc_server, port = _bind(config, tasks, tls, lookout)
+    place = f"{bracket(parse_address(config.grpc).host)}:{port}"
+    tasks.start()
+    stack.callback(tasks.stop)
+    await grpc_server.start()
+    stack.push_async_callback(grpc_server.stop, GRACE_S)
+    path = urlsplit(url).path
+    face = work.face(url, path, AUDIT_PAGES if faces else "")
+    log_directory = config.data / "audit" / "log"
+    face.routes.extend(log_routes(log_directory))
+    face.routes.extend(side_routes(log_directory, parts.log.side))
+    face.routes.extend(seen_routes(parts.log.seen))
+    for more in faces:
+        face.routes.extend(more(PublicPlace(config.data, url)))
+    face.routes.extend(release_routes(root.directory, watch.status, root.proofs))
+    face.routes.extend(lookout.routes())
+    web = web_server(config, lookout.metered(face, path))
+    serving = asyncio.create_task(web.serve(sockets=[listener]))
+    stack.push_async_callback(stop_web, web, serving)
+    _start_mirror_watch(work, stack)
+    volunteers = _start_volunteers(work, config, home, url, project, stack)
+    master = work.project_url(url)
+    content = ConnectionFile(place, http, master, token, tls.ca.decode())
+    home.write_connection(content)
+    await wait_until_started(web, serving)
+    await lookout.serve(config, home, stack)
+    await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
+    ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
+    chores = (
+        *_chores(project, parts, watch),
+        Chore("the statistics", work.export, STATISTICS_S),
+    )
+    await _watch(stop, chores, volunteers)
+    await set_serving(grpc_server, serving=False)
+
+
+def _bind(
+    config: ServerConfig, tasks: TaskServer, tls: TlsFiles, lookout: Lookout
+) -> tuple[grpc.aio.Server, int]:
+    """Return the researchers' interface and its port, or raise ``STO-R074``."""
+    try:
+        return bind_grpc(
+            tasks.service,
+            config.grpc,
+            tls,
+            tasks.review_service,
+            (MeteredCalls(lookout.sources.rpc),),
+        )
+    except RuntimeError as error:  # gRPC's own, without a reason
+        raise cannot_bind(config.grpc) from error
+
+
+def _start_mirror_watch(work: WorkEngine, stack: AsyncExitStack) -> None:
+    """Begin to check the mirrors that hosts are sent to, if any are named."""
+    mirrors = work.mirror_watch()
+    if mirrors is not None:
+        mirrors.start()
+        stack.push_async_callback(asyncio.to_thread, mirrors.stop)
+
+
+def _start_volunteers(
+    work: WorkEngine,
+    config: ServerConfig,
+    home: DataDir,
+    url: str,
+    project: Project,
+    stack: AsyncExitStack,
+) -> LocalVolunteers | None:
+    """Start this machine's own volunteers, if the engine has any."""
+    volunteers = work.volunteers(config.volunteers, home, url, project.root.root_file)
+    if volunteers is not None:
+        volunteers.start()
+        # in a thread: while they end, the loop still answers their last calls
+        stack.push_async_callback(asyncio.to_thread, volunteers.stop)
+    return volunteers
+
+
+def _tls_names(config: ServerConfig) -> tuple[str, ...]:
+    more = tuple(name.strip() for name in config.tls_names.split(",") if name.strip())
+    return LOCAL_NAMES + more
+
+
+def _local_token(home: DataDir, store: Store) -> str:
+    """Return the local researcher's token: the old one while it is good."""
+    now, old = clock(), home.read_connection()
+    with store.write() as connection:
+        if old is not None:
+            try:
+                tokens.find_owner(connection, old.token, now)
+            except DeniedError:
+                pass
+            else:
+                return old.token
+        return tokens.issue_token(
+            connection, LOCAL_RESEARCHER, tokens.Role.RESEARCHER, now
+        )
+
+
+def _chores(
+    project: Project, parts: ServerParts, watch: ReleaseWatch
+) -> tuple[Chore, ...]:
+    """Return what is done again and again while the server runs."""
+    place = project.root.proofs or project.root.directory
+    proof = ReleaseProof(place, parts.tasks.store, parts.log.writer)
+    return (
+        Chore("the signer", project.signer.ensure),
+        Chore("the release", parts.trust.release.trust),
+        Chore("revocations", parts.trust.revocations.upkeep),
+        Chore("the release's proof", proof.upkeep),
+        Chore("online metadata", project.client.refresh_metadata, REFRESH_S),
+        Chore("the release's expiry", watch.tell, REFRESH_S),
+    )
+
+
+async def _watch(
+    stop: asyncio.Event,
+    chores: Sequence[Chore],
+    volunteers: LocalVolunteers | None,
+) -> None:
+    """Keep the children alive and the metadata fresh until told to stop."""
+    while not stop.is_set():
+        for chore in chores:
+            if not stop.is_set():
+                await asyncio.to_thread(chore.do_if_due)
+        if volunteers is not None:
+            volunteers.check()
+        try:
+            await asyncio.wait_for(stop.wait(), WATCH_S)
+        except TimeoutError:
+            pass

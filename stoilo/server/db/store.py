@@ -1,0 +1,195 @@
+"""The database behind one door: connections, transactions, migrations.
+
+SQLite runs in WAL mode with ``synchronous=FULL``: a commit that returned is on the disk
+(I6). A failing database (full disk, broken file) ends in ``STO-R030``, one that is away for
+a moment in ``STO-R112``, never in a traceback, and leaves the last committed state.
+MariaDB: see `stoilo.server.db.mariadb`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from stoilo.core.errors import InternalError
+from stoilo.server.db.mariadb import (
+    check_settings,
+    is_mariadb,
+    open_mariadb,
+    write_turn,
+)
+from stoilo.server.db.outages import database_error
+from stoilo.server.db.schema import METADATA
+from stoilo.server.migrations import Branch, upgrade
+
+__all__ = [
+    "CACHE_KIB",
+    "CHECKPOINT_PAGES",
+    "SERVER",
+    "Store",
+    "begin_writing",
+    "open_engine",
+    "open_writer",
+    "upgrade_schema",
+]
+
+SERVER = Branch("server", "alembic_version", METADATA)
+
+CACHE_KIB = 32_768
+"""What the one writing connection may keep of the database in memory."""
+
+LOCK_WAIT_S = 10.0
+"""How long a writer waits for a lock of another process, s."""
+
+CHECKPOINT_PAGES = 4096
+"""16 MiB of log before it goes into the database: a page written often goes once."""
+
+
+def open_engine(url: str) -> Engine:
+    """Return an SQLAlchemy engine with our durability settings for `url`."""
+    if is_mariadb(url):
+        return open_mariadb(url)
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=16,
+        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def open_writer(url: str) -> Engine:
+    """Return an engine with one connection, whose pages stay cached between commits.
+
+    Connections that take turns at writing find each other's pages new every time.
+    """
+    if is_mariadb(url):
+        return open_mariadb(url)
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"timeout": LOCK_WAIT_S, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    event.listen(engine, "connect", _set_writers_pragmas)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_writers_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
+    del record
+    for pragma in (
+        f"cache_size=-{CACHE_KIB}",
+        f"wal_autocheckpoint={CHECKPOINT_PAGES}",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _set_pragmas(connection: Any, record: object) -> None:  # noqa: ANN401 - DBAPI
+    del record
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",  # what takes back half a statement is no file
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    write = connection.get_execution_options().get("stoilo_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def upgrade_schema(url: str) -> None:
+    """Bring the tables behind `url` to this version's revision, or raise ``STO-R030``."""
+    try:
+        upgrade(url, SERVER)
+    except SQLAlchemyError as error:
+        raise storage_error(error) from error
+
+
+def _check(engine: Engine) -> None:
+    """Refuse a database whose settings lose data, ``STO-R110``."""
+    if is_mariadb(str(engine.url)):
+        try:
+            check_settings(engine)
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+
+@contextmanager
+def begin_writing(engine: Engine, branch: Branch) -> Iterator[Connection]:
+    """Yield a connection in a transaction that alone writes a branch's tables."""
+    if engine.dialect.name != "sqlite":
+        with write_turn(engine, branch.name) as connection:
+            yield connection
+        return
+    with engine.connect() as connection:
+        writing = connection.execution_options(stoilo_write=True)
+        with writing.begin():
+            yield writing
+
+
+def storage_error(error: SQLAlchemyError) -> InternalError:
+    """Return what a caller learns of a database failure: no paths, no SQL."""
+    reason = str(getattr(error, "orig", error)).splitlines()[0][:120]
+    lasting = InternalError(
+        "STO-R030",
+        f"the server cannot store or read anything now: {reason}",
+        hint="nothing was stored half; retry when the operator has made room",
+    )
+    return database_error(error, lasting)
+
+
+class Store:
+    """Transactions on one database; writers of this process queue for one lock.
+
+    Thread-safe. `write` blocks until the commit is durable.
+    """
+
+    def __init__(self, engine: Engine, writer: Engine | None = None) -> None:
+        self.engine = engine
+        self._writer = writer or engine
+        self._writers = threading.Lock()
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Upgrade the schema and open the store."""
+        reading = open_engine(url)
+        _check(reading)
+        upgrade_schema(url)
+        return cls(reading, open_writer(url))
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection in a read transaction."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Yield a connection; commits durably at the end, rolls back on any error."""
+        try:
+            with self._writers, begin_writing(self._writer, SERVER) as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise storage_error(error) from error
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._writer.dispose()
+        self.engine.dispose()

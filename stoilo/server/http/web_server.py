@@ -1,0 +1,111 @@
+"""The web server of `stoilo up`: its socket, its address, its start and its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+
+from stoilo.core.errors import InternalError
+from stoilo.server.config import ServerConfig, parse_address
+from stoilo.server.http.http_timeout import TimedProtocol
+
+__all__ = [
+    "GRACE_S",
+    "WebServer",
+    "bracket",
+    "cannot_bind",
+    "http_url",
+    "listen",
+    "stop_web",
+    "wait_until_started",
+    "web_server",
+]
+
+GRACE_S: Final = 2.0
+"""Time that open requests get at the end, s."""
+
+
+def listen(text: str) -> socket.socket:
+    """Return a bound socket for HTTP, or raise ``STO-R074``."""
+    address = parse_address(text)
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted sockets inherit it. A reply's body would otherwise wait 40 ms for the
+    # client's delayed acknowledgement of its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        listener.bind((address.host, address.port))
+    except OSError as error:
+        listener.close()
+        raise cannot_bind(text) from error
+    return listener
+
+
+def cannot_bind(text: str) -> InternalError:
+    """Return the error of an address that is taken or is none."""
+    return InternalError(
+        "STO-R074", f"{text} cannot be bound", hint="port 0 takes any free one"
+    )
+
+
+def bracket(host: str) -> str:
+    """Return `host` as it stands before a colon and a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def http_url(config: ServerConfig, listener: socket.socket) -> str:
+    """Return the address of the volunteers' interface, with final slash."""
+    scheme = "https" if config.http_certificate else "http"
+    host = parse_address(config.http).host
+    return f"{scheme}://{bracket(host)}:{listener.getsockname()[1]}/"
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: ours stop everything in order."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+def web_server(config: ServerConfig, app: object, *, tls: bool = True) -> WebServer:
+    """Return the server of an ASGI application, not started.
+
+    `tls` False is for what listens on loopback only, whatever the project does.
+    """
+    settings = uvicorn.Config(
+        app,  # type: ignore[arg-type]  # any ASGI application
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        http=TimedProtocol,
+        proxy_headers=bool(config.trusted_proxy),  # else who calls is who connects
+        forwarded_allow_ips=config.trusted_proxy,
+        timeout_graceful_shutdown=int(GRACE_S),
+        ssl_certfile=(config.http_certificate or None) if tls else None,
+        ssl_keyfile=(config.http_key or None) if tls else None,
+    )
+    return WebServer(settings)
+
+
+async def wait_until_started(web: WebServer, serving: asyncio.Task[None]) -> None:
+    """Wait until uvicorn accepts; it offers a flag and no event."""
+    pause = asyncio.Event()
+    while not web.started and not serving.done():
+        try:
+            await asyncio.wait_for(pause.wait(), 0.01)
+        except TimeoutError:
+            pass
+
+
+async def stop_web(web: WebServer, serving: asyncio.Task[None]) -> None:
+    """End the server, open requests within `GRACE_S`."""
+    web.should_exit = True
+    await serving

@@ -1,0 +1,1 @@
+"""What an operator does beside the running server: accounts, retention, child processes."""

@@ -1,0 +1,395 @@
+"""Researchers' accounts and their tokens: list, add, revoke, suspend, resume.
+
+Works beside a running server, which looks a token up at every call: what is done here
+counts from the next one on. Each act is noted for the log, under the account's salted
+commitment. Trust: the caller is the operator, who can read the data directory anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select
+
+from stoilo.audit.format.record import OperatorAct
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.types import TaskState
+from stoilo.executor.release import ReviewerFile, ReviewerKey
+from stoilo.server.admission import tokens
+from stoilo.server.admission import tokens as auth
+from stoilo.server.config import load_config
+from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile
+from stoilo.server.db import schema
+from stoilo.server.db.rows import count_open
+from stoilo.server.db.store import Store
+from stoilo.server.log.outbox import note_act
+from stoilo.server.log.public_records import submitter_commitment
+from stoilo.server.operations.operator_acts import cancel_for_operator
+from stoilo.signer.reviewers import (
+    enroll_reviewer,
+    list_reviewers,
+    with_reviewer,
+    withdraw_reviewer,
+    without_reviewer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Row
+
+__all__ = [
+    "AccountLine",
+    "TokenLine",
+    "add_researcher",
+    "cancel_tasks",
+    "enroll",
+    "list_accounts",
+    "list_tokens",
+    "open_accounts",
+    "resume",
+    "reviewers_of",
+    "revoke",
+    "revoke_leaked",
+    "suspend",
+    "withdraw",
+]
+
+
+NAME_CHARS: Final = 128
+REASON_CHARS: Final = 300
+ID_CHARS: Final = 12
+"""So much of a token's digest names it among its account's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLine:
+    """One account; times in s since 1970.
+
+    Attributes:
+        name: as it was made.
+        roles: of its tokens that are good.
+        tokens: how many are.
+        open_tasks: tasks that are not final.
+        created_at: when it was made, or its salt renewed.
+        suspended_at: since when it may submit nothing; 0: it may.
+        reason: why, in the operator's words.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    tokens: int
+    open_tasks: int
+    created_at: int
+    suspended_at: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLine:
+    """One token, never its text; times in s since 1970.
+
+    Attributes:
+        token: the beginning of its digest.
+        role: what its holder is.
+        scope: ``*`` or the calls that it may make.
+        created_at: when it was made.
+        expires_at: when it ends by itself.
+        revoked_at: when it was revoked, 0: it was not.
+    """
+
+    token: str
+    role: str
+    scope: str
+    created_at: int
+    expires_at: int
+    revoked_at: int = 0
+
+
+@contextlib.contextmanager
+def open_accounts(data: Path, environ: Mapping[str, str]) -> Iterator[Store]:
+    """Yield the server's tables of a data directory.
+
+    Raises:
+        UsageError: ``STO-U004`` for a directory that is none.
+    """
+    if not (data / "keys").is_dir():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    config, _ = load_config(data.absolute(), {}, environ)
+    with contextlib.closing(Store.open(config.database_url)) as store:
+        yield store
+
+
+def list_accounts(store: Store, now: int) -> tuple[AccountLine, ...]:
+    """Return every account, by name."""
+    accounts, suspended = schema.account, schema.suspension
+    query = (
+        select(accounts, suspended.c.since, suspended.c.reason)
+        .outerjoin(suspended, suspended.c.account_id == accounts.c.id)
+        .order_by(accounts.c.name)
+    )
+    with store.read() as connection:
+        return tuple(
+            _line(connection, row, now) for row in connection.execute(query).all()
+        )
+
+
+def _line(connection: Connection, row: Row, now: int) -> AccountLine:  # type: ignore[type-arg]  # of two tables
+    good = [one for one in _tokens(connection, row.id) if _is_good(one, now)]
+    return AccountLine(
+        name=row.name,
+        roles=tuple(sorted({one.role for one in good})),
+        tokens=len(good),
+        open_tasks=count_open(connection, row.id),
+        created_at=row.created_at,
+        suspended_at=row.since or 0,
+        reason=row.reason or "",
+    )
+
+
+def list_tokens(store: Store, name: str) -> tuple[TokenLine, ...]:
+    """Return an account's tokens, oldest first; raises ``STO-R029``."""
+    with store.read() as connection:
+        account_id, _ = _find(connection, name)
+        return tuple(
+            TokenLine(
+                row.digest[:ID_CHARS],
+                row.role,
+                row.scope,
+                row.created_at,
+                row.expires_at,
+                row.revoked_at or 0,
+            )
+            for row in _tokens(connection, account_id)
+        )
+
+
+def add_researcher(
+    store: Store, data: Path, name: str, lifetime_s: int, now: int
+) -> ConnectionFile:
+    """Return a connection with a new token for the account `name`, made if new.
+
+    Raises:
+        UsageError: ``STO-U004``: the server has never run; ``STO-R029``: no name.
+    """
+    if not name or len(name) > NAME_CHARS or not name.isprintable():
+        raise UsageError("STO-R029", f"{name[:40]!r} cannot be an account's name")
+    try:
+        text = (data / CONNECTION_FILE).read_bytes()
+        connection_file = msgspec.json.decode(text, type=ConnectionFile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            "STO-U004", "the server has written no connection file yet"
+        ) from error
+    role = auth.Role.RESEARCHER
+    with store.write() as connection:
+        token = auth.issue_token(connection, name, role, now, lifetime_s=lifetime_s)
+    return msgspec.structs.replace(connection_file, token=token)
+
+
+def revoke(store: Store, name: str, token: str, now: int) -> int:
+    """Revoke an account's token, all of them if empty; returns how many were good till now.
+
+    Args:
+        store: the server's tables.
+        name: of the account.
+        token: as `list_tokens` names it.
+        now: s.
+
+    Raises:
+        UsageError: ``STO-R029``: no such account, or no such token of it.
+    """
+    with store.write() as connection:
+        account_id, _ = _find(connection, name)
+        digests = [row.digest for row in _tokens(connection, account_id)]
+        named = [digest for digest in digests if digest.startswith(token)]
+        if token and len(named) != 1:
+            raise UsageError("STO-R029", "the account has no such token")
+        return auth.revoke_digests(connection, named, now)
+
+
+def revoke_leaked(store: Store, token: str, now: int) -> bool:
+    """Revoke a token that turned up somewhere, by its text; False for no good one."""
+    with store.write() as connection:
+        return auth.revoke_token(connection, token, now)
+
+
+def suspend(store: Store, name: str, reason: str, now: int) -> bool:
+    """Let an account submit nothing; False where it was suspended. Raises ``STO-R029``."""
+    table = schema.suspension
+    with store.write() as connection:
+        account_id, salt = _find(connection, name)
+        known = select(table.c.since).where(table.c.account_id == account_id)
+        if connection.scalar(known) is not None:
+            return False
+        values = {"account_id": account_id, "since": now}
+        query = insert(table).values(**values, reason=reason[:REASON_CHARS])
+        connection.execute(query)
+        act, subject = OperatorAct.ACCOUNT_SUSPENDED, submitter_commitment(salt)
+        note_act(connection, act, now, subject=subject)
+    return True
+
+
+def resume(store: Store, name: str, now: int) -> bool:
+    """Let a suspended account submit again; False where it was not. Raises ``STO-R029``."""
+    table = schema.suspension
+    with store.write() as connection:
+        account_id, salt = _find(connection, name)
+        query = delete(table).where(table.c.account_id == account_id)
+        if not connection.execute(query).rowcount:
+            return False
+        act, subject = OperatorAct.ACCOUNT_RESUMED, submitter_commitment(salt)
+        note_act(connection, act, now, subject=subject)
+    return True
+
+
+def cancel_tasks(store: Store, name: str, now: int) -> int:
+    """Cancel what an account has open; returns how many. Raises ``STO-R029``."""
+    table = schema.task
+    unfinished = [state.value for state in TaskState if not state.final]
+    with store.read() as connection:
+        account_id, _ = _find(connection, name)
+        query = select(table.c.id).where(
+            table.c.account_id == account_id, table.c.state.in_(unfinished)
+        )
+        found = list(connection.scalars(query))
+    ended = [cancel_for_operator(store, task_id, now) for task_id in found]
+    return ended.count(TaskState.CANCELLED)
+
+
+def _find(connection: Connection, name: str) -> tuple[int, str]:
+    """Return an account's row and salt; raises ``STO-R029``."""
+    table = schema.account
+    query = select(table.c.id, table.c.salt).where(table.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        raise UsageError("STO-R029", f"there is no account {name[:40]!r}")
+    return row.id, row.salt
+
+
+def _tokens(connection: Connection, account_id: int) -> list[Row]:  # type: ignore[type-arg]  # of `token`
+    table = schema.token
+    query = select(table).where(table.c.account_id == account_id).order_by(table.c.id)
+    return list(connection.execute(query).all())
+
+
+def _is_good(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token`
+    return row.revoked_at is None and row.expires_at > now
+
+
+def enroll(
+    data: Path,
+    name: str,
+    key: str,
+    accounts: tuple[str, ...],
+    environ: Mapping[str, str],
+    proposal: Path | None = None,
+) -> ConnectionFile:
+    """Name `key` as a reviewer's in the release; returns his connection.
+
+    A released project's reviewers are named by people: then the account is made here,
+    and `proposal` gets the list that the next ceremony is to sign.
+
+    Args:
+        data: directory of a server that has run before.
+        name: of the reviewer's account, made if new.
+        key: public key, hex.
+        accounts: other accounts of the same person: their tasks he cannot review.
+        environ: for the server's settings.
+        proposal: file for the ceremony, ``keys.json``.
+
+    Raises:
+        UsageError: ``STO-U004`` no such data directory, ``STO-R029`` no such account,
+            ``STO-K091`` a released project, and no `proposal`.
+        TrustError: ``STO-K001``, ``STO-K002``, the key is none.
+    """
+    connection_file = _read_connection(data)
+    now = int(time.time())
+    with _open_store(data, environ) as connection:
+        token = tokens.issue_token(connection, name, tokens.Role.REVIEWER, now)
+        own = tuple(_commitment(connection, one) for one in (name, *accounts))
+        note_act(connection, OperatorAct.REVIEWER_ENROLLED, now, subject=own[0])
+        entry = ReviewerKey(key, name, own)
+        if proposal is None:
+            enroll_reviewer(_keys(data), entry, now)
+        else:
+            _propose(proposal, with_reviewer(reviewers_of(data), entry))
+    return msgspec.structs.replace(connection_file, token=token)
+
+
+def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
+    """Take a reviewer's key out of the release; raises ``STO-K030``.
+
+    Of a released project: write the list for the next ceremony to `proposal`.
+    """
+    if proposal is None:
+        withdraw_reviewer(_keys(data), key, int(time.time()))
+    else:
+        _propose(proposal, without_reviewer(reviewers_of(data), key))
+
+
+def _propose(place: Path, named: ReviewerFile) -> None:
+    """Write the list that a ceremony is to sign; raises ``STO-U006``."""
+    try:
+        place.write_bytes(msgspec.json.encode(named))
+    except OSError as error:
+        raise InternalError("STO-U006", f"{place.name} cannot be written") from error
+
+
+def reviewers_of(data: Path) -> tuple[ReviewerKey, ...]:
+    """Return the reviewers whom the release names."""
+    return list_reviewers(_keys(data))
+
+
+def _keys(data: Path) -> Path:
+    keys = data / "keys"
+    if not (keys / "metadata").is_dir():
+        raise UsageError(
+            "STO-U004",
+            f"{data.name or data} is not the data directory of a server",
+            hint="start one with `stoilo up --data DIR`",
+        )
+    return keys
+
+
+def _read_connection(data: Path) -> ConnectionFile:
+    _keys(data)
+    try:
+        return msgspec.json.decode(
+            (data / CONNECTION_FILE).read_bytes(), type=ConnectionFile
+        )
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            "STO-U004", "the server has written no connection file yet"
+        ) from error
+
+
+@contextmanager
+def _open_store(data: Path, environ: Mapping[str, str]) -> Iterator[Connection]:
+    config, _ = load_config(data.absolute(), {}, environ)
+    store = Store.open(config.database_url)
+    try:
+        with store.write() as connection:
+            yield connection
+    finally:
+        store.close()
+
+
+def _commitment(connection: Connection, name: str) -> str:
+    table = schema.account
+    salt = connection.scalar(select(table.c.salt).where(table.c.name == name))
+    if salt is None:
+        raise UsageError("STO-R029", f"there is no account {name[:40]!r}")
+    return submitter_commitment(str(salt))

@@ -1,0 +1,305 @@
+"""The project's release while the server runs: who signs it, and what it says now."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.witness.settings import read_witnesses, with_log
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.executor.installed import installed_release
+from stoilo.executor.release import InstalledRelease, TrustedRelease
+from stoilo.executor.trust import (
+    ReleaseFiles,
+    load_trust,
+    pack_release,
+    read_release,
+)
+from stoilo.policies.levels import level_files
+from stoilo.server.config import DEFAULT_ORIGIN
+from stoilo.server.db import rows
+from stoilo.server.release.expiry import read_roles
+from stoilo.server.release.released import (
+    ServerTerms,
+    check_certified,
+    check_offline_roles,
+    is_released,
+)
+from stoilo.signer.client import SignerClient
+from stoilo.signer.devroot import create_development_root
+from stoilo.signer.launch import ForeignSigner, SignerProcess
+
+if TYPE_CHECKING:
+    from stoilo.policies.policy import Policy
+    from stoilo.server.config import ServerConfig
+    from stoilo.server.data_directory import DataDir
+    from stoilo.server.db.store import Store
+    from stoilo.server.engines.interface import Engine
+
+__all__ = ["REFRESH_S", "Project", "ProjectRoot", "Release", "start_project"]
+
+LOGGER = logging.getLogger(__name__)
+RETRY_S = 2.0
+REFRESH_S = 600.0
+"""The release is verified again at least so often, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRoot:
+    """Where the project's release lies, made here or published by a ceremony.
+
+    Attributes:
+        directory: the release's, also the signer's ``--keys``.
+        root_file: what local volunteers take as ``--root``.
+        origin: the project and its log.
+        log_vkey: the log's verifier key, text.
+        released: whether people signed it offline.
+        proofs: where this server writes what the log says of the release; None: there.
+    """
+
+    directory: Path
+    root_file: Path
+    origin: str
+    log_vkey: str
+    released: bool
+    proofs: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What the release and its processes are, once they run.
+
+    Attributes:
+        root: where the release lies.
+        signer: the process that holds the online keys.
+        client: asks it.
+        socket: where it listens.
+        installed: levels and language layer of this package.
+        witnesses: the release's log policy, with the addresses of this server's own
+            configuration.
+        terms: what a released root must certify; None for a development root.
+    """
+
+    root: ProjectRoot
+    signer: SignerProcess | ForeignSigner
+    client: SignerClient
+    socket: Path
+    installed: InstalledRelease
+    witnesses: LogPolicy
+    terms: ServerTerms | None = None
+
+    def check_certified(self, trust: TrustedRelease) -> None:
+        """Raise ``STO-K094`` when a released root no longer certifies this server."""
+        if self.terms is not None:
+            check_certified(trust, self.terms)
+
+    def trust(self) -> TrustedRelease:
+        """Read and verify the release as a volunteer would."""
+        return load_trust(
+            read_release(self.root.directory),
+            self.root.root_file.read_bytes(),
+            int(time.time()),
+            installed=self.installed,
+        )
+
+
+class Release:
+    """The verified release, and the engine's copy of it, always of the newest metadata.
+
+    Reviewers, revocations and epochs are published by other processes. A new timestamp
+    is noticed by the file's time; what it names is noted for the log and goes out to
+    volunteers before anything here relies on it.
+
+    Args:
+        project: whose release.
+        engine: gets every newer bundle.
+        record: gets every newer release first, with its files, to log its keys.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        engine: Engine,
+        record: Callable[[ReleaseFiles, TrustedRelease], None],
+    ) -> None:
+        self._project = project
+        self._engine = engine
+        self._record = record
+        self._lock = threading.Lock()
+        self._stamp = -1
+        self._published = -1
+        self._retry_at = 0.0
+        self._at = 0.0
+        self._trust: TrustedRelease | None = None
+        self.trust()
+
+    def trust(self) -> TrustedRelease:
+        """Return the release, verified again when changed or older than `REFRESH_S`."""
+        path = self._project.root.directory / "metadata" / "timestamp.json"
+        with self._lock:
+            self._notice_publication(path.parent)
+            stamp, now = path.stat().st_mtime_ns, time.monotonic()
+            if (
+                self._trust is None
+                or stamp != self._stamp
+                or now - self._at > REFRESH_S
+            ):
+                files = read_release(self._project.root.directory)
+                trust = self._project.trust()
+                self._record(files, trust)
+                self._engine.set_release(pack_release(files))
+                self._trust = trust
+                self._stamp, self._at = stamp, now
+            return self._trust
+
+    def _notice_publication(self, metadata: Path) -> None:
+        """Have a released root's new metadata named by snapshot and timestamp.
+
+        Whoever publishes may have no right to the online keys. What is published by
+        halves is refused by the signer; then the release before it stays in force.
+        """
+        stamp, now = metadata.stat().st_mtime_ns, time.monotonic()
+        if (
+            not self._project.root.released
+            or stamp == self._published
+            or now < self._retry_at
+        ):
+            return
+        try:
+            self._project.client.refresh_metadata()
+        except StoiloError as error:
+            LOGGER.warning("a publication cannot be used yet: %s", error)
+            self._retry_at = now + RETRY_S
+        else:
+            self._published = metadata.stat().st_mtime_ns
+
+
+def start_project(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    store: Store,
+) -> Project:
+    """Open the released root, or make or renew the development root; start its signer.
+
+    Raises:
+        UsageError: STO-K091, STO-K093, as `is_released`.
+        TrustError: STO-K094, STO-K095 what a released root lacks; the release's codes.
+        InternalError: STO-K020 the signer did not start.
+    """
+    installed = installed_release()
+    if is_released(home.path / "keys"):
+        return _start_released(config, home, stack, policy, installed)
+    return _start_development(config, home, stack, policy, store, installed)
+
+
+def _start_development(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    store: Store,
+    installed: InstalledRelease,
+) -> Project:
+    """Make or renew the development root.
+
+    Its keys are made here, so its signer is started here (``STO-B071``). Policies of
+    attempts that are still open stay accepted: an admission holds until its end or its
+    revocation, whatever policy comes after.
+    """
+    if config.signer_socket:
+        raise UsageError(
+            "STO-B071",
+            "a development root's keys are made and held by the server itself",
+            hint="publish a release first, or leave signer_socket empty",
+        )
+    with store.read() as connection:
+        earlier = rows.policies_in_use(connection)
+    witnesses = read_witnesses(config.log_policy)
+    made = create_development_root(
+        home.part("keys"),
+        config.origin,
+        int(time.time()),
+        installed=installed,
+        policies=tuple({policy.digest: None, **dict.fromkeys(earlier)}),
+        reviewed={
+            policy.digest: [name for name in policy.levels if policy.needs_review(name)]
+        },
+        witnesses=witnesses,
+        level_files=level_files(),
+    )
+    LOGGER.warning(
+        "development root: its offline keys lie in %s; it protects nobody else",
+        "DIR/keys",
+    )
+    root = ProjectRoot(
+        made.directory, made.root_file, made.origin, made.log_vkey, released=False
+    )
+    signer, client, socket = _start_signer(home, stack, root.directory)
+    policy_of_log = with_log(witnesses, root.log_vkey)
+    return Project(root, signer, client, socket, installed, policy_of_log)
+
+
+def _start_released(
+    config: ServerConfig,
+    home: DataDir,
+    stack: AsyncExitStack,
+    policy: Policy,
+    installed: InstalledRelease,
+) -> Project:
+    """Open a root that people signed offline; nothing is made but online metadata."""
+    directory = home.part("keys")
+    roles = read_roles(directory, int(time.time()))
+    check_offline_roles(roles)
+    witnesses = read_witnesses(config.log_policy)
+    signer, client, socket = _find_signer(config, home, stack, directory)
+    vkey = client.ping().log_vkey
+    root_file = directory / "root.json"
+    trust = load_trust(
+        read_release(directory),
+        root_file.read_bytes(),
+        int(time.time()),
+        installed=installed,
+    )
+    chosen = "" if config.origin == DEFAULT_ORIGIN else config.origin
+    terms = ServerTerms(chosen, vkey, witnesses, policy)
+    check_certified(trust, terms)
+    proofs = home.part("release") if config.signer_socket else None
+    root = ProjectRoot(
+        directory, root_file, trust.origin, vkey, released=True, proofs=proofs
+    )
+    mine = with_log(witnesses, vkey)
+    return Project(root, signer, client, socket, installed, mine, terms)
+
+
+def _find_signer(
+    config: ServerConfig, home: DataDir, stack: AsyncExitStack, directory: Path
+) -> tuple[SignerProcess | ForeignSigner, SignerClient, Path]:
+    """Connect to the signer that runs as a user of its own, or start one here."""
+    if not config.signer_socket:
+        return _start_signer(home, stack, directory)
+    socket_path = Path(config.signer_socket)
+    client = SignerClient(socket_path)
+    stack.callback(client.close)
+    return ForeignSigner(), client, socket_path
+
+
+def _start_signer(
+    home: DataDir, stack: AsyncExitStack, directory: Path
+) -> tuple[SignerProcess, SignerClient, Path]:
+    """Start the process that alone holds the online keys."""
+    socket_path = home.part("run") / "signer.sock"
+    signer = SignerProcess(directory, socket_path)
+    signer.start()
+    stack.callback(signer.stop)
+    client = SignerClient(socket_path, revive=signer.ensure)
+    stack.callback(client.close)
+    return signer, client, socket_path

@@ -1,0 +1,202 @@
+"""Stored reviews, and which of them an attempt can be admitted with (design §4).
+
+A review is about modules, level, flavor, limits and arguments, not about one task: signed
+for any arguments it admits every later task of that source until it ends. What is stored
+was checked when it came and is checked again each time, because reviewers are withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import insert, select
+
+from stoilo.audit.format.record import ReviewRecord, salted_commitment
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import TrustError
+from stoilo.executor.review import OpenedReview, open_review
+from stoilo.server.db import schema
+from stoilo.server.db.records import NO_REVIEWS, Reviews
+from stoilo.server.log.outbox import NO_ORIGIN, note_record
+from stoilo.server.log.public_records import review_commitment, submitter_commitment
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from stoilo.executor.release import Reviewer
+    from stoilo.server.db.records import AttemptRow, TaskRow
+    from stoilo.server.db.store import Store
+
+__all__ = ["MOST_REVIEWS", "ReviewBook", "StoredReview", "reviews_in"]
+
+MOST_REVIEWS = 4
+"""In one statement; see `stoilo.core.statement.Statement.reviewers`."""
+
+START_MARGIN_S = 60
+"""Time from sealing to the first copy that a review must still allow for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReview:
+    """One row; `account_id` is the account that handed it in."""
+
+    account_id: int
+    text: bytes
+    not_after: int
+
+
+class ReviewBook:
+    """Reads and writes reviews; decides which ones hold for a task.
+
+    Args:
+        store: where they lie.
+        reviewers: those whom the release names at this moment.
+        salt_of: salt of an account's public commitments.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        reviewers: Callable[[], tuple[Reviewer, ...]],
+        salt_of: Callable[[int], str],
+    ) -> None:
+        self._store = store
+        self._reviewers = reviewers
+        self._salt_of = salt_of
+
+    @property
+    def reviewers(self) -> tuple[Reviewer, ...]:
+        """Those whom the release names at this moment."""
+        return self._reviewers()
+
+    def open(self, text: bytes) -> OpenedReview:
+        """Return the review in hostile `text`; raises ``STO-R023``."""
+        try:
+            return open_review(text, self._reviewers())
+        except TrustError as error:
+            raise TrustError(
+                "STO-R023",
+                f"the review does not hold: {error.message}",
+                hint="sign with a key that this project's operator has enrolled",
+            ) from error
+
+    def add(self, review: OpenedReview, text: bytes, account_id: int, now: int) -> None:
+        """Store a review that `open` returned; the same bytes are stored once."""
+        table, digest = schema.review, content_digest(text)
+        with self._store.write() as connection:
+            known = select(table.c.id).where(table.c.digest == digest)
+            if connection.scalar(known) is None:
+                connection.execute(
+                    insert(table).values(
+                        account_id=account_id,
+                        digest=digest,
+                        task_module=review.review.task_module,
+                        envelope=text,
+                        not_after=review.review.not_after,
+                        created_at=now,
+                    )
+                )
+                record = self._record(review, text, account_id, now)
+                note_record(connection, f"review:{digest}", record)
+
+    def _record(
+        self, opened: OpenedReview, text: bytes, account_id: int, now: int
+    ) -> ReviewRecord:
+        """Return the public record of a signed review."""
+        salt, review = self._salt_of(account_id), opened.review
+        return ReviewRecord(
+            origin=NO_ORIGIN,
+            time=now,
+            decision="signed",
+            reviewer=content_digest(opened.reviewer.key.raw),
+            review=review_commitment(salt, text),
+            source=salted_commitment(salt, "source", review.task_module),
+            level=review.level,
+            not_after=review.not_after,
+        )
+
+    def find(self, tasks: Sequence[TaskRow], now: int) -> dict[str, Reviews]:
+        """Return task id → the reviews that it can be admitted with at `now`."""
+        modules = {task.spec.task_module for task in tasks}
+        with self._store.read() as connection:
+            stored = _load(connection, modules, now)
+        if not stored:
+            return {}
+        reviewers = self._reviewers()
+        opened = [
+            (row, review)
+            for row in stored
+            if (review := _try_open(row.text, reviewers)) is not None
+        ]
+        return {task.task_id: self._choose(task, opened, now) for task in tasks}
+
+    def is_own(self, task: TaskRow, account_id: int, review: OpenedReview) -> bool:
+        """Whether `review`, handed in by `account_id`, is about the reviewer's own task."""
+        submitter = submitter_commitment(self._salt_of(task.account_id))
+        return account_id == task.account_id or submitter in review.reviewer.accounts
+
+    def holds(self, attempt: AttemptRow, reviewers: tuple[Reviewer, ...]) -> bool:
+        """Whether every review in a sealed statement is still by one of `reviewers`."""
+        texts = reviews_in(attempt.statement or b"")
+        return all(_try_open(text.encode(), reviewers) for text in texts)
+
+    def _choose(
+        self,
+        task: TaskRow,
+        opened: Sequence[tuple[StoredReview, OpenedReview]],
+        now: int,
+    ) -> Reviews:
+        """Return the longest review and those of others that last as long."""
+        until = now + task.spec.redundancy.delay_bound_s + START_MARGIN_S
+        good = [
+            (row, one)
+            for row, one in opened
+            if one.review.not_after >= until
+            and one.review.covers(task.spec)
+            and not self.is_own(task, row.account_id, one)
+        ]
+        if not good:
+            return NO_REVIEWS
+        good.sort(key=lambda pair: pair[1].review.not_after, reverse=True)
+        first = good[0][1].review.not_after
+        by_reviewer: dict[bytes, str] = {}
+        for row, one in good:
+            if one.review.not_after >= first:
+                by_reviewer.setdefault(one.reviewer.key.identity, row.text.decode())
+        return Reviews(tuple(by_reviewer.values())[:MOST_REVIEWS], first)
+
+
+class _Predicate(msgspec.Struct):
+    """The one field of a statement of ours that matters here."""
+
+    reviewers: tuple[str, ...]
+
+
+class _Sealed(msgspec.Struct):
+    predicate: _Predicate
+
+
+def reviews_in(statement: bytes) -> tuple[str, ...]:
+    """Return the reviews that a statement of ours carries."""
+    return msgspec.json.decode(statement, type=_Sealed).predicate.reviewers
+
+
+def _load(connection: Connection, modules: set[str], now: int) -> list[StoredReview]:
+    table = schema.review
+    rows = connection.execute(
+        select(table.c.account_id, table.c.envelope, table.c.not_after).where(
+            table.c.task_module.in_(list(modules)), table.c.not_after > now
+        )
+    )
+    return [StoredReview(row[0], bytes(row[1]), row[2]) for row in rows]
+
+
+def _try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:
+    """Return the review, None when its reviewer has been withdrawn."""
+    try:
+        return open_review(text, reviewers)
+    except TrustError:
+        return None

@@ -1,0 +1,1 @@
+"""Withdrawing what was once admitted: wishes, signed statements, when one is due."""

@@ -1,0 +1,1 @@
+"""From result files to an outcome: what they say, validators in jails, which copies agree."""

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stoilo.server.admission.gatekeeper import Gatekeeper
+from stoilo.server.log.ports import SourceUnderReview
+from tests.support.server import PlainJudge
+from tests.support.serverbench import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stoilo.core.errors import StoiloError
+    from stoilo.core.types import Verdict
+
+
+@dataclass
+class GroupingJudge(PlainJudge):
+    """Remembers which sources were judged together."""
+
+    groups: list[set[bytes]] = field(default_factory=list)
+
+    def judge_many(
+        self, submissions: Sequence[SourceUnderReview]
+    ) -> list[Verdict | StoiloError]:
+        self.groups.append({one.source for one in submissions})
+        return super().judge_many(submissions)
+
+
+def source(account: int, number: int) -> SourceUnderReview:
+    return SourceUnderReview(b"%d:%d" % (account, number), b"", "task", "")
+
+
+async def judge_all(gate: Gatekeeper, accounts: int, each: int) -> list[Verdict]:
+    return await asyncio.gather(
+        *(
+            gate.judge(source(account, number), account)
+            for number in range(each)
+            for account in range(accounts)
+        )
+    )
+
+
+def test_sources_of_one_account_are_judged_together_and_of_two_never(
+    bench: Bench,
+) -> None:
+    judge = GroupingJudge()
+    gate = Gatekeeper(judge, bench.store, bench.clock)
+    verdicts = asyncio.run(judge_all(gate, accounts=3, each=6))
+    assert all(verdict.admitted for verdict in verdicts)
+    assert max(map(len, judge.groups)) > 1
+    owners = [{one.split(b":")[0] for one in group} for group in judge.groups]
+    assert all(len(owner) == 1 for owner in owners)
+
+
+def test_verdicts_of_a_batch_are_stored_with_the_next_transaction(bench: Bench) -> None:
+    gate = Gatekeeper(PlainJudge(), bench.store, bench.clock)
+    asyncio.run(judge_all(gate, accounts=1, each=6))
+    with bench.store.write() as connection:
+        gate.save_new(connection)
+    again = PlainJudge()
+    asyncio.run(judge_all(Gatekeeper(again, bench.store, bench.clock), 1, 6))
+    assert again.asked == 0
