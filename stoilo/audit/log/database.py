@@ -27,11 +27,11 @@ from stoilo.audit.log.sqlite import (
     connect,
     damaged,
     insert_rows,
-    sync_directory,
     transaction,
     unflushed,
 )
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["LogDatabase", "LogState", "NewLeaf", "PlaceIndex", "label_sum"]
 

@@ -12,8 +12,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoilo.audit.log.sqlite import connect, damaged, sync_directory
+from stoilo.audit.log.sqlite import connect, damaged
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["HeadDatabase", "HeadState", "TreeHead"]
 

@@ -26,9 +26,10 @@ import msgspec
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
-from stoilo.audit.log.sqlite import connect, damaged, sync_directory
+from stoilo.audit.log.sqlite import connect, damaged
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
 
 __all__ = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -20,7 +19,6 @@ __all__ = [
     "error_code",
     "harmless_refusal",
     "insert_rows",
-    "sync_directory",
     "transaction",
     "unflushed",
     "with_our_errors",
@@ -136,15 +134,6 @@ def insert_rows(
         marks = ",".join([f"({','.join('?' * len(part[0]))})"] * len(part))
         query = f"{insert} VALUES {marks} {rest}"
         connection.execute(query, [*chain.from_iterable(part)])
-
-
-def sync_directory(path: Path) -> None:
-    """Flush a directory, so that names made in it survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 Arguments = ParamSpec("Arguments")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from stoilo.audit.format.policy import (
     render_policy,
 )
 from stoilo.audit.format.tiles import TileNodes
-from stoilo.audit.log.sqlite import sync_directory
 from stoilo.audit.monitor.cross_check import SeenCheck, WitnessCheck
 from stoilo.audit.monitor.finding import Finding, FindingKind, Severity
 from stoilo.audit.monitor.inspection import Inspection, read_leaves
@@ -32,6 +30,7 @@ from stoilo.audit.monitor.watches import MonitorSettings
 from stoilo.audit.read.source import LogSource, read_url
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError
+from stoilo.core.files import write_durably
 
 __all__ = ["Monitor", "MonitorReport", "Stop", "run_monitor", "write_proof"]
 
@@ -424,11 +423,5 @@ def _keep_proof(directory: Path, proof: bytes) -> str:
 def write_proof(directory: Path, proof: bytes) -> Path:
     """Write a proof durably under a name made of its digest; return its path."""
     path = directory / f"misbehaviour-{content_digest(proof)[:16]}.txt"
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(proof)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    sync_directory(directory)
+    write_durably(path, proof)
     return path

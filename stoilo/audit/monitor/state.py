@@ -28,7 +28,7 @@ from stoilo.audit.format.policy import (
     open_checkpoint,
 )
 from stoilo.audit.format.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes
-from stoilo.audit.log.sqlite import connect, sync_directory
+from stoilo.audit.log.sqlite import connect
 from stoilo.audit.monitor.finding import (
     Finding,
     Severity,
@@ -36,6 +36,7 @@ from stoilo.audit.monitor.finding import (
     render_finding,
 )
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.files import sync_directory
 
 __all__ = ["MIRROR_SCHEMA", "Memory", "Mirror", "MonitorState"]
 

@@ -8,9 +8,6 @@ in the side store of a data directory, as files ``records/<digest>`` and
 from __future__ import annotations
 
 import contextlib
-import http.client
-import time
-import urllib.error
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -38,10 +35,10 @@ from stoilo.audit.log.side import (
 )
 from stoilo.audit.log.store import LogPaths, locate_log
 from stoilo.audit.log.tile_directory import TileDirectory
-from stoilo.audit.opener import open_url
 from stoilo.audit.read.archive import ArchiveSource
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.http_client import HttpClient, HttpError
 
 __all__ = [
     "DirectorySource",
@@ -53,9 +50,10 @@ __all__ = [
     "read_url",
 ]
 
-_TIMEOUT_S = 15.0
 _ANSWER_S = 60.0
-_PIECE_BYTES = 64 * 1024
+_FOUND = 200
+# Logs move: a redirection may lead elsewhere, for nothing that comes is believed.
+_CLIENT = HttpClient(read_s=15.0, redirects=5)
 _GONE = frozenset({404, 410})
 _BELOW_SERVER = "audit/log/"
 _LOG = "log"
@@ -278,37 +276,22 @@ def read_url(url: str, limit: int) -> bytes | None:
     Raises:
         UnreachableError: ``STO-L002`` no answer, or one that is cut or too slow.
     """
+    data = bytearray()
     try:
-        with open_url(url, _TIMEOUT_S, _ANSWER_S) as answer:
-            return _read_all(answer, limit + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code in _GONE:
+        with _CLIENT.open("GET", url, within_s=_ANSWER_S) as answer:
+            if answer.status in _GONE:
                 return None
-        raise UnreachableError("STO-L002", f"{url} answered {error.code}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+            if answer.status != _FOUND:
+                raise UnreachableError("STO-L002", f"{url} answered {answer.status}")
+            for chunk in answer.chunks():
+                data += chunk
+                if len(data) > limit:  # one byte too many shows the caller that it is
+                    break
+    except HttpError as error:
         raise UnreachableError(
             "STO-L002", f"{url} cannot be reached: {error}"
         ) from error
-
-
-def _read_all(answer: http.client.HTTPResponse, limit: int) -> bytes:
-    """Return at most `limit` bytes of an answer, all of them, in time.
-
-    Raises:
-        http.client.IncompleteRead: it was cut.
-        TimeoutError: it comes too slowly, however steadily.
-    """
-    deadline = time.monotonic() + _ANSWER_S
-    pieces, missing = [], limit
-    while missing and (piece := answer.read1(min(missing, _PIECE_BYTES))):
-        pieces.append(piece)
-        missing -= len(piece)
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer comes too slowly")
-    if missing and answer.length:
-        raise http.client.IncompleteRead(b"", answer.length)
-    return b"".join(pieces)
+    return bytes(data[: limit + 1])
 
 
 def open_source(location: str | Path) -> LogSource:

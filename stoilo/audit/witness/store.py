@@ -16,9 +16,10 @@ from pathlib import Path
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import HASH_BYTES
-from stoilo.audit.log.sqlite import connect, sync_directory
+from stoilo.audit.log.sqlite import connect
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import sync_directory
 
 __all__ = ["STORE_FILE", "Cosigned", "WitnessStore"]
 
