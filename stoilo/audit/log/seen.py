@@ -14,11 +14,9 @@ A row holds commitments of random names only (RFC 6962's answer to gossip, made 
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +24,7 @@ import msgspec
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.policy import LogPolicy, log_keys_of, open_checkpoint
-from stoilo.audit.log.sqlite import connect, damaged
+from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory
@@ -167,7 +165,7 @@ class SeenStore:
         note = row.checkpoint.encode()
         digest = content_digest(note)
         body = msgspec.json.encode(msgspec.structs.replace(row, checkpoint=""))
-        with damaged(_NAME), self._guard, _transaction(self._open()) as connection:
+        with damaged(_NAME), self._guard, transaction(self._open()) as connection:
             known = "SELECT 1 FROM seen WHERE result = ?"
             if connection.execute(known, (row.result,)).fetchone():
                 return False
@@ -225,18 +223,6 @@ class SeenStore:
                 self._connection.executescript(SCHEMA)
                 sync_directory(self._path.parent)
         return self._connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Commit what is done inside, or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _count(connection: sqlite3.Connection) -> int:

@@ -31,7 +31,7 @@ from stoilo.audit.format.record import (
     record_digest,
 )
 from stoilo.audit.format.tiles import TILE_WIDTH, encode_bundle
-from stoilo.audit.log.sqlite import connect, damaged, insert_rows
+from stoilo.audit.log.sqlite import connect, damaged, insert_rows, transaction
 from stoilo.core.digests import Digest, check_digest, content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.limits import BOUNDS
@@ -361,14 +361,8 @@ class SideStore:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection in a transaction that is flushed at its end."""
-        with self._lock, damaged("side store"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._connection.rollback()
-                raise
+        with self._lock, damaged("side store"), transaction(self._connection):
+            yield self._connection
 
 
 def _object_faults(kind: object, digest: object, data: object) -> Iterator[SideFault]:

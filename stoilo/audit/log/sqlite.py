@@ -87,11 +87,13 @@ def error_code(error: sqlite3.Error) -> int:
 
 
 @contextlib.contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Commit what is done inside, or nothing of it."""
+    # IMMEDIATE: a reader that wants to write later can find the lock taken, and must
+    # then begin anew; who takes it first only waits.
     connection.execute("BEGIN IMMEDIATE")
     try:
-        yield
+        yield connection
         connection.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):

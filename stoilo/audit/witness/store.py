@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stoilo.audit.format.checkpoint import Checkpoint
 from stoilo.audit.format.merkle import HASH_BYTES
-from stoilo.audit.log.sqlite import connect
+from stoilo.audit.log.sqlite import connect, transaction
 from stoilo.audit.witness.protocol import hash_origin
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import sync_directory
@@ -106,17 +106,10 @@ class WitnessStore:
         One transaction; what is returned is on the disk. Whatever `decide` raises
         leaves everything as it was.
         """
-        with self._guard, self._errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                fresh = decide(self._find(hash_origin(origin)))
-                if fresh is not None:
-                    self._store(fresh)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._guard, self._errors(), transaction(self._connection):
+            fresh = decide(self._find(hash_origin(origin)))
+            if fresh is not None:
+                self._store(fresh)
         return fresh
 
     def latest(self, origin_hash: str) -> Cosigned | None:
