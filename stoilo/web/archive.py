@@ -187,6 +187,7 @@ class Archive:
         note = source.checkpoint()
         if note is None:
             raise UnreachableError("STO-L170", "the log has published nothing yet")
+        # The checkpoint first: all that is read after it is at least as new.
         head = _read_head(note, source)
         side = None
         if side_path(self.data_dir).is_file():

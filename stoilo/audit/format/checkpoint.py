@@ -74,6 +74,7 @@ def parse_checkpoint(text: bytes) -> Checkpoint:
     root = decode_base64(root_text, code="STO-L014")
     if len(origin.encode()) > MAX_ORIGIN_BYTES or len(root) != HASH_BYTES:
         raise TrustError("STO-L014", "the checkpoint's origin or root is malformed")
+    # Else a log could later claim to have begun from whatever that root stands for.
     if size == 0 and root != EMPTY_ROOT:
         raise TrustError("STO-L014", "an empty log must have the empty tree's root")
     return Checkpoint(origin, size, root)
@@ -114,6 +115,7 @@ def check_consistency(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -
         raise TrustError("STO-L021", "the two checkpoints are of different logs")
     if not 0 <= old.size <= new.size:
         raise TrustError("STO-L021", f"the log shrank from {old.size} to {new.size}")
+    # For these there is no proof to send: nothing came before, or nothing was added.
     if old.size in {0, new.size}:
         expected = new.root if old.size == new.size else EMPTY_ROOT
         if path or old.root != expected:

@@ -107,6 +107,7 @@ def parse_tile_path(path: str) -> Tile:
         index=int(groups.replace("/", "").replace("x", "")),
         width=int(width or TILE_WIDTH),
     )
+    # One name a tile: two names could be served with other bytes.
     if render_tile_path(tile) != path:
         raise TrustError("STO-L030", f"not a canonical tile name: {path[:80]!r}")
     return tile
@@ -307,6 +308,7 @@ class TileNodes:
 
     def _load(self, tile: Tile) -> bytes:
         data = self._read(tile)
+        # The publisher drops partial tiles once the full one is there.
         if data is None and tile.width < TILE_WIDTH:
             data = self._read(tile.full)
         if data is None or len(data) < tile.width * HASH_BYTES:

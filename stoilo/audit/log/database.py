@@ -257,6 +257,7 @@ class LogDatabase:
                 )
             rows = [(place, leaf) for place, _, leaf in leaves]
             insert_rows(connection, "INSERT INTO leaves", rows)
+            # A retried append brings labels that are there already: OR IGNORE.
             sums = [(*one, label_sum(*one)) for one in labels]
             insert_rows(connection, "INSERT OR IGNORE INTO labels", sums)
         self._places.add([(item.hash, item.place) for item in leaves])

@@ -101,8 +101,10 @@ class Publisher:
         self._check_alone()
         self._write_pending(self._builder.partial())
         checkpoint = Checkpoint(self._origin, head.size, head.root)
+        # Signed only after its tiles are durable: a signature cannot be taken back.
         note = self._witnessed(self._signed(checkpoint), checkpoint)
         self._check_alone()
+        # If the next step fails nobody knows which of the two lies there.
         self._on_disk.add(note)
         self._store.write_checkpoint(note)
         self._on_disk = {note}
@@ -298,6 +300,7 @@ class PublicationLoop:
 
     def _rest(self, began: float, pause: float) -> None:
         """Keep the pace; the longer one only while nobody waits for leaves of now."""
+        # Each publication flushes files, which appending waits for on the same disk.
         least = min(pause, self._settings.publish_interval_s)
         with self._news:
             self._wait_until(began + least, lambda: self._leaving)

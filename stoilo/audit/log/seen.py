@@ -169,6 +169,7 @@ class SeenStore:
             known = "SELECT 1 FROM seen WHERE result = ?"
             if connection.execute(known, (row.result,)).fetchone():
                 return False
+            # Places without gaps: a row that is missing later shows.
             place = _count(connection)
             connection.execute(
                 "INSERT OR IGNORE INTO note VALUES (?, ?)", (digest, note)

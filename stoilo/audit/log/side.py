@@ -180,6 +180,7 @@ class SideStore:
 
     @classmethod
     def _make(cls, connection: sqlite3.Connection) -> SideStore:
+        # What retention deletes must not stay readable in pages that are free.
         connection.execute("PRAGMA secure_delete = ON")
         if not _version(connection):
             connection.executescript(
@@ -210,6 +211,7 @@ class SideStore:
         rows = [
             (one.kind, _raw(one.kind.digest(one.data)), one.data) for one in objects
         ]
+        # What was deleted on purpose comes back when somebody publishes it anew.
         again = (
             "ON CONFLICT DO UPDATE "
             "SET data = excluded.data, deleted_at = NULL WHERE data IS NULL"
@@ -259,6 +261,7 @@ class SideStore:
         with self._writing() as connection:
             count = connection.executemany(query, rows).rowcount
         with self._lock, damaged("side store"):
+            # Else the deleted bytes stay in the write-ahead log.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return count
 

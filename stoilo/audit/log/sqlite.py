@@ -107,6 +107,7 @@ def unflushed(connection: sqlite3.Connection) -> Iterator[None]:
 
     Only for what can be derived again after a crash.
     """
+    # The next flushed commit takes these along; a crash before it loses only them.
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
         yield

@@ -66,6 +66,8 @@ def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Openin
     head = store.load_head()
     log = store.load_log()
     note = store.load_checkpoint()
+    # Tiles that lie beyond the databases betray a restored backup, whatever else
+    # agrees.
     far = farthest_tiles(store.stored_tiles())
     _check_presence(log, head, fresh=note is None and not far)
     if log is None:

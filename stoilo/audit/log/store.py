@@ -232,6 +232,7 @@ class DiskStore(DiskRecords):
 
     def close(self) -> None:
         """Close files and databases for good, then release the lock; twice is harmless."""
+        # The lock goes last: until then nobody else may write.
         self._tiles.close()
         super().close()
         if self._lock is not None:
@@ -240,6 +241,7 @@ class DiskStore(DiskRecords):
 
 
 def _take_lock(path: Path) -> int:
+    # A lock of the kernel, not the presence of a file: it ends with the process.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

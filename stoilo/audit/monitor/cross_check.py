@@ -124,6 +124,7 @@ class SeenCheck:
 
     def _wait_for(self, place: int, row: SeenRow, now: int) -> None:
         """Keep a row until the log gets there, unless too many wait already."""
+        # Rows are hostile: a signed future checkpoint would otherwise fill our disk.
         if self._ahead >= _MOST_AHEAD:
             self._alarm(f"row {place} is one too many that the log is behind of", place)
             return
@@ -274,6 +275,7 @@ class WitnessCheck:
             self._state.report(
                 Finding(FindingKind.SEEN, Severity.ALARM, message, "STO-L138")
             )
+            # Told once: from here on its age never passes the limit again.
             hidden[name] = _TOLD
         else:
             hidden[name] = since

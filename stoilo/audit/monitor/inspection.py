@@ -80,6 +80,8 @@ class Inspection:
             self._wait_for(place, entry, self._since(leaf))
         else:
             self.take_record(place, leaf, record)
+            # A wrong record was told above; the right one may still be shown, and match
+            # a watch.
             if record_digest(record) != leaf.digest:
                 self._wait_for(place, entry, _TOLD)
 

@@ -135,6 +135,8 @@ class Monitor:
         except (TrustError, UnreachableError) as error:
             if error.code == "STO-L124" or not self._state.memory.note:
                 raise
+            # A fork is proven out of its own tiles: they must lead to the root that it
+            # signed.
             tiles = TileNodes(self._source.tile)
             found = self._prove(
                 note, lambda level, index: tiles.node(level, index, shown.size)
@@ -149,6 +151,7 @@ class Monitor:
     def _take(self, note: bytes, target: Checkpoint, cosigned_at: int) -> None:
         """Match everything up to `target` and remember it, in one transaction."""
         state, now = self._state, self._now()
+        # Signing a size costs the log nothing; reading up to it would keep us for ever.
         if target.size - state.memory.size > self._settings.most_new:
             raise TrustError(
                 "STO-L122",

@@ -264,6 +264,7 @@ class MonitorState:
                 self._save()
                 self.connection.execute("COMMIT")
             except BaseException:
+                # What this process remembers must not run ahead of its file.
                 self.memory, self.mirror.size = before, size
                 self.mirror.forget_cache()
                 self.connection.rollback()
@@ -326,6 +327,7 @@ class MonitorState:
 
 def _take_lock(path: Path) -> int:
     """Return the descriptor of a locked file, or raise ``STO-L125``."""
+    # Two monitors on one state would each take findings away from the other.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

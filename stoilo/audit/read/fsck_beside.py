@@ -155,6 +155,8 @@ def _check_leaves(
     leaves = (one for one in rows.acknowledged(size) if one[0] not in damaged)
     faults, before = parts.guard(name, lambda: _unfit(path, leaves)) or ([], -1)
     newest = size - 1
+    # The server adds rows to the index after the leaf: a crash leaves the newest
+    # without.
     while faults and faults[-1] == (newest, _NOT_INDEXED):
         faults.pop()
         newest -= 1

@@ -103,6 +103,7 @@ class LogParts:
         try:
             return read()
         except OSError as error:
+            # Missing permission says nothing about the log: no fault of it.
             if error.errno in _FORBIDDEN:
                 raise UnreachableError(
                     "STO-L002", f"{name} cannot be read: {error.strerror}"
@@ -119,6 +120,7 @@ class LogParts:
         return None
 
 
+# A disk that lost everything must not fill the memory with reports of it.
 MAX_FINDINGS = 1000
 
 
@@ -326,6 +328,7 @@ def _check_lines(
 
 def _is_half(item: NoteSignature, key: VerifierKey) -> bool:
     """Tell a damaged line from that of a key that has been replaced under its name."""
+    # A flipped bit hides a line from every check: its key is then "unknown".
     differing = int.from_bytes(item.key_id) ^ int.from_bytes(key.key_id)
     if item.name != key.name:
         return differing == 0

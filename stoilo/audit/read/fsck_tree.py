@@ -42,6 +42,7 @@ __all__ = [
 
 
 Hashes = list[bytes | None]
+# Two copies that differ in six places; beyond that a backup is the way.
 _MIXTURES = 64
 
 
@@ -279,6 +280,8 @@ class TreeCheck:
                 )
 
     def _grow(self, index: int, hashes: list[bytes] | None) -> None:
+        # A block that is lost still has its hash in the tile above: the rest can be
+        # checked.
         above = root(hashes) if hashes is not None else self._parent(index)
         if above is None:  # nothing tells this block's hash any more
             self._is_known = False
@@ -334,6 +337,8 @@ class TreeCheck:
             self.checked += 1
             if data is not None and not self._is_equal(stored, data, hashes):
                 self._report_tile(stored, data, hashes)
+        # A writer beside us may have gone on; what nothing accounts for is told at the
+        # end.
         beyond = [width for width in widths if width > tile.width]
         self._stored[tile.full] = beyond
         wanted = tile_at(tile.level, tile.index, self._published)

@@ -214,6 +214,7 @@ class HttpSource:
 
     def __init__(self, url: str) -> None:
         self._prefix = url.rstrip("/") + "/"
+        # The address of a server was given, not that of its log.
         if self.checkpoint() is None:
             self._prefix += _BELOW_SERVER
         self._beside = self._prefix.removesuffix(f"{_LOG}/")

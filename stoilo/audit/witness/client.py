@@ -257,6 +257,7 @@ class _Asker(threading.Thread):
     def put(self, job: _Job | None) -> None:
         """Give the next job, in the place of one that was not begun; None ends."""
         with self._arrived:
+            # A newer checkpoint covers the older one, which nobody waits for any more.
             self._next, self._is_open = job, job is not None
             self._arrived.notify()
 
@@ -293,6 +294,8 @@ class _Asker(threading.Thread):
             request = AddCheckpoint(self._size, proof, job.note)
             answer = self._wire.post(render_add_checkpoint(request), job.deadline)
             if answer.status == Status.OTHER_SIZE:
+                # A lie here only makes the next proof useless: nothing else believes
+                # it.
                 self._size = parse_told_size(answer.body)
                 continue
             cosignature = self._read(answer, job)

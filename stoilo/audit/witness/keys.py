@@ -173,6 +173,7 @@ def _load(directory: Path) -> CosignerKey:
 def _read_private(path: Path) -> bytes:
     """Return a private file's bytes, if nobody else could read or change it."""
     try:
+        # Owner and mode are those of the file that is read, never of one behind a link.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise TrustError(

@@ -73,6 +73,7 @@ class WitnessStore:
         self._guard = threading.Lock()
         self._broken = False
         fresh, mark = not path.exists(), path.with_suffix(".begun")
+        # The mark outlives the database: that tells a lost memory from a first start.
         if fresh and mark.exists():
             raise TrustError(
                 "STO-L106",
