@@ -23,7 +23,7 @@ from stoilo.audit.format.tiles import TILE_WIDTH, Tile, TileBuilder, TileNodes
 from stoilo.audit.log.batching import SequencerSettings
 from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.sqlite import harmless_refusal
-from stoilo.audit.log.store import LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
 
 __all__ = ["Cosign", "Prove", "PublicationLoop", "Published", "Publisher"]
@@ -65,7 +65,7 @@ class Publisher:
 
     def __init__(
         self,
-        store: LogStore,
+        store: DiskStore,
         origin: str,
         sign_checkpoint: Callable[[bytes], bytes],
         builder: TileBuilder,

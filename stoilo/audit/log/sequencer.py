@@ -33,7 +33,7 @@ from stoilo.audit.log.head import TreeHead
 from stoilo.audit.log.publisher import Cosign, PublicationLoop, Published, Publisher
 from stoilo.audit.log.sqlite import harmless_refusal, with_our_errors
 from stoilo.audit.log.startup import Opening, open_store
-from stoilo.audit.log.store import DiskStore, LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -50,7 +50,7 @@ class Sequencer:
 
     def __init__(
         self,
-        store: LogStore,
+        store: DiskStore,
         publisher: Publisher,
         opening: Opening,
         settings: SequencerSettings,
@@ -82,7 +82,7 @@ class Sequencer:
         sign_checkpoint: Callable[[bytes], bytes],
         *,
         policy: LogPolicy | None = None,
-        store: LogStore | None = None,
+        store: DiskStore | None = None,
         cosign: Cosign | None = None,
         settings: SequencerSettings | None = None,
     ) -> Self:

@@ -26,7 +26,7 @@ from stoilo.audit.format.tiles import (
 from stoilo.audit.log.database import LogState
 from stoilo.audit.log.head import HeadState, TreeHead
 from stoilo.audit.log.scrub import TileScrub
-from stoilo.audit.log.store import LogRecords, LogStore
+from stoilo.audit.log.store import DiskStore
 from stoilo.core.errors import TrustError
 
 __all__ = ["Opening", "open_store"]
@@ -57,7 +57,7 @@ class Opening:
     is_witnessed: bool = True
 
 
-def open_store(store: LogStore, origin: str, policy: LogPolicy | None) -> Opening:
+def open_store(store: DiskStore, origin: str, policy: LogPolicy | None) -> Opening:
     """Check a log, creating it where there is provably none yet.
 
     Raises:
@@ -166,7 +166,7 @@ def _check_sizes(log: LogState, head: HeadState, published: Checkpoint | None) -
 
 
 def _check_contents(
-    store: LogRecords,
+    store: DiskStore,
     far: list[Tile],
     log: LogState,
     head: TreeHead,
@@ -205,7 +205,7 @@ def _check_contents(
     return resume
 
 
-def _chunks(store: LogRecords, stops: list[int]) -> Iterator[list[bytes]]:
+def _chunks(store: DiskStore, stops: list[int]) -> Iterator[list[bytes]]:
     """Yield the leaves in order, in chunks that end at every stop."""
     start = 0
     for stop in stops:
