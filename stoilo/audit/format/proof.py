@@ -120,7 +120,7 @@ def check_proof(proof_text: bytes, leaf: bytes, policy: LogPolicy) -> ProvenLeaf
     )
 
 
-# A quorum's copies come with proofs under one checkpoint; its signatures cost most of a
+# The results of a workunit carry proofs under one checkpoint; its signatures cost most of a
 # check.
 @lru_cache(maxsize=4)
 def _open(note: bytes, policy: LogPolicy) -> SignedCheckpoint:

@@ -72,7 +72,7 @@ class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One executor's word about the log; hostile until its note was verified.
 
     Attributes:
-        result: commitment of the copy's name, `result_commitment`.
+        result: commitment of the result's name, `result_commitment`.
         task: commitment of the task's id, as in the log's records.
         attempt: which attempt of the task, from 1.
         admission: SHA-256 of the admission's PAE: the digest of its leaf.
@@ -87,7 +87,7 @@ class SeenRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def result_commitment(name: str) -> Digest:
-    """Return the public stand-in of a copy's name (random, so no salt is needed)."""
+    """Return the public stand-in of a result's name (random, so no salt is needed)."""
     return domain_digest(Domain.COMMITMENT, b"result", name.encode())
 
 

@@ -153,7 +153,7 @@ class SeenCheck:
             connection.execute(query, (row.task, row.attempt, row.admission))
         elif sister[0] != row.admission:
             self._alarm(
-                f"row {place} rests on another admission than the other copies of "
+                f"row {place} rests on another admission than the other results of "
                 f"attempt {row.attempt} of task {row.task}",
                 place,
             )
