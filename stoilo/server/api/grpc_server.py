@@ -29,7 +29,7 @@ __all__ = ["bind_grpc", "set_serving", "tell_health"]
 
 CONNECTION_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", 1024),
-    ("grpc.max_concurrent_streams", 256),
+    ("grpc.max_concurrent_streams", 128),
     # Bytes of a stream that come before anybody asks for them; the probe would raise
     # that to MiB for whoever has a fast network.
     ("grpc.http2.lookahead_bytes", 32 * 1024),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import resource
 from typing import Final
 
-__all__ = ["allow_open_files", "give_large_blocks_back"]
+__all__ = ["allow_open_files", "give_large_blocks_back", "settle_collector"]
 
 LOGGER = logging.getLogger(__name__)
 M_TRIM_THRESHOLD: Final = -1
@@ -40,3 +41,10 @@ def allow_open_files() -> None:
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def settle_collector() -> None:
+    """Have Python's collector leave out what is there: it stays until the end anyway."""
+    # A full collection holds up every thread, 100 ms and more for what a start has made.
+    gc.collect()
+    gc.freeze()

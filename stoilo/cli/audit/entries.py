@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 import platformdirs
 
+from stoilo.audit.format.policy import MAX_POLICY_BYTES, LogPolicy, vkey_policy
+from stoilo.audit.format.policy_history import parse_policies
+from stoilo.audit.read.evidence import check_evidence
+from stoilo.audit.read.export import export_log
+from stoilo.audit.read.prover import find_entries, prove_leaf
+from stoilo.audit.read.search import parse_query, search_log
+from stoilo.audit.read.source import read_url
+from stoilo.audit.read.view import LogView, open_log
+from stoilo.cli.audit.text import (
+    render_entries,
+    render_json,
+    render_refusal,
+    render_search,
+    show_entry,
+    show_evidence,
+)
+from stoilo.core.digests import check_digest
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.plaintext import show_plainly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from stoilo.audit.format.policy import LogPolicy
-    from stoilo.audit.read.view import LogView
 
 __all__ = ["check", "export", "prove", "read_policy", "search", "show"]
 
@@ -60,9 +72,6 @@ def show(
     Each entry is proven to lie under the signed checkpoint, and each record to be the one
     that its leaf names.
     """
-    from stoilo.audit.read.prover import find_entries  # noqa: PLC0415 - loads cryptography
-    from stoilo.cli.audit_text import render_entries, show_entry  # noqa: PLC0415
-
     log = _open(data, policy)
     places = find_entries(log, name)
     published = [at for at in places if at < log.size] or places[:1]
@@ -89,9 +98,6 @@ def search(
     and until: must all hold. Every entry of the log is read and the signed tree built
     again from them, so nothing that matches is left out.
     """
-    from stoilo.audit.read.search import parse_query, search_log  # noqa: PLC0415 - loads cryptography
-    from stoilo.cli.audit_text import render_search  # noqa: PLC0415
-
     query = parse_query(words)
     log = _open(data, policy)
     result = search_log(log, query, limit=limit)
@@ -108,8 +114,6 @@ def prove(task: str, data: str | Path, policy: str | None, as_json: bool) -> Non
     The text is a C2SP tlog-proof with the leaf in its `extra`; keep it as
     FILE.tlog-proof. `stoilo audit check` verifies it, without the log.
     """
-    from stoilo.audit.read.prover import prove_leaf  # noqa: PLC0415 - loads cryptography
-
     found = prove_leaf(data, task, None if policy is None else read_policy(policy))
     if not as_json:
         click.echo(found.proof.decode(), nl=False)
@@ -149,14 +153,6 @@ def check(
 
     Exit code 0: the entry is in the log that the policy trusts; 4: it is not shown to be.
     """
-    from stoilo.audit.read.evidence import check_evidence  # noqa: PLC0415 - cryptography
-    from stoilo.cli.audit_text import (  # noqa: PLC0415
-        render_entries,
-        render_json,
-        render_refusal,
-        show_evidence,
-    )
-
     try:
         found = check_evidence(
             _read(proof, BOUNDS.proof_bytes) or b"",
@@ -193,10 +189,6 @@ def export(
 
     `stoilo audit verify`, `show`, `search` and `prove` read it.
     """
-    import dataclasses  # noqa: PLC0415 - heavy for a CLI that may do something else
-
-    from stoilo.audit.read.export import export_log  # noqa: PLC0415 - loads cryptography
-
     trusted = None if policy is None else read_policy(policy)
     report = export_log(data, target, trusted, sources=_chosen(sources))
     if as_json:
@@ -217,8 +209,6 @@ def _say_whose_key(log: LogView, as_json: bool) -> None:
 
 
 def _chosen(sources: str) -> frozenset[str] | None:
-    from stoilo.core.digests import check_digest  # noqa: PLC0415 - as above
-
     if sources in {"all", "none"}:
         return None if sources == "all" else frozenset()
     try:
@@ -228,15 +218,12 @@ def _chosen(sources: str) -> frozenset[str] | None:
 
 
 def _open(data: str | Path, policy: str | None) -> LogView:
-    from stoilo.audit.read.view import open_log  # noqa: PLC0415 - loads cryptography
 
     return open_log(data, None if policy is None else read_policy(policy))
 
 
 def _read(place: str | None, limit: int = _FILE_BYTES) -> bytes | None:
     """Return at most limit+1 bytes of a file or URL; None for no place."""
-    from stoilo.audit.read.source import read_url  # noqa: PLC0415 - loads cryptography
-
     if place is None:
         return None
     if place.startswith(("http://", "https://")):
@@ -263,9 +250,6 @@ def read_policy(text: str) -> LogPolicy:
         UsageError: ``STO-L003``, ``STO-L004`` or ``STO-L060`` when it is malformed,
             ``STO-U004`` when the file cannot be read.
     """
-    from stoilo.audit.format.policy import MAX_POLICY_BYTES, vkey_policy  # noqa: PLC0415
-    from stoilo.audit.format.policy_history import parse_policies  # noqa: PLC0415 - cryptography
-
     try:
         if "+" in text and not Path(text).exists():
             return vkey_policy(text)

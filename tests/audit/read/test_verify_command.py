@@ -1,4 +1,4 @@
-"""`stoilo audit fsck`: its exit codes, its lines and its JSON."""
+"""`stoilo audit verify --all`: its exit codes, its lines and its JSON."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_no_log_is_a_usage_error(tmp_path: Path) -> None:
 def test_command_exits_0_when_sound(
     filled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["audit", "fsck", str(filled)]) == 0
+    assert main(["audit", "verify", "--all", str(filled)]) == 0
     assert "no fault; 600 leaves published" in capsys.readouterr().out
 
 
@@ -40,7 +40,7 @@ def test_command_exits_4_and_lists_faults(
 ) -> None:
     damage(filled / "audit/log/tile/0/001")
     damage(filled / "audit/log/tile/1/000.p/2")
-    assert main(["audit", "fsck", str(filled), "--policy", key.vkey]) == 4
+    assert main(["audit", "verify", "--all", str(filled), "--policy", key.vkey]) == 4
     text = capsys.readouterr().out
     assert "audit/log/tile/0/001, hash 0 (leaf 256)" in text
     assert "audit/log/tile/1/000.p/2, hash 0 (leaves 0 to 255)" in text
@@ -48,11 +48,11 @@ def test_command_exits_4_and_lists_faults(
 
 def test_command_prints_json(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage(filled / "audit/log/tile/0/001")
-    assert main(["audit", "fsck", str(filled), "--json"]) == 4
+    assert main(["audit", "verify", "--all", str(filled), "--json"]) == 4
     answer = json.loads(capsys.readouterr().out)
     assert (answer["sound"], answer["is_proven"], answer["faults"]) == (False, True, 1)
     assert answer["findings"][0]["place"] == "hash 0 (leaf 256)"
 
 
 def test_command_exits_2_without_a_log(tmp_path: Path) -> None:
-    assert main(["audit", "fsck", str(tmp_path)]) == 2
+    assert main(["audit", "verify", "--all", str(tmp_path)]) == 2

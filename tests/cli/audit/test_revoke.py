@@ -35,7 +35,7 @@ def refusal(result: Result) -> str:
 
 
 def shown(data: Path) -> dict[str, dict[str, object]]:
-    return json.loads(call("revocations", "--data", str(data)).stdout)
+    return json.loads(call("revoke", "--list", "--data", str(data)).stdout)
 
 
 def test_wish_is_kept_until_the_server_starts(resting: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from stoilo.audit.format.leaf import Leaf, LeafKind, render_leaf
 from stoilo.audit.log.sequencer import Sequencer
-from stoilo.cli.audit_monitor import _Stop
+from stoilo.cli.audit.monitor import _Stop
 from stoilo.cli.main import main
 from stoilo.core.digests import content_digest
 from tests.support.faulty_log import LogKey

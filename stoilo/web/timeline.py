@@ -17,14 +17,14 @@ from stoilo.audit.format.record import (
 )
 from stoilo.web.archive import Entry
 
-__all__ = ["Attempt", "Denial", "TaskStory", "find_denials", "tell_story"]
+__all__ = ["Attempt", "Denial", "Timeline", "find_denials", "read_timeline"]
 
 _ISSUERS = ("offline", "online")
 _LOOKED_AT = 16  # entries of other kinds may name such a key too
 
 
 class _Finder(Protocol):
-    """As much of a view as a story needs."""
+    """As much of a view as a timeline needs."""
 
     def entry(self, index: int) -> Entry | None:
         """Return one entry."""
@@ -68,7 +68,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStory:
+class Timeline:
     """All that the log says about a task.
 
     Attributes:
@@ -86,7 +86,7 @@ class TaskStory:
     entries: tuple[Entry, ...]
 
 
-def tell_story(view: _Finder, commitment: str) -> TaskStory | None:
+def read_timeline(view: _Finder, commitment: str) -> Timeline | None:
     """Return what the log says about a task, None when it says nothing."""
     entries = view.find(Mention(MentionKind.COMMITMENT, commitment))
     if not entries:
@@ -99,7 +99,7 @@ def tell_story(view: _Finder, commitment: str) -> TaskStory | None:
     ]
     attempts.sort(key=lambda attempt: (attempt.record.attempt, attempt.entry.index))
     outcome, decided = _find_outcome(entries, commitment)
-    return TaskStory(commitment, tuple(attempts), outcome, decided, tuple(entries))
+    return Timeline(commitment, tuple(attempts), outcome, decided, tuple(entries))
 
 
 def _find_outcome(

@@ -6,6 +6,7 @@ in 400 or 404, a log that cannot be read in 503.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -18,14 +19,59 @@ from stoilo.audit.log.store import LogPaths
 from stoilo.audit.read.view import open_log
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.server.http.routes import PublicPlace
-from stoilo.web.answers import FOREVER, answer, answer_download, answer_page
 from stoilo.web.archive import Archive
 from stoilo.web.commands import proof_name
 from stoilo.web.pages import PAGE_ENTRIES, Pages
 from stoilo.web.search import MAX_QUERY_CHARS, name_task, parse_query, run_query
-from stoilo.web.story import tell_story
+from stoilo.web.timeline import read_timeline
 
-__all__ = ["audit_pages"]
+__all__ = ["FOREVER", "answer", "answer_download", "answer_page", "audit_pages"]
+
+
+FOREVER = "public, max-age=31536000, immutable"
+_FRESH = "no-cache"
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_STRICT = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def answer(
+    request: Request, body: bytes, media_type: str, *, cache: str = _FRESH
+) -> Response:
+    """Return `body` with the strict headers, or 304 when the reader has it already."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {**_STRICT, "cache-control": cache, "etag": tag}
+    if tag in request.headers.get("if-none-match", "")[:1024]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=media_type, headers=headers)
+
+
+def answer_page(request: Request, html: str, status: int = 200) -> Response:
+    """Return a page; one that is no success is neither cached nor compared."""
+    if status == 200:  # noqa: PLR2004 - HTTP's own number
+        return answer(request, html.encode(), "text/html; charset=utf-8")
+    headers = {**_STRICT, "cache-control": "no-store"}
+    return Response(
+        html, status, media_type="text/html; charset=utf-8", headers=headers
+    )
+
+
+def answer_download(request: Request, body: bytes, name: str) -> Response:
+    """Return a text that a browser saves as the file `name` (ours, plain ASCII)."""
+    found = answer(request, body, "text/plain; charset=utf-8")
+    found.headers["content-disposition"] = f'attachment; filename="{name}"'
+    return found
+
 
 _MAX_INDEX_DIGITS = 18
 _STATUS = {"STO-L171": 404, "STO-L172": 400}
@@ -34,18 +80,18 @@ _AT_ONCE = 2  # pages rendered side by side: a long source must not stop the pro
 
 def audit_pages(place: PublicPlace) -> list[Route]:
     """Return the routes of the audit pages of the server at `place`."""
-    face = _Face(place)
+    handlers = _Handlers(place)
     return [
-        Route("/audit/", face.guarded(face.index)),
-        Route("/audit/search", face.guarded(face.search)),
-        Route("/audit/entry/{index}.tlog-proof", face.guarded(face.proof)),
-        Route("/audit/entry/{index}", face.guarded(face.entry)),
-        Route("/audit/task/{name}", face.guarded(face.task)),
-        Route("/audit/static/{name}", face.guarded(face.static)),
+        Route("/audit/", handlers.guarded(handlers.index)),
+        Route("/audit/search", handlers.guarded(handlers.search)),
+        Route("/audit/entry/{index}.tlog-proof", handlers.guarded(handlers.proof)),
+        Route("/audit/entry/{index}", handlers.guarded(handlers.entry)),
+        Route("/audit/task/{name}", handlers.guarded(handlers.task)),
+        Route("/audit/static/{name}", handlers.guarded(handlers.static)),
     ]
 
 
-class _Face:
+class _Handlers:
     """The handlers; they run in few threads, which are not those of the project."""
 
     def __init__(self, place: PublicPlace) -> None:
@@ -101,10 +147,10 @@ class _Face:
         """``/audit/task/ID``: one task, by its id or commitment."""
         commitment = name_task(request.path_params["name"])
         with self._archive.look() as view:
-            story = tell_story(view, commitment)
-            if story is None:
+            timeline = read_timeline(view, commitment)
+            if timeline is None:
                 raise _no_page("the published log does not name this task")
-            return answer_page(request, self._pages.task(view, story))
+            return answer_page(request, self._pages.task(view, timeline))
 
     def search(self, request: Request) -> Response:
         """``/audit/search?q=``: entries by number, digest, commitment, code or role."""

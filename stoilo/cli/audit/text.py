@@ -6,24 +6,20 @@ import base64
 import datetime as dt
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stoilo.audit.format.leaf import Leaf, LeafKind
 from stoilo.audit.format.merkle import leaf_hash
-from stoilo.audit.format.record import WorkunitRecord
+from stoilo.audit.format.policy import SignedCheckpoint
+from stoilo.audit.format.record import Record, WorkunitRecord
+from stoilo.audit.read.evidence import Evidence
 from stoilo.audit.read.prover import explain_admission
+from stoilo.audit.read.search import Found, SearchResult
+from stoilo.audit.read.view import Entry, LogView
+from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
-
-if TYPE_CHECKING:
-    from stoilo.audit.format.policy import SignedCheckpoint
-    from stoilo.audit.format.record import Record
-    from stoilo.audit.read.evidence import Evidence
-    from stoilo.audit.read.search import Found, SearchResult
-    from stoilo.audit.read.view import Entry, LogView
-    from stoilo.core.errors import StoiloError
-    from stoilo.core.strict_json import Json
+from stoilo.core.strict_json import Json
 
 __all__ = [
     "ShownEntry",

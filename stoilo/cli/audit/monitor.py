@@ -5,26 +5,34 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import platformdirs
 
-from stoilo.cli.audit_read import read_policy
+from stoilo.audit.format.misbehaviour import (
+    MAX_MISBEHAVIOUR_BYTES,
+    Misbehaviour,
+    check_misbehaviour,
+)
+from stoilo.audit.format.policy import LogPolicy
+from stoilo.audit.monitor.finding import Finding
+from stoilo.audit.monitor.monitor import Monitor, MonitorReport, run_monitor
+from stoilo.audit.monitor.state import MonitorState
+from stoilo.audit.monitor.watches import (
+    MonitorSettings,
+    parse_commitments,
+    parse_watches,
+)
+from stoilo.audit.read.source import open_source
+from stoilo.cli.audit.entries import read_policy
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.executor.waking import Waking
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stoilo.audit.format.misbehaviour import Misbehaviour
-    from stoilo.audit.format.policy import LogPolicy
-    from stoilo.audit.monitor.finding import Finding
-    from stoilo.audit.monitor.monitor import MonitorReport
-    from stoilo.audit.monitor.watches import MonitorSettings
-
-__all__ = ["check_misbehaviour", "monitor"]
+__all__ = ["check", "monitor"]
 
 
 @click.command()
@@ -102,12 +110,6 @@ def monitor(
     Example: stoilo audit monitor http://127.0.0.1:57080/ --policy policy.txt
     --watch kind:key --watch @mine.txt
     """
-    from stoilo.audit.monitor.watches import (  # noqa: PLC0415
-        MonitorSettings,
-        parse_commitments,
-        parse_watches,
-    )
-
     trusted = read_policy(policy)
     settings = MonitorSettings(
         watches=parse_watches(watches),
@@ -137,12 +139,6 @@ def _follow(
     show: Callable[[Finding, str], None],
 ) -> MonitorReport:
     """Follow a log until SIGTERM, or once where there is no interval (s)."""
-    import time  # noqa: PLC0415 - with the others
-
-    from stoilo.audit.monitor.monitor import Monitor, run_monitor  # noqa: PLC0415
-    from stoilo.audit.monitor.state import MonitorState  # noqa: PLC0415
-    from stoilo.audit.read.source import open_source  # noqa: PLC0415
-
     stop = _Stop()
     state = MonitorState.open(directory or _default_state(policy))
     before = signal.signal(signal.SIGTERM, lambda *_: stop.waking.stop())
@@ -178,29 +174,25 @@ class _Stop:
     "--policy", metavar="FILE|VKEY", required=True, help="Whose key the log has."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check_misbehaviour(file: Path, policy: str, as_json: bool) -> None:
+def check(file: Path, policy: str, as_json: bool) -> None:
     """Check a proof that a log signed two histories; needs nothing but the log's key.
 
     Exit code 0: it is proven; 4: the file proves nothing.
     """
-    from stoilo.audit.format import misbehaviour  # noqa: PLC0415 - loads cryptography
-
     trusted = read_policy(policy)
     try:
         with file.open("rb") as stream:
-            data = stream.read(misbehaviour.MAX_MISBEHAVIOUR_BYTES + 1)
+            data = stream.read(MAX_MISBEHAVIOUR_BYTES + 1)
     except OSError as error:
         raise UsageError(
             "STO-U004", f"the proof cannot be read: {error.strerror}"
         ) from error
-    shown = misbehaviour.check_misbehaviour(data, trusted)
+    shown = check_misbehaviour(data, trusted)
     click.echo(_render_json(shown) if as_json else _render_text(shown))
 
 
 def _default_state(policy: LogPolicy) -> Path:
     """Return this user's directory for the log that a policy names."""
-    from stoilo.core.digests import content_digest  # noqa: PLC0415 - with the others
-
     name = content_digest(policy.logs[0].name.encode())[:16]
     return platformdirs.user_state_path("stoilo") / "monitor" / name
 

@@ -14,8 +14,8 @@ from stoilo.audit.format.proof import check_proof
 from stoilo.audit.format.record import task_commitment
 from stoilo.server.http.routes import PublicPlace
 from stoilo.web.archive import Archive
-from stoilo.web.face import audit_pages
 from stoilo.web.pages import PAGE_ENTRIES
+from stoilo.web.routes import audit_pages
 from tests.support.archive import ArchiveWriter
 
 PAGES = [

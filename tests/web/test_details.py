@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from stoilo.web.rules import describe_permission, judge_rules
+from stoilo.web.details import describe_permission, judge_rules
 from tests.support.archive import ArchiveWriter
 
 

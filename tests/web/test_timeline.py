@@ -4,7 +4,7 @@ import pytest
 from stoilo.audit.format.record import OutcomeRecord, task_commitment
 from stoilo.core.digests import content_digest
 from stoilo.web.archive import Archive
-from stoilo.web.story import tell_story
+from stoilo.web.timeline import read_timeline
 from tests.support.archive import ORIGIN, ArchiveWriter
 
 SOURCE = b"def task(kwargs):\n    return 1\n"
@@ -19,7 +19,7 @@ def writer(tmp_path):
 
 def tell(writer, task_id="t"):
     with Archive(writer.data).look() as view:
-        return tell_story(view, task_commitment(task_id))
+        return read_timeline(view, task_commitment(task_id))
 
 
 def test_task_that_the_log_does_not_name_has_no_story(writer):
@@ -97,6 +97,6 @@ def test_story_is_told_under_one_checkpoint(writer):
     writer.admit("t", SOURCE)
     with Archive(writer.data).look() as view:
         writer.admit("t", SOURCE, attempt=2)
-        story = tell_story(view, task_commitment("t"))
-    assert len(story.attempts) == 1
-    assert msgspec.structs.asdict(story.attempts[0].record)["attempt"] == 1
+        timeline = read_timeline(view, task_commitment("t"))
+    assert len(timeline.attempts) == 1
+    assert msgspec.structs.asdict(timeline.attempts[0].record)["attempt"] == 1

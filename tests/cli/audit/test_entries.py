@@ -9,7 +9,7 @@ import pytest
 from stoilo.audit.format.policy import render_policy
 from stoilo.audit.format.policy_history import render_policies, succeed
 from stoilo.audit.read.view import open_log
-from stoilo.cli.audit_text import render_entries, show_entry
+from stoilo.cli.audit.text import render_entries, show_entry
 from stoilo.cli.main import main
 from tests.support.auditlog import SAMPLE_SOURCE, SampleLog, write_sample_log
 from tests.support.faulty_log import LogKey

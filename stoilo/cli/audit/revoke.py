@@ -1,4 +1,4 @@
-"""`stoilo audit revoke` and `revocations`: withdrawing, taking back, and looking."""
+"""`stoilo audit revoke`: withdrawing, taking back, and looking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stoilo.core.revocation import RevocationStatement
     from stoilo.executor.release import RevocationFile
 
-__all__ = ["revocations", "revoke"]
+__all__ = ["revoke"]
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 WAIT_S = 30.0
@@ -73,6 +73,9 @@ class OnlineListed(Listed, frozen=True):
     show_default=True,
     help="How long to wait for a running server, s.",
 )
+@click.option(
+    "--list", "look", is_flag=True, help="Show what is withdrawn, and change nothing."
+)
 @json_option
 def revoke(
     data: Path,
@@ -87,6 +90,7 @@ def revoke(
     settle: bool,
     replace_online_key: bool,
     wait_s: float,
+    look: bool,
     as_json: bool,
 ) -> None:
     """Withdraw epochs, flavors, or anything by its digest: source, account, reviewer key.
@@ -98,6 +102,9 @@ def revoke(
     from stoilo.server.revocation import wishes  # noqa: PLC0415 - an extra
     from stoilo.server.revocation.wishes import wish  # noqa: PLC0415 - an extra
 
+    if look:
+        _list(data, as_json=as_json)
+        return
     if (remove or settle or replace_online_key) and not offline:
         raise UsageError(
             "STO-L162", "only the offline role can do this", hint="add --offline"
@@ -140,10 +147,7 @@ def _withdraw_online(
         click.echo(f"in force: revocation statement {statement.sequence}, in the log")
 
 
-@click.command()
-@data_option
-@json_option
-def revocations(data: Path, as_json: bool) -> None:
+def _list(data: Path, *, as_json: bool) -> None:
     """Show what a project has withdrawn: offline, online, and what waits."""
     from stoilo.server.revocation.wishes import revocations_in_force  # noqa: PLC0415 - an extra
 
