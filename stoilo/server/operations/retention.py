@@ -296,7 +296,9 @@ def _delete_results(connection: Connection, split: _Split) -> int:
         large = select(table.c.value_blob, table.c.task_id).where(
             chosen, table.c.value_blob.is_not(None)
         )
-        pairs = [(row[0], accounts[row[1]]) for row in connection.execute(large)]
+        pairs = [
+            (row.value_blob, accounts[row.task_id]) for row in connection.execute(large)
+        ]
         emptied = update(table).where(chosen, has_value | has_text)
         count += connection.execute(
             emptied.values(

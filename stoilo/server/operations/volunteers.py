@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from stoilo.core.files import write_durably
 from stoilo.executor.ledger import follow_project
 from stoilo.executor.optin import OptIn
 from stoilo.executor.optinfile import write_opt_in
 from stoilo.policies.levels import level_names
 from stoilo.server.operations.processes import ChildSpec, SupervisedChild
-from stoilo.server.tls import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def _volunteer(
     if not opt_in.exists():  # the operator may have changed it
         write_opt_in(opt_in, OptIn(max_level=HIGHEST_LEVEL))
     key_file = state / "key"
-    write_private(key_file, account.key.encode() + b"\n")
+    write_durably(key_file, account.key.encode() + b"\n", mode=0o600)
     spec = ChildSpec(
         name=f"volunteer {number}",
         module="stoilo.executor.volunteer",

@@ -21,6 +21,7 @@ import msgspec
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import parse_envelope
 from stoilo.core.errors import TrustError, UsageError, WaitError
+from stoilo.core.files import write_durably
 from stoilo.core.revocation import (
     MAX_DIGESTS,
     MAX_EPOCHS,
@@ -32,7 +33,6 @@ from stoilo.core.revocation import (
 )
 from stoilo.executor.release import RevocationFile
 from stoilo.signer.devroot import certify_fresh_epoch, offline_list
-from stoilo.signer.keyfiles import write_private_file
 from stoilo.signer.revoking import replace_online_key, settle_revocations
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Withdrawals:
         path = self._wanted / f"{content_digest(data)}.json"
         if len(self._files()) >= MAX_WISHES:
             raise UsageError("STO-L164", f"{MAX_WISHES} wishes wait already")
-        write_private_file(path, data)
+        write_durably(path, data, mode=0o600)
         return path
 
     def waiting(self) -> bool:
@@ -195,7 +195,7 @@ class Withdrawals:
 
     def write_file(self, data: bytes) -> None:
         """Replace the newest file of revocations, durably."""
-        write_private_file(self._current, data)
+        write_durably(self._current, data, mode=0o600)
 
     def _files(self) -> list[Path]:
         """Return the wishes' files; one that is being written has another name."""
