@@ -20,7 +20,7 @@ from stoilo.core.errors import DeniedError, InternalError, TrustError, UsageErro
 from stoilo.core.files import sync_directory
 from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.quotas import BlobRoom
-from stoilo.server.admission.valuefacts import read_blob
+from stoilo.server.admission.value_facts import read_blob
 from stoilo.server.db import schema
 
 if TYPE_CHECKING:

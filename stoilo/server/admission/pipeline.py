@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Engine
     from stoilo.server.log.leaves import LeafBook
     from stoilo.server.log.ports import AdmissionSigner, Log
-    from stoilo.server.reviews.review_queue import Parking
+    from stoilo.server.reviews.review_queue import ReviewQueue
 
 __all__ = ["AdmissionPipeline"]
 
@@ -84,7 +84,7 @@ class AdmissionPipeline:
         workunits: turns a signed attempt into a `WorkunitSpec`.
         leaves: results and refusals that wait for the log.
         review: the digest of the policy that admits a task today.
-        parking: who waits for a reviewer.
+        review_queue: who waits for a reviewer.
         clock: seconds since 1970.
         withdrawn: work that names something withdrawn.
         unwitnessed: work whose proof the log policy no longer accepts.
@@ -105,7 +105,7 @@ class AdmissionPipeline:
         workunits: WorkunitWriter,
         leaves: LeafBook,
         review: Callable[[TaskRow], str],
-        parking: Parking,
+        review_queue: ReviewQueue,
         clock: Callable[[], int],
         withdrawn: WithdrawnWork,
         unwitnessed: UnwitnessedWork,
@@ -119,7 +119,7 @@ class AdmissionPipeline:
         self._workunits = workunits
         self._leaves = leaves
         self._review = review
-        self._parking = parking
+        self._review_queue = review_queue
         self._withdrawn = withdrawn
         self._unwitnessed = unwitnessed
         self._taken_back = taken_back
@@ -131,7 +131,7 @@ class AdmissionPipeline:
         self.workers = [
             _Worker(
                 "admission-log",
-                (parking.release_once, self._seal, self._append),
+                (review_queue.release_once, self._seal, self._append),
                 self,
             ),
             _Worker("admission-sign", (self._sign,), self),
@@ -187,7 +187,7 @@ class AdmissionPipeline:
         if time.monotonic() - self._swept_at < SWEEP_S:
             return 0
         moved = self._sweep() + self._expire_parked()
-        moved += self._renew(self._parking.find_unreviewed())
+        moved += self._renew(self._review_queue.find_unreviewed())
         moved += self._renew(self._withdrawn.find())
         moved += self._renew(self._unwitnessed.find())
         self._swept_at = time.monotonic()
@@ -214,7 +214,7 @@ class AdmissionPipeline:
         if time.monotonic() - self._expired_at < EXPIRY_S:
             return 0
         self._expired_at = time.monotonic()
-        return self._parking.expire()
+        return self._review_queue.expire()
 
     def _sweep(self) -> int:
         """Close the attempts of tasks that became final in another way."""
@@ -253,8 +253,8 @@ class AdmissionPipeline:
         if not waiting:
             return 0
         now = self._clock()
-        ready, parked = self._parking.split(waiting, now)
-        self._parking.park(parked)
+        ready, parked = self._review_queue.split(waiting, now)
+        self._review_queue.park(parked)
         facts = self._statements.facts()  # or all wait until an epoch is certified
         sealed: list[AttemptRow] = []
         for attempt, task, reviews in ready:

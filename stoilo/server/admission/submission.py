@@ -27,10 +27,10 @@ from stoilo.server.admission.draft import (
     limits_in_force,
     parse_draft,
 )
-from stoilo.server.admission.fairturns import FairTurns, in_thread
+from stoilo.server.admission.fair_turns import FairTurns, in_thread
 from stoilo.server.admission.gatekeeper import Gatekeeper, GateRefusal
 from stoilo.server.admission.quotas import RateMeter, RefusalRoom, check_open_tasks
-from stoilo.server.admission.valuefacts import LIGHT, TOO_LARGE, find_facts
+from stoilo.server.admission.value_facts import LIGHT, TOO_LARGE, find_facts
 from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.bulk import draw_tokens

@@ -13,7 +13,7 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission.blobs import BlobStore
-from stoilo.server.admission.fairturns import FairTurns
+from stoilo.server.admission.fair_turns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.admission.outdated import (
     UnwitnessedWork,
@@ -35,7 +35,7 @@ from stoilo.server.log.refusals import RefusalBook
 from stoilo.server.operations.operator_acts import note_start, note_stop
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
-from stoilo.server.reviews.review_queue import WAIT_S, Parking
+from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
@@ -136,7 +136,7 @@ class TaskServer:
             return gatekeeper.review_again(task)
 
         book = ReviewBook(store, around.reviewers, self._salt_of)
-        self.parking = Parking(
+        self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
         )
         self.pipeline = AdmissionPipeline(
@@ -154,7 +154,7 @@ class TaskServer:
             ),
             leaves=self.leaves,
             review=review,
-            parking=self.parking,
+            review_queue=self.review_queue,
             clock=clock,
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
@@ -163,7 +163,7 @@ class TaskServer:
         self.review_desk = ReviewDesk(
             store,
             book,
-            self.parking,
+            self.review_queue,
             salt_of=self._salt_of,
             wake=self.pipeline.wake,
             clock=clock,

@@ -1,4 +1,4 @@
-"""Parking: attempts whose level needs a review wait here for a person (design §4).
+"""Attempts whose level needs a review wait here for a person (design §4).
 
 One place decides who waits and who goes on: `split` before a statement is sealed,
 `release` whenever reviews or the policy have changed, `expire` for those who waited too
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
 
-__all__ = ["WAIT_S", "Parking"]
+__all__ = ["WAIT_S", "ReviewQueue"]
 
 WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
@@ -41,7 +41,7 @@ _ON_THEIR_WAY = (
 _Pairs = Sequence[tuple["AttemptRow", "TaskRow"]]
 
 
-class Parking:
+class ReviewQueue:
     """The attempts that wait for a review.
 
     Args:

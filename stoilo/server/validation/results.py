@@ -18,7 +18,7 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.validation.answermemory import AnswerMemory
+from stoilo.server.validation.answer_cache import AnswerCache
 from stoilo.server.validation.answers import (
     Answer,
     ItemAnswer,
@@ -126,7 +126,7 @@ class ResultValidation:
         self._store = store
         self._docket = docket
         self._seen = seen
-        self._answers = AnswerMemory()
+        self._answers = AnswerCache()
 
     def check(self, result: ReceivedResult) -> ResultCheck:  # noqa: PLR0911 - a table
         """Judge one result by itself."""
