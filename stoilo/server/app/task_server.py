@@ -16,6 +16,7 @@ from stoilo.server.admission.blobs import BlobStore
 from stoilo.server.admission.fair_turns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.admission.outdated import (
+    UnreviewedWork,
     UnwitnessedWork,
     WithdrawnTerms,
     WithdrawnWork,
@@ -156,6 +157,7 @@ class TaskServer:
             review=review,
             review_queue=self.review_queue,
             clock=clock,
+            unreviewed=UnreviewedWork(store, book),
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
             taken_back=self.docket.drop,
@@ -231,6 +233,7 @@ class TaskServer:
 
     def stop(self) -> None:
         """Stop moving; everything acknowledged is on the disk already."""
+        # The engine last: the pipeline's steps in progress still need it.
         self.pipeline.stop()
         self._engine.close()
         self.docket.close()
@@ -239,6 +242,7 @@ class TaskServer:
     def _say_goodbye(self) -> None:
         """Log what still waits, the stop last; what cannot be waits in the outbox."""
         try:
+            # Before the stop is noted: it is to be the last thing that the log tells.
             self.leaves.flush_refusals()
             note_stop(self.store, self._clock())
             self.leaves.append_all(self._log)

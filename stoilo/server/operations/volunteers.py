@@ -60,6 +60,7 @@ class LocalVolunteers:
 
     def stop(self) -> None:
         """Stop them all."""
+        # All at once, then wait: each may take seconds.
         for child in self._children:
             child.ask_to_stop()
         for child in self._children:
@@ -91,6 +92,9 @@ def _volunteer(
         log=home.part("logs") / f"volunteer-{number}.log",
     )
     environ = {
-        key: value for key, value in os.environ.items() if not key.startswith("STOILO_")
+        # The server's own settings may hold secrets, and mean nothing to a volunteer.
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("STOILO_")
     }
     return SupervisedChild(spec, environ)

@@ -444,6 +444,7 @@ def note_changes(
             row.subject: read_draft(bytes(row.record), NO_ORIGIN)
             for row in connection.execute(select(table))
         }
+        # One transaction: a crash in between would log a change twice, or never.
         events = find_changes(before, after, now, revoked)
         note_events(connection, events)
         for subject in before.keys() - after.keys():

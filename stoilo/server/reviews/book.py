@@ -90,6 +90,7 @@ class ReviewBook:
         """Store a review that `open` returned; the same bytes are stored once."""
         table, digest = schema.review, content_digest(text)
         with self._store.write() as connection:
+            # Clients repeat calls; one review is one record in the log.
             known = select(table.c.id).where(table.c.digest == digest)
             if connection.scalar(known) is None:
                 connection.execute(
@@ -163,6 +164,7 @@ class ReviewBook:
         ]
         if not good:
             return NO_REVIEWS
+        # An admission ends with the first of its reviews, so none may shorten the longest.
         good.sort(key=lambda pair: pair[1].review.not_after, reverse=True)
         first = good[0][1].review.not_after
         by_reviewer: dict[bytes, str] = {}

@@ -137,6 +137,7 @@ class ReviewDesk:
             )
         if opened.review.not_after <= now:
             raise UsageError("STO-R026", "the review has expired already")
+        # Kept although it may be too short for this task: a shorter one may use it.
         self._book.add(opened, envelope, owner.account_id, now)
         released = self._review_queue.release()
         if not released and self._still_waits(task_id):
@@ -167,6 +168,7 @@ class ReviewDesk:
         )
         with self._store.write() as connection:
             current = rows.find_task(connection, task_id)
+            # Another reviewer, or its owner, may have been faster.
             if current is None or current.state is not TaskState.WAITING_REVIEW:
                 raise _not_waiting()
             now = self._clock()

@@ -19,7 +19,6 @@ from stoilo.server.db.states import AttemptState
 from stoilo.server.log.outcomes import finish_task
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import Reviewer
     from stoilo.server.db.records import AttemptRow, Reviews, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
@@ -30,13 +29,6 @@ WAIT_S = 30 * 86_400
 """How long a task waits for a reviewer unless the settings say otherwise, s."""
 
 MOST_PARKED = 100_000
-
-_ON_THEIR_WAY = (
-    AttemptState.SEALED,
-    AttemptState.LOGGED,
-    AttemptState.SIGNED,
-    AttemptState.ISSUED,
-)
 
 _Pairs = Sequence[tuple["AttemptRow", "TaskRow"]]
 
@@ -66,7 +58,6 @@ class ReviewQueue:
         self._clock = clock
         self._wait_s = wait_s
         self._started = False
-        self._checked: tuple[Reviewer, ...] | None = None
         self._releasing = threading.Lock()
 
     @property
@@ -111,6 +102,8 @@ class ReviewQueue:
 
     def release(self) -> int:
         """Let go on who has what he waited for; returns how many."""
+        # A review handed in and the pipeline's start may release at once: each moves rows
+        # that it has read before.
         with self._releasing:
             waiting = self.waiting()
             if not waiting:
@@ -123,28 +116,6 @@ class ReviewQueue:
                 TaskState.ADMITTING,
             )
             return len(ready)
-
-    def find_unreviewed(self) -> list[tuple[AttemptRow, TaskRow]]:
-        """Return attempts on their way whose reviewer has been withdrawn.
-
-        Looks only after the release's reviewers have changed, and after a start.
-        """
-        reviewers = self._book.reviewers
-        if reviewers == self._checked:
-            return []
-        with self._store.read() as connection:
-            found = [
-                pair
-                for state in _ON_THEIR_WAY
-                for pair in rows.attempts_in(connection, state, MOST_PARKED)
-            ]
-        lost = [
-            (attempt, task)
-            for attempt, task in found
-            if not task.state.final and not self._book.holds(attempt, reviewers)
-        ]
-        self._checked = reviewers
-        return lost
 
     def expire(self) -> int:
         """End the tasks that waited too long; returns how many."""
@@ -162,6 +133,7 @@ class ReviewQueue:
                 error_text="no reviewer signed it in time",
             )
             with self._store.write() as connection:
+                # Reviewed in the last moment: then it goes on.
                 current = rows.find_task(connection, task.task_id)
                 if current is not None and current.state is TaskState.WAITING_REVIEW:
                     finish_task(connection, current, outcome, now)

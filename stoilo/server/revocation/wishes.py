@@ -157,6 +157,7 @@ class Withdrawals:
         """
         data = render_revocation(made)
         path = self._wanted / f"{content_digest(data)}.json"
+        # Wishes are merged at each upkeep: a folder full of them would slow the server.
         if len(self._files()) >= MAX_WISHES:
             raise UsageError("STO-L164", f"{MAX_WISHES} wishes wait already")
         write_durably(path, data, mode=0o600)
