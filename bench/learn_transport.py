@@ -25,8 +25,9 @@ from stoilo.learn.tensors import Form, Tensors
 from stoilo.learn.transport import Compressed, Raw, Ternary, Transport, ask, receive
 from stoilo.learn.work import Order, Plain, Reply, Snapshot
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 JAILED = "gradient, drawn and encoded in the jail, accepted"
 CODECS: dict[str, tuple[Transport, float | None, float]] = {

@@ -26,7 +26,7 @@ from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
 from stoilo.executor.ledger import replace_file
 from stoilo.executor.slot import open_plain, write_durably
-from stoilo.sandbox.progress import MOST_STEPS, largest_state
+from stoilo.sandbox.process.progress import MOST_STEPS, largest_state
 
 __all__ = [
     "CHECKPOINT_FILE",

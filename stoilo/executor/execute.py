@@ -27,10 +27,15 @@ from stoilo.executor.result import Disposition, ResultHeader, render_result
 from stoilo.executor.runs import Runs
 from stoilo.executor.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.work import Work
-from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.progress import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.run import TaskRequest, read_items, read_outcome, read_refusal
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.sandbox.process.run import (
+    TaskRequest,
+    read_items,
+    read_outcome,
+    read_refusal,
+)
 
 __all__ = [
     "VERIFIER_VERSION",

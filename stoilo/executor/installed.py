@@ -6,7 +6,7 @@ from typing import Final
 
 from stoilo.executor.release import InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 __all__ = ["OLDER_LANGUAGES", "installed_release"]
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from stoilo.core.limits import RunLimits
 from stoilo.executor.checkpoints import Checkpoint
-from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.process.exchange import Exchange
 
 __all__ = ["KeptRun", "RunKeeper"]
 

@@ -15,7 +15,7 @@ from stoilo.executor.checkpoints import Checkpoint
 from stoilo.executor.initdata import SlotInfo
 from stoilo.executor.keeper import KeptRun
 from stoilo.executor.shm import AppStatus
-from stoilo.sandbox.progress import Progress
+from stoilo.sandbox.process.progress import Progress
 
 __all__ = ["Child", "Due", "Reckoning"]
 
@@ -24,7 +24,7 @@ ALMOST: Final = 0.99
 
 
 class Child(Protocol):
-    """What is asked of a run: `stoilo.sandbox.exchange.Exchange`."""
+    """What is asked of a run: `stoilo.sandbox.process.exchange.Exchange`."""
 
     def cpu_s(self) -> float:
         """Return the child's processor time, s."""

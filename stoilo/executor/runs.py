@@ -15,7 +15,7 @@ CANCELLED = "STO-S008"
 
 
 class Cancellable(Protocol):
-    """What can be ended of a run: `stoilo.sandbox.exchange.Exchange`."""
+    """What can be ended of a run: `stoilo.sandbox.process.exchange.Exchange`."""
 
     def cancel(self) -> None:
         """Have the child killed, from any thread."""

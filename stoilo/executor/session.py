@@ -32,8 +32,8 @@ from stoilo.executor.shm import (
     parse_heartbeat,
     render_status,
 )
-from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.progress import Progress
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.progress import Progress
 
 __all__ = ["Session"]
 

@@ -29,7 +29,7 @@ from stoilo.executor.shm import (
     render_heartbeat,
 )
 from stoilo.executor.slotclient import STDERR_FILE, write_state
-from stoilo.sandbox.libc import kill_with_parent
+from stoilo.sandbox.kernel.libc import kill_with_parent
 
 __all__ = ["SlotProcess", "start_in_slot"]
 

@@ -10,7 +10,7 @@ from stoilo.executor.checkpoints import Checkpoint
 from stoilo.executor.initdata import SlotInfo
 from stoilo.executor.keeper import KeptRun
 from stoilo.executor.reckoning import Reckoning
-from stoilo.sandbox.progress import Progress
+from stoilo.sandbox.process.progress import Progress
 
 INFO = SlotInfo("pure", "w", "w_0", cpu_s=100.0, checkpoint_period_s=60.0)
 RUN = KeptRun("ab" * 32, RunLimits(cpu_s=50, wall_s=80, result_bytes=4000))

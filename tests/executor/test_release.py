@@ -18,7 +18,7 @@ from stoilo.executor.targetfiles import (
     read_target,
 )
 from stoilo.executor.trust import load_trust, read_release
-from stoilo.signer.devroot import (
+from stoilo.signer.development.root import (
     certify_parts,
     create_development_root,
     published_epochs,

@@ -23,7 +23,7 @@ from stoilo.executor.revocation import (
 )
 from stoilo.executor.trust import load_trust
 from stoilo.executor.verifier import HostState, verify_bundle
-from stoilo.signer.devroot import revoke
+from stoilo.signer.development.root import revoke
 from tests.support.gate import DAY_S, FLAVOR, INSTALLED, MODULE, NOW, GateBench
 
 OTHER = content_digest(b"something else")

@@ -24,7 +24,7 @@ from stoilo.executor.session import Session
 from stoilo.executor.shm import MMAP_FILE, Control, open_segment
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
-from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.process.exchange import Exchange
 from tests.support.boincslot import (
     FakeClient,
     VerifierProcess,

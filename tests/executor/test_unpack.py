@@ -195,7 +195,7 @@ DISK = """
 import sys
 from pathlib import Path
 from stoilo.core.errors import StoiloError
-from stoilo.sandbox import libc
+from stoilo.sandbox.kernel import libc
 from stoilo.executor.unpack import WantedTree, hold_tree
 home, archive, options, *wanted = sys.argv[1:]
 try:

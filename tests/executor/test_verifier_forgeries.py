@@ -22,7 +22,7 @@ from stoilo.executor.verifier import (
     check_validator_module,
     verify_bundle,
 )
-from stoilo.signer.devroot import revoke
+from stoilo.signer.development.root import revoke
 from tests.support.gate import (
     ARGUMENTS,
     BLOBS,

@@ -20,7 +20,7 @@ from stoilo.executor.optin import LEVEL_ORDER
 from stoilo.executor.pace import Settings
 from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.wire import parse_reply, render_request
-from stoilo.sandbox.supervisor import zygote_command, zygote_environment
+from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

@@ -10,9 +10,9 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.learn.ps.functions import UpdateFunction, judge_function
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.capture_print import TaskPrinter, TextBuffer
-from stoilo.sandbox.jobs.task import EndedError, find_entry, load_source
-from stoilo.sandbox.loader import prepare_runtime
+from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.process.loader import prepare_runtime
+from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 __all__ = ["load_function"]
 

@@ -26,8 +26,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.executor.built import parse_built
 from stoilo.executor.release import BuilderFile, PartFile, TrustedRelease
 from stoilo.executor.releaseparts import part_target
-from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import (
+from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
     BuildEvidence,
@@ -35,7 +34,8 @@ from stoilo.signer.builds import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.ceremony.boincfiles import (
+from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
     check_boinc_files,

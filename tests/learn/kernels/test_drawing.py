@@ -18,8 +18,9 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.kernels import torches
 from stoilo.learn.models import TorchModel
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 LOSS = nn.functional.cross_entropy
 

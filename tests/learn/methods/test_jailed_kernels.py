@@ -14,8 +14,9 @@ from stoilo.core.run_status import RunStatus
 from stoilo.learn.kernels import arrays, torches
 from stoilo.learn.kernels.checks import are_alike
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 pytestmark = pytest.mark.slow
 
