@@ -1,4 +1,4 @@
-"""Bounds on the parsed tree: nodes, nesting, copies of finally blocks.
+"""Bounds on the parsed tree: nodes, nesting, copies of finally blocks, constants.
 
 The numbers follow what was measured: each nested ``finally`` doubles the code that
 CPython emits (18 of them need 800 MiB), and the compiler, the parser and our own
@@ -128,6 +128,13 @@ def find_finally_bombs(
         hint = "move the finally body into a function, or use fewer exits"
         findings.append(make_finding("STO-P027", FIRST_PLACE, message, hint))
     return findings
+
+
+# Constants that are too large, written out or as an expression of constants -----------
+#
+# ``9**9**9`` and ``'a' * 10**9`` never finish or never fit; saying so at the gate is
+# kinder than a killed task, and spares every tool that folds constants. Sizes are
+# estimated from lengths of numbers, the numbers themselves are never computed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ from stoilo.sandbox.language.rules import (
 __all__ = ["EmittedSize", "find_bombs", "find_oversize"]
 
 
+# How much code a tree becomes: the compiler copies each ``finally`` body to every exit
+#
+# Eighteen nested ``finally`` in 1.5 kB of source make it use 800 MiB.
+
+
 _SINGLETONS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
 

@@ -1,4 +1,4 @@
-"""Methods that others call with names or objects of their own: each is wrapped at its ``def``.
+"""What compiled code calls around hooks, masked array functions and ``except*``.
 
 ``__getattr__`` answers for every name that an object lacks, ``__setattr__`` sees every name
 and value that is stored. Libraries ask for protocols such as ``__array_interface__`` by
@@ -170,6 +170,12 @@ def _array(method: _Method) -> _Method:
 _NDARRAY = ("numpy", "ndarray")
 
 
+# Array functions called with ``where=``: what they leave out is zero, not memory ------
+#
+# ``np.sqrt(x, where=x > 0)`` leaves the other elements as it found them in free memory:
+# they differ between honest copies (I7) and may hold addresses.
+
+
 _ARRAY_MEMORY = "stoilo.sandbox.facades.array_memory"
 _ONLY_TEXT = frozenset({str})
 
@@ -209,6 +215,14 @@ def unmasked(keywords: Any) -> dict[str, Any]:
     if "where" in named:
         raise GuardError("STO-G101", "only a call in the source takes where=")
     return named
+
+
+# ``except*``: the interpreter splits groups by their own methods and believes the answer
+#
+# CPython before 3.12.9 and 3.13.2 takes what ``split`` returns for a pair without looking
+# (CVE-2025-22153), and a handler may be left with what ``derive`` made. So each clause first
+# sees that the group which is being handled has the interpreter's own two methods. What is
+# left over after that is a plain group which no code of the task gets hold of.
 
 
 _METHODS = ("derive", "split")

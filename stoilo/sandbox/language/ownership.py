@@ -1,4 +1,4 @@
-"""Whose a class, function or name is: the task's own, or a library's.
+"""Whose a class, function or name is, and which names a class lets others read by.
 
 The task's *own* classes and functions are those whose module is the task's: no source can
 set ``__module__``. Whether a class is own is never asked of its instances alone, since a
@@ -161,6 +161,15 @@ def handed_out_classes(facades: tuple[ModuleType, ...]) -> frozenset[type]:
     }
     typed = set(resolve_bases((NamedTuple, TypedDict)))
     return frozenset(handed_out | plain | exceptions | typed)
+
+
+# Names that a class lets others read by: fields of dataclasses, ``__match_args__``
+#
+# ``case C(x)`` reads the attribute that ``C.__match_args__`` names off whatever counts as an
+# instance of C; ``asdict`` and ``replace`` read every field off the instance. Both are
+# plain access by a name that the task chose, though no source can write either table: the
+# library makes them from annotations. A metaclass such as ABCMeta counts foreign objects as
+# instances (``register``, protocols), and a library base may keep a name to itself.
 
 
 _FIELDS, _MATCH_ARGS = "__dataclass_fields__", "__match_args__"

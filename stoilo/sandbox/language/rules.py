@@ -1,4 +1,4 @@
-"""The one table of names: what the gate refuses is what the loader and guards refuse.
+"""The one table of names, and of reasons to refuse: the same for gate, loader and guards.
 
 An attribute or variable name falls into one `NameKind`. *Plain* names compile to direct
 access: no object that a façade hands out gives more through them (a test walks every
@@ -190,6 +190,9 @@ def _language_digest() -> Digest:
 
 LANGUAGE_DIGEST: Digest = _language_digest()
 """What an admission names as its language layer."""
+
+
+# What the language layer says about a place in the source, by stable code -------------
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A class that stands for a library class: same instances, other constructor."""
+"""Classes that stand for a class: same instances, other constructor."""
 
 from __future__ import annotations
 
@@ -55,6 +55,9 @@ def hide_class(real: type) -> type:
         "__qualname__": real.__qualname__,
     }
     return StandIn(real.__name__, (), members)
+
+
+# What a task knows as ``type``: it tells what an object is, and builds no classes -----
 
 
 class _GuardedTypeMeta(type):

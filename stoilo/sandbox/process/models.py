@@ -1,4 +1,4 @@
-"""Tensors with gradients, modules and optimisers from their forms (`stoilo.core.codec.forms`).
+"""Tensors with gradients, modules and optimisers from their forms, and how state is set.
 
 Everything here comes from the wire and is checked part by part. A module is made without
 running any of its code: an empty instance gets fresh registries, then parameters, buffers,
@@ -25,6 +25,9 @@ from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_clas
 from stoilo.sandbox.language.rules import GUARDED_DUNDERS, NameKind, attribute_kind
 
 __all__ = ["Models", "set_state", "state_refusal"]
+
+
+# Attributes of what arguments name, set without running any of its code ---------------
 
 
 def state_refusal(message: str) -> TrustError:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.sandbox.facades.pretty import PrettyPrinter
+from stoilo.sandbox.facades.records import PrettyPrinter
 from stoilo.sandbox.language.refusals import GuardError
 
 DATA = st.recursive(

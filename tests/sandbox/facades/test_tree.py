@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.facades.members import close_members, find_class, hidden_names
+from stoilo.sandbox.facades.tree import close_members, find_class, hidden_names
 from stoilo.sandbox.language.extensions import may_assign
 from stoilo.sandbox.language.refusals import GuardError
 

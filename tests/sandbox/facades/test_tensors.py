@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from stoilo.sandbox.facades.tensor_files import load, save
+from stoilo.sandbox.facades.tensors import load, save
 from stoilo.sandbox.language.refusals import GuardError
 
 torch = pytest.importorskip("torch")
