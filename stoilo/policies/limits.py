@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
-from stoilo.sandbox.language.bombs import EmittedSize
 from stoilo.sandbox.language.rules import (
     MAX_EMITTED_NODES,
     MAX_FINALLY_DEPTH,
@@ -23,6 +22,7 @@ from stoilo.sandbox.language.rules import (
     MAX_LITERAL_LENGTH,
     MAX_TREE_DEPTH,
 )
+from stoilo.sandbox.language.transformer import EmittedSize
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.lib import format as npy
 
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 __all__ = ["file_functions", "read_members", "text_functions", "write_members"]
 

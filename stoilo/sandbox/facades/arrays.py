@@ -14,7 +14,7 @@ from numpy.lib import _index_tricks_impl
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_files import file_functions, text_functions
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["RecarrayStandIn", "nditer"]

@@ -15,8 +15,12 @@ from stoilo.sandbox.language.ownership import (
     is_own_class,
     is_own_function,
 )
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import TASK_MODULE, NameKind, attribute_kind
+from stoilo.sandbox.language.rules import (
+    TASK_MODULE,
+    GuardError,
+    NameKind,
+    attribute_kind,
+)
 from stoilo.sandbox.language.stand_ins import StandIn, hide_class
 
 # `abc`: the metaclass by name only, and marks on the task's own functions only --------

@@ -10,16 +10,15 @@ from types import UnionType
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.hooks import call_masked
+from stoilo.sandbox.language.hooks import LEDGERS, Memo, call_masked
 from stoilo.sandbox.language.ownership import (
     is_own_class,
     is_own_function,
     is_own_method,
 )
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
 
-__all__ = ["Memo", "hide_memo"]
+__all__ = ["deepcopy"]
 
 
 # `functools`: no copying of attributes by name, no rewriting of library classes -------
@@ -176,44 +175,16 @@ def _build_operator(_level: Level) -> dict[str, object]:
 _rebuild = copy._reconstruct  # type: ignore[attr-defined]  # noqa: SLF001 - fills copies
 
 
-class Memo:
-    """Stands for the ledger of one ``deepcopy``; good for passing on only."""
-
-    __slots__ = ()
-
-
-_ledgers: dict[Memo, dict[int, object]] = {}
-
-
-def _stand_for(ledger: object) -> Memo:
-    if type(ledger) is Memo:
-        return ledger
-    for memo, known in _ledgers.items():
-        if known is ledger:
-            return memo
-    return Memo()
-
-
-def hide_memo(method: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-    """Return the task's ``__deepcopy__`` so that it gets a `Memo` in any case."""
-
-    @functools.wraps(method)
-    def __deepcopy__(self: Any, memo: Any) -> object:  # noqa: N807
-        return method(self, _stand_for(memo))
-
-    return __deepcopy__
-
-
 def deepcopy(x: Any, memo: Any = None) -> Any:
     """``copy.deepcopy``; any `memo` but the one given to ``__deepcopy__`` is a new one."""
-    if type(memo) is Memo and memo in _ledgers:
-        return copy.deepcopy(x, _ledgers[memo])
+    if type(memo) is Memo and memo in LEDGERS:
+        return copy.deepcopy(x, LEDGERS[memo])
     memo, ledger = Memo(), dict[int, object]()
-    _ledgers[memo] = ledger
+    LEDGERS[memo] = ledger
     try:
         return copy.deepcopy(x, ledger)
     finally:
-        del _ledgers[memo]
+        del LEDGERS[memo]
 
 
 def _checked_rebuild(

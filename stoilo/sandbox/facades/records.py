@@ -17,8 +17,7 @@ from stoilo.sandbox.language.ownership import (
     may_be_field,
     narrow_match_args,
 )
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import is_variable_name
+from stoilo.sandbox.language.rules import GuardError, is_variable_name
 
 # `dataclasses`: the decorator rewrites the task's own classes only --------------------
 #

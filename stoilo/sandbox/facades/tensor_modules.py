@@ -11,8 +11,12 @@ from torch import nn
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.hooks import unmasked
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+)
 from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["check_attribute_name"]

@@ -16,8 +16,12 @@ from torch.utils.data import dataloader
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+)
 
 __all__ = ["DataLoader"]
 

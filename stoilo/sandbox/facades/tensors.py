@@ -24,7 +24,7 @@ from stoilo.sandbox.facades.tensor_members import (
 from stoilo.sandbox.facades.tensor_runtime import prepare_torch
 from stoilo.sandbox.language.determinism import RUN
 from stoilo.sandbox.language.instances import InstanceDict
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import StandIn
 
 __all__ = ["Switches", "file_functions"]

@@ -18,7 +18,7 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.language.receivers import bind_receivers, classes_with_bases
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 __all__ = [
     "Closed",

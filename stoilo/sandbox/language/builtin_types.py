@@ -21,7 +21,7 @@ from typing import Any
 
 from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.receivers import bind_method, replace_members
-from stoilo.sandbox.language.refusals import GuardError, refuse_write
+from stoilo.sandbox.language.rules import GuardError, refuse_write
 
 __all__ = [
     "converts",

@@ -25,8 +25,7 @@ from stoilo.sandbox.language.ownership import (
     guarded_names,
     is_own_class,
 )
-from stoilo.sandbox.language.refusals import GuardError, kind_name
-from stoilo.sandbox.language.rules import is_dunder
+from stoilo.sandbox.language.rules import GuardError, is_dunder, kind_name
 
 __all__ = ["ANY_NAME", "Extensions", "known_names", "may_assign", "stored_names"]
 

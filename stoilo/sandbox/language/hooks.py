@@ -26,10 +26,16 @@ from stoilo.sandbox.language.ownership import (
     is_own_function,
     used_names,
 )
-from stoilo.sandbox.language.refusals import GuardError, kind_name, refuse_read
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+    kind_name,
+    refuse_read,
+)
 
-__all__ = ["call_masked", "check_group", "make_hook", "unmasked"]
+__all__ = ["LEDGERS", "Memo", "call_masked", "check_group", "make_hook", "unmasked"]
 
 
 _Method = Callable[..., Any]
@@ -37,12 +43,8 @@ _TRUSTING = frozenset({"abc", "builtins", "collections.abc", "enum", "typing"})
 """Modules whose classes hold nothing back from the classes that extend them."""
 
 
-def make_hook(hide_memo: Callable[[_Method], _Method]) -> Callable[[str], _Method]:
-    """Return ``_stoilo_hook``: from the name of a special method to its decorator.
-
-    Args:
-        hide_memo: what wraps ``__deepcopy__``.
-    """
+def make_hook() -> Callable[[str], _Method]:
+    """Return ``_stoilo_hook``: from the name of a special method to its decorator."""
     wrappers: dict[str, Callable[[_Method], _Method]] = {
         "__array__": _array,
         "__deepcopy__": hide_memo,
@@ -168,6 +170,37 @@ def _array(method: _Method) -> _Method:
 
 
 _NDARRAY = ("numpy", "ndarray")
+
+
+# ``deepcopy`` keeps a dictionary from addresses to copies and believes it. A task that could
+# write there would choose an object's state, names and all; one that could read there would
+# see addresses. So a task's ``__deepcopy__`` is handed a `Memo` that stands for it.
+class Memo:
+    """Stands for the ledger of one ``deepcopy``; good for passing on only."""
+
+    __slots__ = ()
+
+
+LEDGERS: dict[Memo, dict[int, object]] = {}
+
+
+def _stand_for(ledger: object) -> Memo:
+    if type(ledger) is Memo:
+        return ledger
+    for memo, known in LEDGERS.items():
+        if known is ledger:
+            return memo
+    return Memo()
+
+
+def hide_memo(method: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+    """Return the task's ``__deepcopy__`` so that it gets a `Memo` in any case."""
+
+    @functools.wraps(method)
+    def __deepcopy__(self: Any, memo: Any) -> object:  # noqa: N807
+        return method(self, _stand_for(memo))
+
+    return __deepcopy__
 
 
 # Array functions called with ``where=``: what they leave out is zero, not memory ------

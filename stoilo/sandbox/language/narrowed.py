@@ -10,8 +10,12 @@ from typing import Any
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.language.ownership import class_mro
-from stoilo.sandbox.language.refusals import GuardError, refuse_read
-from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    refuse_read,
+)
 
 __all__ = ["NARROWED", "check_template", "guarded_format", "read_narrowed"]
 

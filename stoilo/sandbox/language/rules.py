@@ -15,6 +15,7 @@ import msgspec
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
 from stoilo.core.digests import Digest, Domain, domain_digest
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.finding import Finding, Severity
 
 __all__ = [
@@ -33,13 +34,17 @@ __all__ = [
     "READABLE_DUNDERS",
     "TASK_FILENAME",
     "TASK_MODULE",
+    "GuardError",
     "NameKind",
     "Rule",
     "attribute_kind",
     "finding_at",
     "is_dunder",
     "is_variable_name",
+    "kind_name",
     "mangled",
+    "refuse_read",
+    "refuse_write",
 ]
 
 
@@ -234,4 +239,35 @@ def finding_at(node: ast.AST, rule: Rule, message: str) -> Finding:
         end_column=(getattr(node, "end_col_offset", None) or 0) + 1,
         message=message,
         hint=rule.hint,
+    )
+
+
+# What a guard says when it says no; below guards and façades, which both say it -------
+
+
+class GuardError(PolicyRefusal):
+    """A guard said no while the task ran."""
+
+
+def kind_name(value: object) -> str:
+    """Return the class name of `value` (untrusted), bounded."""
+    cls = value if isinstance(value, type) else type(value)
+    return str.__str__(cls.__name__)[:64]
+
+
+def refuse_read(value: object, name: str) -> GuardError:
+    """Return the refusal of reading ``value.name``."""
+    return GuardError(
+        "STO-G101",
+        f"the attribute {str(name)[:64]!r} of a {kind_name(value)} is out of reach",
+        hint="a task sees the public interface of library objects only",
+    )
+
+
+def refuse_write(value: object, name: str) -> GuardError:
+    """Return the refusal of assigning or deleting ``value.name``."""
+    return GuardError(
+        "STO-G102",
+        f"the attribute {str(name)[:64]!r} of a {kind_name(value)} cannot be changed",
+        hint="a task changes its own objects, not modules or library classes",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Any
 
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 __all__ = ["StandIn", "hide_class", "make_type_class"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.functions import hide_memo
 from stoilo.sandbox.facades.tree import FacadeTree, build_facades
 from stoilo.sandbox.language.builtin_types import seal_text, seal_unicode_errors
 from stoilo.sandbox.language.extensions import Extensions
@@ -105,7 +104,7 @@ class LanguageRuntime:
             "_stoilo_type_of": guards.type_of,
             "_stoilo_own_types": guards.own_types,
             "_stoilo_check_self": guards.check_self,
-            "_stoilo_hook": make_hook(hide_memo),
+            "_stoilo_hook": make_hook(),
             "_stoilo_group": check_group,
             "_stoilo_getattr": guards.read,
             "_stoilo_write": guards.write,

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.sandbox.facades.functions import FACADES
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
 
 attrgetter, methodcaller = (
     FACADES["operator"](None)[name] for name in ("attrgetter", "methodcaller")

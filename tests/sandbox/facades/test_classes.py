@@ -5,7 +5,7 @@ import types
 import pytest
 
 from stoilo.sandbox.facades.classes import FACADES
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 BUILDERS = ("BuiltinFunctionType", "FunctionType", "GeneratorType", "LambdaType")
 

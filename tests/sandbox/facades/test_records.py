@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from stoilo.sandbox.facades.records import FACADES
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.language.rules import TASK_MODULE, GuardError
 
 CODE = "ran.append(1)"
 
