@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.executor.release import InstalledRelease
+from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
@@ -30,7 +30,7 @@ WAIT_S = 60.0
 READ = "print(len(open({path!r}, 'rb').read()) > 0)"
 PING = """
 from pathlib import Path
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 with SignerClient(Path({path!r}), timeout_s=30) as client:
     try:
         print(client.ping().log_vkey)

@@ -27,14 +27,14 @@ from stoilo.audit.format.record import RetentionRecord
 from stoilo.audit.log.side import SideStore, side_path
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.release import ReviewerKey
+from stoilo.executor.verifier.release.targets import ReviewerKey
 from stoilo.server.config import load_config
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
-from stoilo.signer.reviewers import list_reviewers
+from stoilo.server.log.public_records import submitter_commitment
+from stoilo.signer.development.lists import list_reviewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.release.trust import (
     ReleaseFiles,
     load_trust,
     pack_release,
@@ -32,9 +32,9 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
-from stoilo.signer.client import SignerClient
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.launch import ForeignSigner, SignerProcess
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.launch import ForeignSigner, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
