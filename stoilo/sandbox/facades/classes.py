@@ -20,6 +20,7 @@ from stoilo.sandbox.language.rules import (
     GuardError,
     NameKind,
     attribute_kind,
+    is_plain,
 )
 from stoilo.sandbox.language.stand_ins import StandIn, hide_class
 
@@ -91,7 +92,7 @@ def _checked_call(cls: Any, value: Any, names: Any = None, **options: Any) -> An
     members = _member_names(names)
     for member in members:
         name = member if isinstance(member, str) else member[0]
-        if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
+        if not is_plain(name):
             raise GuardError("STO-G106", f"an enum cannot have the member {name!r:.64}")
     if options.pop("type", None) is not None or _extends_more(cls):
         raise GuardError("STO-G106", "write an enum with a mixed-in type as a class")
@@ -131,7 +132,7 @@ class SimpleNamespace(metaclass=StandIn):
     def __new__(cls, **attributes: Any) -> Any:
         """Return a real namespace; names that a task cannot assign are refused."""
         for name in attributes:
-            if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
+            if not is_plain(name):
                 raise GuardError("STO-G102", "an attribute name is reserved")
         return types.SimpleNamespace(**attributes)
 

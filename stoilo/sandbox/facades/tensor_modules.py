@@ -16,6 +16,7 @@ from stoilo.sandbox.language.rules import (
     NameKind,
     attribute_kind,
     is_dunder,
+    is_plain,
 )
 from stoilo.sandbox.language.stand_ins import StandIn
 
@@ -99,7 +100,7 @@ def _checked_pre_hook(
 
 def _checked_key(_: Any, key: Any) -> str:
     """``ParameterDict._key_to_attr``: keys become attributes."""
-    if type(key) is not str or attribute_kind(key) is not NameKind.PLAIN:
+    if not is_plain(key):
         raise GuardError("STO-G102", f"a ParameterDict cannot have the key {key!r:.64}")
     return key
 

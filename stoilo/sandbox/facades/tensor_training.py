@@ -21,6 +21,7 @@ from stoilo.sandbox.language.rules import (
     NameKind,
     attribute_kind,
     is_dunder,
+    is_plain,
 )
 
 __all__ = ["DataLoader"]
@@ -233,7 +234,7 @@ def _named_parameters(self: Any) -> dict[str, Any]:
     """Return ``arg_constraints``, read once, or raise for a name that is no parameter's."""
     named = {**self.arg_constraints}
     for name in named:
-        if type(name) is not str or attribute_kind(name) is not NameKind.PLAIN:
+        if not is_plain(name):
             raise GuardError("STO-G101", f"a parameter cannot be called {name!r:.64}")
     return named
 

@@ -20,6 +20,7 @@ from stoilo.sandbox.language.rules import (
     TASK_MODULE,
     NameKind,
     attribute_kind,
+    is_plain,
 )
 
 __all__ = [
@@ -218,10 +219,6 @@ def narrow_match_args(cls: type) -> None:
     if type(cls) is type:
         kept = tuple(takewhile(lambda name: may_be_field(cls, name), names))
     else:
-        kept = tuple(takewhile(_is_plain, names))
+        kept = tuple(takewhile(is_plain, names))
     if kept != names:
         type.__setattr__(cls, _MATCH_ARGS, kept)
-
-
-def _is_plain(name: object) -> bool:
-    return type(name) is str and attribute_kind(name) is NameKind.PLAIN

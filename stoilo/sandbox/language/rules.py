@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from enum import Enum
+from typing import TypeGuard
 
 import msgspec
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
@@ -40,6 +41,7 @@ __all__ = [
     "attribute_kind",
     "finding_at",
     "is_dunder",
+    "is_plain",
     "is_variable_name",
     "kind_name",
     "mangled",
@@ -161,6 +163,14 @@ def attribute_kind(name: str) -> NameKind:
     if name.startswith("_") or name in GUARDED_ATTRIBUTES:
         return NameKind.GUARDED
     return NameKind.PLAIN
+
+
+def is_plain(name: object) -> TypeGuard[str]:
+    """Whether `name` (untrusted) is exact text that compiles to direct access.
+
+    A class of the task's own may equal one name now and another later, so only ``str`` counts.
+    """
+    return type(name) is str and attribute_kind(name) is NameKind.PLAIN
 
 
 def is_variable_name(name: str) -> bool:
