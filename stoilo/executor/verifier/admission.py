@@ -1,11 +1,8 @@
-"""What a volunteer's executor checks before a byte of a task's source is parsed.
+"""What a volunteer's executor checks before a byte of a task's source is parsed. Pure.
 
-In exactly the order of design §1.6: sizes, signatures up to the root, log proof, digests,
-expiry, revocations, floors, opt-in. Each check is a pure function; each refusal has its
-own code. A `TrustError` means the work is forged, damaged or stale; a `PolicyRefusal` means
-"not for this host", which is no error of anybody's.
-Trust: `TaskBundle` is hostile in every field; `TrustedRelease` and `HostState` are this
-host's own. Source: signing-audit §3.6.
+In the order of design §1.6: sizes, signatures up to the root, log proof, digests, expiry,
+revocations, floors, reviews, opt-in. `verify_admission` is the part that the signer asks too,
+before it signs. Nothing here opens a socket or reads a clock.
 """
 
 from __future__ import annotations

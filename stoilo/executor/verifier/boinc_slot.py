@@ -1,11 +1,8 @@
-"""A BOINC slot: where one task of one project runs, as the client has laid it out.
+"""The application's side of a BOINC slot: what a client laid out, and how a task ends there.
 
-Inputs are found by their open names (`workdir`): plain files, or BOINC's text files
-``<soft_link>../../projects/…</soft_link>``. What ``init_data.xml`` and the links say came
-partly from a server, so it names nothing outside of BOINC's data directory, is bounded
-before it is read, and chooses neither root, policy, level nor jail (I4): the app's name is
-compared with the admission, preferences only lower.
-Source: BOINC client, ``lib/app_ipc.cpp`` and ``api/boinc_api.cpp`` (facts: boinc.md §4).
+``init_data.xml`` is not strict XML (preferences are copied in as a server wrote them) and names
+the account's key, so only what is needed is read. Inputs are found by their open names: plain
+files, or BOINC's text files that name one of the project's directory.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustE
 from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.core.types import RunOutcome
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
-from stoilo.executor.verifier.host_verifier import Judge, installed_release
+from stoilo.executor.verifier.host_verifier import HostVerifier, installed_release
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
@@ -34,10 +34,10 @@ from stoilo.sandbox.run import TaskRequest, read_items, read_outcome, read_refus
 
 __all__ = [
     "VERIFIER_VERSION",
+    "ActiveRuns",
     "Cancellable",
     "Executor",
     "RunnerJail",
-    "Runs",
     "VerifiedExecutor",
     "Work",
     "installed_release",
@@ -55,7 +55,7 @@ class Cancellable(Protocol):
         ...
 
 
-class Runs:
+class ActiveRuns:
     """The runs of one executor by result name. Thread-safe."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class VerifiedExecutor:
     ) -> None:
         self._keeper = keeper
         self._runtimes = runtimes or InstalledRuntimes()
-        self._judge = Judge(
+        self._verifier = HostVerifier(
             root,
             state,
             host,
@@ -176,7 +176,7 @@ class VerifiedExecutor:
             release_build=release_build,
         )
         self._version = version
-        self._runs = Runs()
+        self._runs = ActiveRuns()
 
     def execute(self, work: Work) -> bytes:
         """Return the result file's bytes; see `Executor`."""
@@ -189,20 +189,20 @@ class VerifiedExecutor:
         )
         with self._runs.hold(work.result):
             try:
-                judged = self._judge.judge(work)
-                task = judged.task
+                verified = self._verifier.verify(work)
+                task = verified.task
                 source = _text_of(task)
                 jail = self._runtimes.jail(
                     task.level,
                     task.admission.statement.flavor,
-                    judged.trust,
+                    verified.trust,
                     work.runtime_archive(),
                 )
             except PolicyRefusal as error:
                 return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
             except TrustError as error:
                 return _refuse(header, error, Disposition.REFUSED)
-            header = msgspec.structs.replace(header, checkpoint=judged.checkpoint)
+            header = msgspec.structs.replace(header, checkpoint=verified.checkpoint)
             return self._run(task, source, jail, header)
 
     def cancel(self, result: str) -> None:

@@ -1,13 +1,14 @@
-"""The volunteer's home: where trees, memory and floors of this computer lie (design I4).
+"""This computer's own directories, and what this verifier was built with.
 
     <home>/verifier/<tree digest>/   the launcher's
     <home>/flavors/<tree digest>/    unpacked runtimes
     <home>/state/<origin's digest>/  release cache, memory of time and revocations, floors
 
-It is found from where the process stands and from nothing that a server sends: a BOINC slot
-``<data>/slots/<digits>`` has its home at ``<data>/stoilo``, beside the directories that a
-project fills; anything else uses ``$HOME/.local/share/stoilo``. The launcher in C follows
-the same rule.
+The home is found from where the process stands and from nothing that a server sends (I4): a
+BOINC slot ``<data>/slots/<digits>`` has it at ``<data>/stoilo``, beside the directories that a
+project fills; anything else uses ``$HOME/.local/share/stoilo``. The launcher in C follows the
+same rule. A frozen verifier takes its root from ``built.json`` in its own tree, whose digest
+the launcher holds; an unfrozen one has none and takes it from ``--root FILE`` (design §3).
 """
 
 from __future__ import annotations

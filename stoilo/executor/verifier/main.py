@@ -32,7 +32,7 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.boinc_session import Ending, Session
+from stoilo.executor.verifier.boinc_session import QuitReason, Session
 from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
 from stoilo.executor.verifier.boinc_slot import (
     Slot,
@@ -45,7 +45,7 @@ from stoilo.executor.verifier.boinc_slot import (
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import MESSAGE_CHARS, VerifiedExecutor
-from stoilo.executor.verifier.host_verifier import Judge, newest_release
+from stoilo.executor.verifier.host_verifier import HostVerifier, newest_release
 from stoilo.executor.verifier.inspection import (
     OwnParts,
     check_self,
@@ -257,7 +257,7 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
         if session.ending is None:
             raise
         return session.ending.exit_code
-    if session.ending is Ending.ABORT:
+    if session.ending is QuitReason.ABORT:
         return session.ending.exit_code
     finish(slot, data)
     session.finish()
@@ -301,7 +301,7 @@ def _explain(slot: Slot, around: Surroundings) -> int:
     """Say what the slot's task is, or why it does not run; runs nothing."""
     try:
         ready = _prepare(slot, around)
-        judge = Judge(
+        verifier = HostVerifier(
             around.built.root_bytes(),
             ready.state,
             ready.host,
@@ -309,13 +309,13 @@ def _explain(slot: Slot, around: Surroundings) -> int:
             runtimes=ready.runtimes,
             release_build=not around.built.development,
         )
-        judged = judge.judge(ready.work)
+        verified = verifier.verify(ready.work)
     except StoiloError as error:
         around.out.write(explain_refusal(error))
         return error.exit_code
-    flavor = judged.task.admission.statement.flavor
-    part = judged.trust.flavor_part(flavor, ready.runtimes.platform)
-    around.out.write(explain_task(judged.task, judged.trust, ready.host, part))
+    flavor = verified.task.admission.statement.flavor
+    part = verified.trust.flavor_part(flavor, ready.runtimes.platform)
+    around.out.write(explain_task(verified.task, verified.trust, ready.host, part))
     return 0
 
 

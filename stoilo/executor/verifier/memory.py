@@ -1,8 +1,9 @@
-"""What a volunteer remembers of time: the newest that a witness ever vouched for here.
+"""What this host remembers of a project: the newest time, floors, the newest revocations.
 
-A host's clock may be wrong, or be set back by whoever wants an old admission to run again;
-a verified cosignature cannot. The file lies in the volunteer's own state, outside what
-a project writes, is replaced at once or not at all, and only ever rises.
+Each is a small file in the host's own state directory, outside of what a project writes (I4).
+It only ever rises, and is written durably before anything is decided by it: an older release or
+statement, however fresh its signature, and a clock set back revive nothing that was withdrawn.
+A damaged file refuses all work, since without it the host could be led back.
 Source: signing-audit §3.6 (g).
 """
 

@@ -1,9 +1,8 @@
 """Unpacked trees of this computer: held while used, re-hashed at every start, evicted.
 
 A tree lies at ``<directory>/<tree digest>`` and is complete or not there at all. Whoever
-uses one holds a shared lock on ``<tree digest>.lock``; unpacking and evicting need it
-alone. Nothing is believed because it was right before: every file is hashed again before
-the tree runs, and a file too many, too few, changed or linked refuses.
+uses one holds a lock on it, so that nobody evicts it meanwhile. An archive's digest is
+checked before a byte of it is decompressed; it is unpacked beside its place, flushed, renamed.
 """
 
 from __future__ import annotations

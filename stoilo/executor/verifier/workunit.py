@@ -1,4 +1,10 @@
-"""What the verifier takes and gives: a workunit as it came, this host, a verified task."""
+"""A workunit's files by their open names, and what the verifier makes of them.
+
+`Work` is one result as it was downloaded: hostile names and files. `TaskBundle` is the same in
+the verifier's form, `HostState` this computer, `VerifiedTask` what may then run. Files are
+opened once, never through links, and hashed from what was opened, so that there is no moment
+in which one could be exchanged between check and use.
+"""
 
 from __future__ import annotations
 

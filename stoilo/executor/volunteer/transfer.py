@@ -1,7 +1,7 @@
-"""The volunteer's HTTP: scheduler calls, downloads, uploads. Every answer is bounded.
+"""The volunteer's HTTP: account, scheduler calls, downloads, uploads. Every answer is bounded.
 
-Redirects are not followed, environment proxies are not used, answers are read up to a
-limit, and a file counts only when size, MD5 and (its name) SHA-256 are right.
+A file counts only when size, MD5 and (its name) SHA-256 are right, so a mirror is believed in
+nothing: one that is dead, slow or sends other bytes is passed over, and the project is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stoilo.core.http_client import (
     HttpClient,
     HttpError,
 )
-from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, mark_sticky
+from stoilo.executor.volunteer.ledger import FileRecord, ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
     find_scheduler,
@@ -229,7 +229,7 @@ class Transfer:
                 "STO-X008", f"a download cannot be stored (errno {error.errno})"
             ) from error
 
-    def upload(self, copy: CopyRecord, path: Path) -> None:
+    def upload(self, copy: ResultRecord, path: Path) -> None:
         """Send a finished result file, resuming where the project is.
 
         Raises:

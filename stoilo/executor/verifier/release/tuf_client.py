@@ -1,10 +1,8 @@
 """python-tuf's own client on files in memory, with the caller's clock and our errors.
 
-The client workflow (root chain, thresholds, rollback, expiry, hashes) is
-`tuf.ngclient.Updater`'s. What it leaves open is refused here: metadata in another than its
-one form, keys counted twice, roles that speak beyond their folders, gaps in the chain of
-roots. Trust: the root is the caller's; all else is hostile.
-Source: TUF specification 1.0.34 §5.3 to §5.6.
+The workflow (root chain, thresholds, rollback, expiry, hashes) is python-tuf's. Ours is what it
+leaves open: one encoding of metadata, every key counted once, no two roles for one name, and
+which attack a refusal is, since its dozen kinds of error mean other things at other steps.
 """
 
 from __future__ import annotations
