@@ -26,9 +26,10 @@ from stoilo.executor.verifier.result import Disposition
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree, platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import TASK_JOB, TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
-from stoilo.signer.devroot import certify_parts
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
+from stoilo.signer.development.root import certify_parts
 from tests.support.gate import GateBench
 from tests.support.slots import BoincData
 

@@ -14,8 +14,8 @@ from stoilo.executor.verifier.release.trust import (
     parse_release_pack,
     read_release,
 )
-from stoilo.signer.protocol import Admission, SignAdmissions
-from stoilo.signer.service import SignerService
+from stoilo.signer.process.protocol import Admission, SignAdmissions
+from stoilo.signer.process.service import SignerService
 from tests.support.gate import INSTALLED, NOW, GateBench
 
 LEAVES = 1 << 16

@@ -5,7 +5,7 @@
     OUTPUT/verifier/…       the same of a verifier
     OUTPUT/build/…          the log; after a failure also all intermediate files
 
-The record beside them (`PartFile`: version, serial) is `stoilo.signer.partrecords`'s.
+The record beside them (`PartFile`: version, serial) is `stoilo.signer.part_building`'s.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
-from stoilo.signer.onlinekeys import make_online_keys
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
+from stoilo.signer.process.online_keys import make_online_keys
 from stoilo.testing.deployment import Deployment
 from tests.support.release import ReleasedProject, flavor_files
 from tests.support.wire import RawClient

@@ -17,9 +17,9 @@ from stoilo.flavors.contents import load_contents
 from stoilo.flavors.inspect import look_inside
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.jobs import TASK_JOB
-from stoilo.sandbox.run import TaskRequest, run_task
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.run import TaskRequest, run_task
+from stoilo.sandbox.process.supervisor import Jail
 
 CASES = Path(__file__).parents[1] / "attack" / "cases"
 FOLDERS = {"pure": "benign", "numeric": "benign_numeric"}

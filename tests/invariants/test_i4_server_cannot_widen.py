@@ -19,7 +19,7 @@ from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import RequestFacts, Settings, request_of
 from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
-from stoilo.sandbox.supervisor import zygote_command, zygote_environment
+from stoilo.sandbox.process.supervisor import zygote_command, zygote_environment
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

@@ -13,7 +13,7 @@ import pytest
 LIST = Path(__file__).with_name("trusted_base.txt")
 PARTS = {
     "verifier": "stoilo.executor.verifier.main",
-    "zygote": "stoilo.sandbox.zygote, stoilo.sandbox.jobs.task",
+    "zygote": "stoilo.sandbox.process.zygote, stoilo.sandbox.process.task_job",
 }
 ALLOWED = frozenset(
     {

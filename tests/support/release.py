@@ -38,9 +38,9 @@ from stoilo.executor.verifier.release.trust import (
     REVOCATION_FILE,
     load_trust,
 )
+from stoilo.signer.development.root import log_policy_files
 from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.logpolicy import log_policy_files
-from stoilo.signer.onlinekeys import (
+from stoilo.signer.process.online_keys import (
     OnlineKeys,
     find_key,
     make_online_keys,

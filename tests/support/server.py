@@ -186,7 +186,7 @@ class PythonValidators:
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
     def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
-        """Answer one request as `stoilo.sandbox.jobs.validate` does."""
+        """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
         assert isinstance(node, dict)

@@ -66,20 +66,21 @@ from stoilo.executor.verifier.release.trust import (
 )
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
-from stoilo.signer.builds import BuildInputs, attestation_path, make_attestation
-from stoilo.signer.ceremony.boincfiles import sign_boinc_files
-from stoilo.signer.ceremony.changes import Changes, NewTarget
-from stoilo.signer.ceremony.current import CurrentRelease, open_current
+from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
+from stoilo.signer.ceremony.base_release import CurrentRelease, open_current
+from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
-from stoilo.signer.ceremony.holders import KeyHolder, RoleSet
+from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
 from stoilo.signer.ceremony.proposal import (
+    Changes,
+    NewTarget,
     Proposal,
     ReleasePlan,
     first_proposal,
     next_proposal,
 )
 from stoilo.signer.ceremony.publication import publish
-from stoilo.signer.ceremony.signing import sign_proposal
+from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.offlinekeys import Hardness, OfflineKey, create_key, open_key
 from stoilo.signer.repository import refresh_online_metadata

@@ -34,8 +34,8 @@ from stoilo.executor.verifier.boinc_shm import (
 )
 from stoilo.executor.verifier.boinc_slot import SlotInfo
 from stoilo.executor.verifier.checkpoints import Checkpoint, CheckpointFile, KeptRun
-from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.progress import Progress
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.progress import Progress
 
 __all__ = [
     "Child",
@@ -134,7 +134,7 @@ ALMOST: Final = 0.99
 
 
 class Child(Protocol):
-    """What is asked of a run: `stoilo.sandbox.exchange.Exchange`."""
+    """What is asked of a run: `stoilo.sandbox.process.exchange.Exchange`."""
 
     def cpu_s(self) -> float:
         """Return the child's processor time, s."""

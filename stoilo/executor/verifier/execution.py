@@ -27,10 +27,15 @@ from stoilo.executor.verifier.host_verifier import HostVerifier, installed_relea
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
-from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.progress import UNREADABLE_STATE, largest_state
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.run import TaskRequest, read_items, read_outcome, read_refusal
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.progress import UNREADABLE_STATE, largest_state
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.sandbox.process.run import (
+    TaskRequest,
+    read_items,
+    read_outcome,
+    read_refusal,
+)
 
 __all__ = [
     "VERIFIER_VERSION",
@@ -48,7 +53,7 @@ CANCELLED = "STO-S008"
 
 
 class Cancellable(Protocol):
-    """What can be ended of a run: `stoilo.sandbox.exchange.Exchange`."""
+    """What can be ended of a run: `stoilo.sandbox.process.exchange.Exchange`."""
 
     def cancel(self) -> None:
         """Have the child killed, from any thread."""

@@ -29,7 +29,7 @@ from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
 from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels, load_older_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 __all__ = [
     "BUILT_FILE",

@@ -27,10 +27,10 @@ from stoilo.executor.verifier.trees import (
     hold_tree,
     set_aside,
 )
-from stoilo.sandbox.exchange import Exchange
-from stoilo.sandbox.report import JailReport
-from stoilo.sandbox.run import TASK_JOB
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.channel import TASK_JOB
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.report import JailReport
+from stoilo.sandbox.process.supervisor import Jail
 
 __all__ = [
     "RUNTIME_PROGRAM",
@@ -48,7 +48,7 @@ DAMAGED: Final = "STO-F041"
 
 
 class RunnerJail(Protocol):
-    """What the executor needs of `stoilo.sandbox.supervisor.Jail`."""
+    """What the executor needs of `stoilo.sandbox.process.supervisor.Jail`."""
 
     def run(
         self,

@@ -13,7 +13,7 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.policies.policy import Policy, default_policy, parse_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.admission.outdated import WithdrawnTerms, terms_of
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.ports import ProjectFacts

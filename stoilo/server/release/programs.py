@@ -33,7 +33,7 @@ from stoilo.signer.boinckeys import (
     md5_hex,
     parse_boinc_public,
 )
-from stoilo.signer.ceremony.boincfiles import (
+from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
     signature_name,

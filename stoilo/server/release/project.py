@@ -32,9 +32,9 @@ from stoilo.server.release.released import (
     check_offline_roles,
     is_released,
 )
-from stoilo.signer.client import SignerClient
-from stoilo.signer.devroot import create_development_root
-from stoilo.signer.launch import ForeignSigner, SignerProcess
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.process.client import SignerClient
+from stoilo.signer.process.launch import ForeignSigner, SignerProcess
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy

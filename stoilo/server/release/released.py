@@ -17,7 +17,7 @@ from stoilo.audit.format.note import parse_vkey
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.verifier.release.trust import is_development_root
-from stoilo.signer.onlinekeys import awaits_ceremony
+from stoilo.signer.process.online_keys import awaits_ceremony
 from stoilo.signer.roles import role_limits
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from stoilo.core.revocation import (
     split_revocations,
 )
 from stoilo.executor.verifier.release.targets import RevocationFile
-from stoilo.signer.devroot import certify_fresh_epoch, offline_list
+from stoilo.signer.development.lists import replace_online_key, settle_revocations
+from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.revoking import replace_online_key, settle_revocations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,7 +285,7 @@ def take_back(
     add: RevocationStatement | None = None,
     remove: RevocationStatement | None = None,
 ) -> RevocationFile:
-    """Publish the next offline list; see `stoilo.signer.revoking.settle_revocations`."""
+    """Publish the next offline list; see `settle_revocations`."""
     return settle_revocations(_keys(data), int(time.time()), add=add, remove=remove)
 
 

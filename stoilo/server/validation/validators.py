@@ -1,6 +1,6 @@
 """Running a researcher's validators: in the jail, a fresh fork for each call.
 
-The job is `stoilo.sandbox.jobs.validate`. A validator that raises, answers with
+The job is `stoilo.sandbox.process.validate_job`. A validator that raises, answers with
 anything but a bool or hits a limit is the researcher's fault: the task ends with the
 code that says which, and is not retried (thesis §7.2).
 """

@@ -25,7 +25,7 @@ from stoilo.server.watching.probes import (
     check_store,
 )
 from stoilo.server.watching.readiness import Watchman
-from stoilo.signer.client import SignerClient
+from stoilo.signer.process.client import SignerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,8 +30,7 @@ from stoilo.executor.verifier.release.targets import (
     TrustedRelease,
     part_target,
 )
-from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import (
+from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,
     BuildEvidence,
@@ -39,7 +38,8 @@ from stoilo.signer.builds import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.ceremony.boincfiles import (
+from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
     check_boinc_files,

@@ -21,8 +21,8 @@ from stoilo.executor.verifier.release.targets import (
     TrustedRelease,
 )
 from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
+from stoilo.signer.attestations import BuildEvidence
 from stoilo.signer.boinckeys import BoincPublicKey
-from stoilo.signer.builds import BuildEvidence
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (

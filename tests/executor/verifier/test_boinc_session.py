@@ -24,7 +24,7 @@ from stoilo.executor.verifier.execution import installed_release
 from stoilo.executor.verifier.installation import render_built
 from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.flavors.manifest import find_flavor
-from stoilo.sandbox.exchange import Exchange
+from stoilo.sandbox.process.exchange import Exchange
 from tests.support.boincslot import (
     FakeClient,
     VerifierProcess,

@@ -2,7 +2,7 @@ import re
 
 from stoilo.executor.verifier.installation import OLDER_LANGUAGES, installed_release
 from stoilo.policies.levels import load_levels
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 
 
 def test_own_layer_and_levels_are_held() -> None:

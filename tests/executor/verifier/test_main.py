@@ -17,7 +17,7 @@ from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition
 from stoilo.executor.verifier.runtimes import InstalledRuntimes
 from stoilo.flavors.manifest import find_flavor
-from stoilo.sandbox.report import JailReport, JailStatus
+from stoilo.sandbox.process.report import JailReport, JailStatus
 from stoilo.signer.keyfiles import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import GateBench

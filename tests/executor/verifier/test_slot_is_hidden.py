@@ -41,8 +41,8 @@ IN_JAIL = """
 import sys
 from pathlib import Path
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.run import probe_source
-from stoilo.sandbox.seccomp import Denied
+from stoilo.sandbox.process.run import probe_source
+from stoilo.sandbox.kernel.seccomp import Denied
 source = Path(sys.argv[1]).read_text()
 outcome = probe_source(source, load_level("pure"), denied=Denied.ERRNO)
 print(outcome.status.value, outcome.error, outcome.output)

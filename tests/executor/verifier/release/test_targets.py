@@ -21,7 +21,7 @@ from stoilo.executor.verifier.release.targets import (
     read_target,
 )
 from stoilo.executor.verifier.release.trust import load_trust
-from stoilo.signer.devroot import (
+from stoilo.signer.development.root import (
     certify_parts,
     create_development_root,
     published_epochs,
