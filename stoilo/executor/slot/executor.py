@@ -205,6 +205,7 @@ class SlotExecutor:
 
     def keep(self, results: Collection[str]) -> None:
         """Drop the slots of all copies but these; see `SuspendableExecutor`."""
+        # A slot in use is never removed, whatever the ledger says meanwhile.
         with self._lock:
             taken = {str(number) for number in self._taken}
         for slot in self._kept():
@@ -242,6 +243,7 @@ class SlotExecutor:
             with self._lock:
                 del self._started[work.result]
         ended = judge_exit(slot, code)
+        # Killed on request, it says nothing about the task.
         if process.ended_by_us and ended.ending is not ExitKind.FINISHED:
             raise InternalError(CANCELLED, "the run was ended")
         log.info("the launcher of %s ended with %d", work.result, code)
@@ -257,6 +259,7 @@ class SlotExecutor:
             self._taken[number] = result
         slot = self._slots / str(number)
         try:
+            # Left by a result that is over; nothing of it may reach the next one.
             if copy_in(slot) != result:
                 shutil.rmtree(slot, ignore_errors=True)
             slot.mkdir(parents=True, exist_ok=True)

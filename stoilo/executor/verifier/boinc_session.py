@@ -124,6 +124,7 @@ class Lookout:
             exists: whether there is a process of its number.
             is_parent: whether our parent has its number.
         """
+        # Orphans get another parent at once, whereas a number can be given out again.
         if self.is_parent and not is_parent:
             return True
         return not exists and now - self.heard > SILENCE_S
@@ -253,6 +254,8 @@ class Reckoning:
         """Return the task's processor time, s; it never falls."""
         child = self._child.group_cpu_s() if self._child else 0.0
         total = self._info.cpu_s + self._own_cpu() + child
+        # A child that ends may take its time out of the sum; a client expects one that
+        # only grows.
         self._cpu_time = max(self._cpu_time, total)
         return self._cpu_time
 
@@ -422,6 +425,7 @@ class Session:
         standing = heed(self._standing, wanted)
         if standing == self._standing:
             return
+        # Written before the child is killed: afterwards its newest state would be gone.
         if standing.ending is QuitReason.QUIT:
             self._save(at_once=True)
         with self._lock:
@@ -471,6 +475,8 @@ class Session:
 
     def _end(self, ending: QuitReason) -> None:
         """Wait for the main thread to leave; leave without it where that takes long."""
+        # BOINC would kill us after a minute with SIGKILL, and with it the exit code is
+        # lost.
         if not self._closed.wait(self._patience_s):
             self._leave(ending.exit_code)
 

@@ -92,6 +92,8 @@ class ActiveRuns:
         with self._lock:
             self._exchanges[result] = exchange
             unwanted = self._closed or result in self._unwanted
+        # It was cancelled while it was being prepared, when there was nothing to kill
+        # yet.
         if unwanted:
             exchange.cancel()
 
@@ -192,6 +194,8 @@ class VerifiedExecutor:
             disposition=Disposition.REFUSED,
             verifier=self._version,
         )
+        # Known as running from the first check on, so that it can be cancelled while
+        # verified.
         with self._runs.hold(work.result):
             try:
                 verified = self._verifier.verify(work)
@@ -288,6 +292,8 @@ def _run_kept(
         rest = dataclasses.replace(request, step=kept.step, state=kept.state)
         left = kept.limits_left(task.limits)
         report = jail.run(rest.encode(), left, watch=watch_both)
+        # Anything but a state that the jail cannot read is the answer; that one begins
+        # again.
         if read_refusal(report) != UNREADABLE_STATE:
             return report, kept.step
         keeper.forget()

@@ -136,8 +136,11 @@ class HostVerifier:
         """
         envelope = work.read(workunit.ADMISSION)
         pack = work.read(workunit.RELEASE)
+        # A client starts several tasks at once, and each raises what this host
+        # remembers.
         with self._alone():
             newest = self._memory.newest
+            # A clock that was set back revives nothing.
             now = max(int(self._clock()), newest)
             trust = self._load_trust(pack, now)
             floors = self._floors.learn(trust)
@@ -151,6 +154,8 @@ class HostVerifier:
                 flavors=self._runtimes.flavors(trust),
             )
             task = verify_bundle(bundle, trust, host, now)
+            # Only a task that passed everything teaches time: a refused one could come
+            # from a thief.
             self._memory.learn(task.admission.proven.agreed_time)
         checkpoint = seen_checkpoint(parse_proof(bundle.proof).checkpoint)
         return VerifiedWorkunit(task, trust, checkpoint)
@@ -172,9 +177,12 @@ class HostVerifier:
             trust = self._load(pack, now, oldest)
         except TrustError as error:
             older = _read_pack(newest) if error.code in ROLLBACK_CODES else b""
+            # Nothing newer is known here, so the pack itself is at fault.
             if not older:
                 raise
             return self._load(older, now, oldest)
+        # Kept for `--explain` and `--self-check`, and for tasks that bring an older
+        # pack.
         if known is None or known.digest != digest:
             replace_file(newest, pack)
         self._known = _Known(digest, trust)

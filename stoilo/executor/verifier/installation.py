@@ -110,6 +110,7 @@ def find_home(cwd: Path, environment: Mapping[str, str]) -> Home:
     Raises:
         TrustError: STO-F037 when there is no place that could be trusted.
     """
+    # A link could make any directory look like a slot.
     real = cwd.resolve()
     if is_slot(real):
         data = real.parent.parent
@@ -121,6 +122,7 @@ def find_home(cwd: Path, environment: Mapping[str, str]) -> Home:
         owner = Path(base).stat().st_uid
     except OSError as error:
         raise _refused("HOME cannot be read") from error
+    # With `sudo` HOME may stay another user's, who could then change our memory.
     if owner != os.geteuid():
         raise _refused("HOME belongs to somebody else")
     return Home(Path(base) / ".local" / "share" / HOME_NAME)
@@ -159,6 +161,8 @@ def own_directory(directory: Path, others: int = 0o077) -> None:
     except OSError as error:
         raise _disk(directory.name, error) from error
     try:
+        # Looked at through the descriptor: by its name it could be exchanged in
+        # between.
         descriptor = os.open(directory, _DIRECTORY)
     except OSError as error:
         raise _refused(f"{directory.name} is a link or no directory") from error

@@ -141,8 +141,11 @@ def main() -> int:
     """Run the process; returns its exit code. The entry of the frozen verifier."""
     if not is_frozen():
         return _run_process()
+    # What is imported never becomes garbage; not walking it again saves time at each
+    # start.
     gc.freeze()
     gc.enable()
+    # Whatever the client runs with: results and state are nobody else's business.
     os.umask(0o077)
     code = _run_process()
     for stream in (sys.stdout, sys.stderr):
@@ -243,6 +246,8 @@ def _work(slot: Slot, around: Surroundings) -> int:
             return _work_for(session, slot, around)
     except InternalError as error:  # this machine's own trouble: later
         _say(around.err, error)
+        # Put off without end, a task that kills its verifier would come back a hundred
+        # times.
         if error.code in _BROKEN_RUN and count_broken_run(slot) >= MOST_BROKEN_RUNS:
             return _EXIT_CHILD_FAILED
         put_off(slot, RETRY_S, f"{error.code} {error.message}")
@@ -254,6 +259,7 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
     try:
         data = _execute(slot, around, session)
     except InternalError:
+        # Killed on request: the run's error is then only the echo of it.
         if session.ending is None:
             raise
         return session.ending.exit_code

@@ -79,6 +79,7 @@ class TimeMemory:
         """
         if time is None or time <= self._newest:
             return
+        # Another verifier of this host may have learned more since we read the file.
         with self._guard, self._locked():
             newest = max(self._read(), time)
             replace_file(self._path, b"stoilo-time/v1 %d\n" % newest)
@@ -88,6 +89,7 @@ class TimeMemory:
         try:
             with self._path.open("rb") as file:
                 text = file.read(MAX_FILE_BYTES)
+        # The first task of a project on this computer.
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -188,6 +190,8 @@ class FloorMemory:
             epoch=trust.min_epoch,
             verifier=trust.floors.verifier,
             serials=trust.floors.serials,
+            # Capped, or one stolen key could raise the floor above every honest release
+            # for ever.
             revocation=min(trust.revocation_version, MOST),
         )
         with self._lock:
@@ -276,6 +280,8 @@ class RevocationMemory:
         known = (content_digest(data), trust.timestamp_version)
         with self._lock:
             seen = self._load()
+            # A batch of tasks carries one statement: its signatures are not verified
+            # again.
             if seen is not None and known == self._known:
                 return seen
             newest = newest_seen(seen, open_revocations(data, trust).statement, trust)

@@ -137,6 +137,7 @@ class Work:
 
 Source = bytes | Path
 
+# O_NONBLOCK: opening a pipe that was put here must not wait for a writer.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -174,6 +175,7 @@ class InputFile:
         if self._data is None:
             with open(self._descriptor, "rb", closefd=False) as file:
                 self._data = file.read(self.size + 1)
+            # Whoever can write to it could otherwise choose which bytes are hashed.
             if len(self._data) != self.size:
                 raise TrustError("STO-A057", f"{self._what} changed while being read")
         return self._data

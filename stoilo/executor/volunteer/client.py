@@ -262,6 +262,7 @@ class Volunteer:
             return
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
+        # In memory alone: after a restart a program may ask for another time again.
         put_offs = self._put_offs.get(result, 0)
         decision = decide(error, tries=copy.tries, put_offs=put_offs)
         if decision.no_work_s:
@@ -361,6 +362,8 @@ class Volunteer:
             self._ledger.save_host(known)
         self._take_programs(reply)
         reported = {result.name for result in request.results}
+        # Only what was reported in this very call: a reply cannot make us forget other
+        # work.
         for name in reply.acks:
             if name in reported:
                 self._forget(name)
@@ -377,6 +380,7 @@ class Volunteer:
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
         self._preferences.learn(reply.global_preferences)
+        # After the assignments: what a new result needs is kept.
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
 

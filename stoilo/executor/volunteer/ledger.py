@@ -233,6 +233,8 @@ class Ledger:
         try:
             made.mkdir(mode=0o700)
             replace_file(made / "copy.json", msgspec.json.encode(record))
+            # The name appears when all of it is on the disk: a crash leaves a `new-` to
+            # sweep.
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
         except OSError as error:
@@ -258,6 +260,7 @@ class Ledger:
         """Forget a copy: the project has taken note of it or does not want it."""
         if self._known.pop(result, None) is None:
             return
+        # Renamed first, so that a crash leaves no result without its record.
         trash = self._directory / f"old-{secrets.token_hex(8)}"
         try:
             (self._copies / result).replace(trash)
@@ -309,6 +312,7 @@ class Ledger:
             with _readable("copy.json"):
                 data = (folder / "copy.json").read_bytes()
                 record = msgspec.json.decode(data, type=ResultRecord)
+            # Killed between storing the result and noting it: the work is done.
             if record.phase is Phase.ASSIGNED and (folder / "result").exists():
                 record = msgspec.structs.replace(record, phase=Phase.FINISHED)
             yield record

@@ -266,6 +266,7 @@ def request_of(
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
     waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
+    # One ahead, so that a slot does not stand idle for a whole scheduler call.
     wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
     return SchedulerRequest(
         authenticator=settings.key,
@@ -301,6 +302,8 @@ def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
     """
     if not reply.host_id or reply.host_id == host.host_id:
         return host
+    # Somebody copied the state directory, and the project noticed by the sequence
+    # number.
     if host.host_id:
         host = msgspec.structs.replace(host, cpid=secrets.token_hex(16), rpc_seqno=0)
     return msgspec.structs.replace(host, host_id=reply.host_id)

@@ -218,6 +218,7 @@ class Transfer:
             return
         part = target.with_name(f"{target.name}.part")
         try:
+            # A killed process leaves the part; the next try goes on from it.
             download_from_any(file, part, self._whole, self._from_mirror)
             with part.open("rb") as stream:
                 os.fsync(stream.fileno())
@@ -281,6 +282,7 @@ class Transfer:
     ) -> None:
         """Write what is missing of a file to its part, as fast as `slowest` bytes/s."""
         held = part.stat().st_size if part.exists() else 0
+        # A part as large as the file did not add up before, so it starts anew.
         if held >= file.nbytes:
             held = 0
         headers = {"Range": f"bytes={held}-"} if held else {}
@@ -304,6 +306,7 @@ class Transfer:
             with part.open("ab" if resumed else "wb") as stream:
                 for chunk in answer.chunks():
                     size += len(chunk)
+                    # More than announced is not stored: a server could fill the disk.
                     if size > file.nbytes or self._closed:
                         break
                     stream.write(chunk)

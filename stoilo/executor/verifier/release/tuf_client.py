@@ -126,6 +126,7 @@ def _unsigned(setback: Setback) -> TrustError:
         return TrustError(
             "STO-K031", f"a new root is not of the old one's line: {setback.error}"
         )
+    # Signed by a root that has been replaced here: honest for a task of yesterday.
     if 0 < highest < known:
         return TrustError(
             "STO-K044", f"the release is of root {highest}, {known} is known here"
@@ -139,6 +140,7 @@ def _bad_version(setback: Setback) -> TrustError:
     if setback.phase == "root":
         return TrustError("STO-K032", f"a root's version does not follow: {text}")
     if setback.phase == "timestamp":
+        # python-tuf has one class for both and tells them apart by its words alone.
         code = "STO-K016" if text.startswith("New snapshot") else "STO-K010"
         return TrustError(code, f"a version went back: {text}")
     rolled = setback.phase == "snapshot" and not text.startswith("Expected snapshot")
@@ -203,6 +205,7 @@ def check_keys(delegator: Root | Delegations) -> None:
     for name, role in roles:
         known = [delegator.keys[one] for one in role.keyids if one in delegator.keys]
         values = [str(key.keyval.get("public")) for key in known]
+        # Key ids are chosen by who writes the metadata, so one key may stand under two.
         if len(set(values)) != len(values):
             raise TrustError("STO-K040", f"role {name} names one key twice")
         if len(values) < role.threshold:
