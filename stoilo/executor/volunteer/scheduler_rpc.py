@@ -330,9 +330,7 @@ def _user(root: Element) -> UserInfo | None:
         name=_shown(root, "user_name"),
         created_at=root.integer("user_create_time"),
         total_credit=root.number("user_total_credit"),
-        expavg_credit=root.number("user_expavg_credit"),
         host_total_credit=root.number("host_total_credit"),
-        host_expavg_credit=root.number("host_expavg_credit"),
         venue=_shown(root, "host_venue"),
     )
 
