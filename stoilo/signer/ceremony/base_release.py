@@ -10,28 +10,28 @@ Trust: the files are hostile; the *first* root is only as good as its fingerprin
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
     Metadata,
     Root,
     Signed,
-    Snapshot,
     TargetFile,
     Targets,
-    Timestamp,
 )
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import read_bounded
 from stoilo.executor.releasepack import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
-    open_metadata,
+    open_role,
     open_root,
     open_targets,
     parse_role_name,
@@ -89,7 +89,7 @@ class CurrentRelease:
         for file in (self.targets, *self.delegated):
             yield file.role, open_targets(file).signed
         for file in self.online:
-            yield file.role, _open_online(file).signed
+            yield file.role, open_role(file).signed
 
     def info(self, name: str) -> TargetFile | None:
         """Return what the release says of target `name`."""
@@ -172,10 +172,7 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
 def _check_signed(
     delegator: Root | Targets,
     file: RoleFile,
-    metadata: Metadata[Root]
-    | Metadata[Targets]
-    | Metadata[Snapshot]
-    | Metadata[Timestamp],
+    metadata: Metadata[Any],
 ) -> None:
     """Refuse metadata that too few keys named by `delegator` signed."""
     try:
@@ -210,16 +207,10 @@ def _online(
 
 def _is_signed(root: Root, file: RoleFile) -> bool:
     try:
-        _check_signed(root, file, _open_online(file))
+        _check_signed(root, file, open_role(file))
     except TrustError:
         return False
     return True
-
-
-def _open_online(file: RoleFile) -> Metadata[Snapshot] | Metadata[Timestamp]:
-    if file.role == "snapshot":
-        return open_metadata(file, Snapshot)
-    return open_metadata(file, Timestamp)
 
 
 _TIMESTAMP = "metadata/timestamp.json"
@@ -285,14 +276,12 @@ def _target_names(name: str, data: bytes) -> Iterator[str]:
 
 
 def _read(directory: Path, name: str) -> bytes:
-    """Return one file's bytes, bounded; a link is not followed."""
+    """Return one file's bytes; links and what is too large are refused."""
     bound = ceremony_bounds().metadata_bytes
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(directory / name, flags), "rb") as file:
-            data = file.read(bound + 1)
+        return read_bounded(directory / name, bound)
     except OSError as error:
-        raise TrustError("STO-K052", f"{name} of the release cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K050", f"{name} of the release is too large")
-    return data
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K052"
+        raise TrustError(
+            code, f"{name} of the release cannot be read: {error.strerror}"
+        ) from error

@@ -19,6 +19,7 @@ from typing import Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import read_bounded
 from stoilo.executor.release import PartFile, read_target
 from stoilo.executor.releaseparts import part_target
 from stoilo.flavors.archive import XzReader, read_archive
@@ -107,15 +108,12 @@ def _check_archive(path: Path, name: str, tree: str) -> None:
 
 
 def _small(path: Path, name: str) -> bytes:
-    bound = ceremony_bounds().metadata_bytes
     try:
-        with path.open("rb") as file:
-            data = file.read(bound + 1)
+        return read_bounded(path, ceremony_bounds().metadata_bytes)
     except OSError as error:
-        raise TrustError("STO-K056", f"{name} cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K056", f"{name} is too large")
-    return data
+        raise TrustError(
+            "STO-K056", f"{name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def read_attestations(directory: Path) -> tuple[NamedBytes, ...]:

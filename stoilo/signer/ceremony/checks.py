@@ -23,7 +23,7 @@ from stoilo.signer.ceremony.content_checks import (
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import check_role_keys
-from stoilo.signer.ceremony.metadata import RoleFile, open_root, open_targets
+from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
@@ -145,17 +145,13 @@ def _check_lifetimes(
 ) -> Iterator[StoiloError]:
     """Nothing lives longer than its role may, and nothing has ended already."""
     for file in proposal.metadata:
-        signed: Root | Targets = _open(file)
+        signed: Root | Targets = open_role(file).signed
         ends = int(signed.expires.timestamp())
         limit = created + role_limits(file.role).lifetime_s
         if ends <= now:
             yield TrustError("STO-K058", f"{file.name} would have expired already")
         if ends > limit + ceremony_bounds().clock_margin_s:
             yield TrustError("STO-K058", f"{file.name} would live too long")
-
-
-def _open(file: RoleFile) -> Root | Targets:
-    return open_root(file).signed if file.role == "root" else open_targets(file).signed
 
 
 def _check_dependents(proposal: Proposal) -> Iterator[StoiloError]:

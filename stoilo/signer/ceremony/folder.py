@@ -17,10 +17,10 @@ any other name is refused, so that a private key copied here by mistake is notic
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.files import sync_directory
+from stoilo.core.files import read_bounded, sync_directory, write_durably
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.trust import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
@@ -45,6 +45,7 @@ from stoilo.signer.ceremony.metadata import (
     targets_of,
 )
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
+from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [
@@ -209,15 +210,11 @@ def _list_files(path: Path) -> dict[str, Path]:
 
 def _read(file: Path, name: str, bound: int = 0) -> bytes:
     """Return a small file's bytes."""
-    bound = bound or ceremony_bounds().metadata_bytes
     try:
-        with file.open("rb") as stream:
-            data = stream.read(bound + 1)
+        return read_bounded(file, bound or ceremony_bounds().metadata_bytes)
     except OSError as error:
-        raise TrustError("STO-K051", f"{name} cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K050", f"{name} is larger than such a file may be")
-    return data
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K051"
+        raise TrustError(code, f"{name} cannot be read: {error.strerror}") from error
 
 
 def _read_transcript(files: Mapping[str, Path]) -> bytes:
@@ -338,16 +335,20 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
 
 
 def _write(file: Path, content: bytes | Path) -> None:
-    """Write one file atomically, unless it is there already."""
+    """Write one file whole, unless it is there already."""
     if isinstance(content, Path):
-        if content != file and not _is_same(content, file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            _replace(file, content)
+        if content == file or _is_same(content, file):
+            return
+        digest = file.name.partition(".")[0]
+        data: bytes | Iterable[bytes] = checked_pieces(content, digest)
+    elif file.is_file() and file.read_bytes() == content:
         return
-    if file.is_file() and file.read_bytes() == content:
-        return
+    else:
+        data = content
     file.parent.mkdir(parents=True, exist_ok=True)
-    _replace(file, content)
+    write_durably(file, data, mode=None)
+    with contextlib.suppress(OSError):  # some sticks know no modes
+        file.chmod(0o644)
 
 
 def _is_same(content: Path, file: Path) -> bool:
@@ -355,21 +356,6 @@ def _is_same(content: Path, file: Path) -> bool:
     size = content.stat().st_size
     named = PurePosixPath(file.name).name.partition(".")[0]
     return file.is_file() and _digest_file(file, size) == named
-
-
-def _replace(file: Path, content: bytes | Path) -> None:
-    temporary = file.with_name(f".{file.name}.new")
-    with temporary.open("wb") as stream:
-        if isinstance(content, bytes):
-            stream.write(content)
-        else:
-            with content.open("rb") as source:
-                shutil.copyfileobj(source, stream, _CHUNK)
-        stream.flush()
-        os.fsync(stream.fileno())
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        temporary.chmod(0o644)
-    temporary.replace(file)
 
 
 def _sync_all(path: Path) -> None:

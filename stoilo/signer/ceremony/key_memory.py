@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
@@ -130,8 +131,7 @@ def read_memory(path: Path, key: str, role: str) -> KeyMemory:
         TrustError: ``STO-K050`` when the file is damaged or another key's.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_BOUND + 1)
+        data = read_bounded(path, _BOUND)
     except FileNotFoundError:
         return KeyMemory(key, role)
     except OSError as error:

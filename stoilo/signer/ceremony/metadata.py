@@ -22,6 +22,7 @@ __all__ = [
     "RoleFile",
     "check_shape",
     "open_metadata",
+    "open_role",
     "open_root",
     "open_targets",
     "parse_role_name",
@@ -243,10 +244,11 @@ def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
 
 def signatures_of(file: RoleFile) -> frozenset[str]:
     """Return the ids of the keys that are said to have signed `file`; unverified."""
-    return frozenset(_open(file).signatures)
+    return frozenset(open_role(file).signatures)
 
 
-def _open(file: RoleFile) -> Metadata[Any]:
+def open_role(file: RoleFile) -> Metadata[Any]:
+    """Return metadata of whatever role the file is said to be of; raises ``STO-K050``."""
     match file.role:
         case "root":
             return open_metadata(file, Root)
@@ -259,4 +261,4 @@ def _open(file: RoleFile) -> Metadata[Any]:
 
 @functools.lru_cache(maxsize=64)
 def _signed_digest(file: RoleFile) -> Digest:
-    return content_digest(_open(file).signed_bytes)
+    return content_digest(open_role(file).signed_bytes)

@@ -70,6 +70,7 @@ __all__ = [
     "change_builders",
     "find_release",
     "first_targets",
+    "next_log_policy",
     "online_role",
     "raise_floors",
     "roles_ending",
@@ -309,18 +310,41 @@ def take_log_policy(
         TrustError: ``STO-L060`` when too many policies would be remembered.
         UsageError: ``STO-L116`` for a policy that cannot be.
     """
-    current = parse_policy(_bytes(proposal, POLICY_FILE))
-    history = proposal.target(HISTORY_FILE)
-    older = parse_history(history) if history else ()
-    known = replace(current, older=older[: MAX_RETIRED - 1])
-    new = replace(witnesses, logs=current.logs)
+    current = _bytes(proposal, POLICY_FILE)
+    new = replace(witnesses, logs=parse_policy(current).logs)
     if log_vkey:
         new = with_log(witnesses, log_vkey)
-    policy = succeed(known, without_urls(new), now=now, size=size)
-    put = [NewTarget.of(POLICY_FILE, render_policy(policy.current))]
+    history = proposal.target(HISTORY_FILE)
+    files = next_log_policy(current, history, without_urls(new), now=now, size=size)
+    return Changes(tuple(NewTarget.of(name, data) for name, data in files.items()))
+
+
+def next_log_policy(
+    current: bytes | None,
+    history: bytes | None,
+    policy: LogPolicy,
+    *,
+    now: int,
+    size: int,
+) -> dict[str, bytes]:
+    """Return the targets that say whom to believe about the log, by name.
+
+    Args:
+        current: the policy in force, None before the first.
+        history: those that it replaced; they go on speaking for what they accepted.
+        policy: to be in force from now on.
+        now: Unix seconds.
+        size: leaves of the newest checkpoint under the policy in force.
+    """
+    if current is not None:
+        older = parse_history(history) if history else ()
+        # room for one more among the older ones
+        known = replace(parse_policy(current), older=older[: MAX_RETIRED - 1])
+        policy = succeed(known, policy, now=now, size=size)
+    files = {POLICY_FILE: render_policy(policy.current)}
     if policy.older:
-        put.append(NewTarget.of(HISTORY_FILE, render_history(policy.older)))
-    return Changes(tuple(put))
+        files[HISTORY_FILE] = render_history(policy.older)
+    return files
 
 
 def accept_policies(

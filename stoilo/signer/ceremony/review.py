@@ -27,12 +27,7 @@ from stoilo.signer.ceremony.key_holders import (
     RoleSet,
     role_set,
 )
-from stoilo.signer.ceremony.metadata import (
-    RoleFile,
-    open_root,
-    open_targets,
-    targets_of,
-)
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.part_checks import check_pairs
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
@@ -190,7 +185,7 @@ def _first_root(proposal: Proposal) -> str:
 
 def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
     known = None if proposal.base is None else proposal.base.role(file.role)
-    signed = _open(file)
+    signed = open_role(file).signed
     return RoleReview(
         role=file.role,
         file=file.name,
@@ -199,14 +194,12 @@ def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
         expires=int(signed.expires.timestamp()),
         quorums=tuple(_view(one) for one in quorums(proposal, file)),
         keys=tuple(
-            _key_changes(file.role, None if known is None else _open(known), signed)
+            _key_changes(
+                file.role, None if known is None else open_role(known).signed, signed
+            )
         ),
         targets=tuple(_target_changes(proposal, file, known)),
     )
-
-
-def _open(file: RoleFile) -> Root | Targets:
-    return open_root(file).signed if file.role == "root" else open_targets(file).signed
 
 
 def _view(found: Quorum) -> QuorumView:

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from securesystemslib.signer import Signer
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Key, Metadata, Root, Targets
+from tuf.api.metadata import Key, Root, Targets
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
 from stoilo.signer.ceremony.key_holders import KeyHolder, holder_of, role_keys
-from stoilo.signer.ceremony.metadata import (
-    RoleFile,
-    open_root,
-    open_targets,
-    role_file,
-)
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.transcript import (
     combine_transcripts,
@@ -94,8 +89,9 @@ def _one(proposal: Proposal, owner: str) -> tuple[tuple[Standing, Root | Targets
     file = proposal.newest(owner)
     if file is None:
         return ()
-    opened = open_root(file).signed if owner == "root" else open_targets(file).signed
-    return (("proposed" if proposal.role(owner) else "in force", opened),)
+    return (
+        ("proposed" if proposal.role(owner) else "in force", open_role(file).signed),
+    )
 
 
 def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
@@ -104,7 +100,7 @@ def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
     Raises:
         TrustError: ``STO-K050``; UsageError: ``STO-K054`` when nobody may sign it.
     """
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     found = []
     for standing, owner in authorities(proposal, file.role):
         names = {key.keyid: key for key in role_keys(owner, file.role)}
@@ -125,7 +121,7 @@ def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
 
 def stray_signatures(proposal: Proposal, file: RoleFile) -> tuple[str, ...]:
     """Return key ids of signatures that verify under none of the keys that may sign."""
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     good: set[str] = set()
     for _, owner in authorities(proposal, file.role):
         result = owner.get_verification_result(
@@ -195,8 +191,7 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
 
 def add_signature(file: RoleFile, signer: Signer) -> RoleFile:
     """Return `file` with one more signature; those that are there stay."""
-    metadata: Metadata[Any]
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     try:
         metadata.sign(signer, append=True)
     except RepositoryError as error:
@@ -249,7 +244,7 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
     Raises:
         TrustError: ``STO-K069`` for two signatures by one key: one of them is false.
     """
-    opened = [_open(file) for file in files]
+    opened = [open_role(file) for file in files]
     united = opened[0]
     for other in opened[1:]:
         for keyid, signature in other.signatures.items():
@@ -261,10 +256,6 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
                     f"{files[0].name}",
                 )
     return role_file(files[0].role, united)
-
-
-def _open(file: RoleFile) -> Metadata[Any]:
-    return open_root(file) if file.role == "root" else open_targets(file)
 
 
 def _together(

@@ -19,6 +19,7 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.keyfiles import write_private_file
 
@@ -100,10 +101,8 @@ def append_line(
 
 def read_transcript(folder: Path) -> tuple[TranscriptLine, ...]:
     """Return the transcript of `folder`, empty when there is none; raises ``STO-K077``."""
-    path = folder / TRANSCRIPT_FILE
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TRANSCRIPT_BYTES + 1)
+        data = read_bounded(folder / TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
     except FileNotFoundError:
         return ()
     except OSError as error:

@@ -24,16 +24,14 @@ from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
     offline_list,
-    reviewers_role,
+    publish_reviewers,
     revoke,
 )
-from stoilo.signer.keyfiles import ensure_key, write_private_file
+from stoilo.signer.keyfiles import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import (
     newest_file,
-    publish_targets,
     publishing,
-    refresh_online_metadata,
 )
 
 __all__ = [
@@ -87,7 +85,9 @@ def enroll_reviewer(directory: Path, entry: ReviewerKey, now: int) -> None:
         UsageError: STO-K091 for a released project.
     """
     with publishing(directory):
-        _publish(directory, with_reviewer(list_reviewers(directory), entry), now)
+        publish_reviewers(
+            directory, with_reviewer(list_reviewers(directory), entry), now
+        )
 
 
 def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
@@ -99,14 +99,9 @@ def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
         UsageError: also STO-K091, for a released project.
     """
     with publishing(directory):
-        _publish(directory, without_reviewer(list_reviewers(directory), key), now)
-
-
-def _publish(directory: Path, named: ReviewerFile, now: int) -> None:
-    files = {REVIEWERS_FILE: msgspec.json.encode(named)}
-    publish_targets(directory, "reviewers", reviewers_role(directory), files, now)
-    online = ensure_key(directory / "online" / "online.pem")
-    refresh_online_metadata(directory, online, now)
+        publish_reviewers(
+            directory, without_reviewer(list_reviewers(directory), key), now
+        )
 
 
 def newest_online(directory: Path) -> RevocationStatement | None:
