@@ -9,17 +9,41 @@ publishing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import IO, Final
 
+from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.built import Built
 from stoilo.executor.release import PartFile
+from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher import describe_launcher
 
-__all__ = ["BUILT_PATH", "check_built", "check_launcher"]
+__all__ = ["check_built", "check_launcher", "read_tree"]
 
 BUILT_PATH: Final = "_internal/stoilo/executor/built.json"
 """Where a verifier's tree holds what it was built with."""
+
+MAX_BUILT_BYTES: Final = 1024**2
+XZ_MAGIC: Final = b"\xfd7zXZ\x00"
+
+
+def read_tree(file: IO[bytes], tree: str) -> bytes:
+    """Read an archive, compressed or not, to its end: it must hold exactly `tree`.
+
+    Returns:
+        What a verifier in it was built with; empty where the tree holds no such file.
+
+    Raises:
+        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`.
+    """
+    compressed = file.read(len(XZ_MAGIC)) == XZ_MAGIC
+    file.seek(0)
+    built = b""
+    for member in read_archive(XzReader(file) if compressed else file, Digest(tree)):
+        wanted = member.file.path == BUILT_PATH and member.file.size <= MAX_BUILT_BYTES
+        for chunk in member.chunks:  # read even where nobody wants it: hashes end there
+            built += chunk if wanted else b""
+    return built
 
 
 def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:

@@ -1,4 +1,4 @@
-"""`stoilo release keygen`: one person's offline key, on a machine without a network."""
+"""`stoilo release keygen|online-keys|boinc-change`: people's keys, the server's, BOINC's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stoilo release publish`: a complete ceremony becomes the release."""
+"""`stoilo release publish|status`: a complete ceremony becomes the release; how it stands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.installed import installed_release
 from stoilo.executor.trust import load_trust
-from stoilo.signer.ceremony.base_release import CurrentRelease
+from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.change_words import render_time
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
 from stoilo.signer.ceremony.key_holders import role_set
@@ -103,7 +103,7 @@ def _verify_as_volunteer(place: Path, now: int) -> None:
 
 
 def _show(
-    current: CurrentRelease, data: Path | None, *, online: bool, as_json: bool
+    current: BaseRelease, data: Path | None, *, online: bool, as_json: bool
 ) -> None:
     versions = {
         file.role: file.version

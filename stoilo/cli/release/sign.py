@@ -1,4 +1,4 @@
-"""`stoilo release sign`: one signature, by one key, on one machine."""
+"""`stoilo release review|sign|combine`: what a ceremony changes, and people's signatures."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The published release that a ceremony builds on, verified from its first root on.
 
-The verification is the ceremony's own, not a client's: a release whose online metadata
-has expired, or was forged with a stolen online key, must still be repairable offline. What
-people signed (roots, targets, delegated roles) is verified in full here; who signed
-snapshot and timestamp too, but only their age is ever asked.
+A volunteer follows the timestamp. A ceremony must also read a release whose timestamp is
+not signed yet, has expired, or was forged with a stolen online key: that is what it
+repairs. So it takes every root, the newest file of each other role and the small targets
+that those name, and verifies in full what people signed; of snapshot and timestamp only
+the age is ever asked.
 Trust: the files are hostile; the *first* root is only as good as its fingerprint, which
 `review` prints and ``--root FILE`` compares.
 """
@@ -40,16 +41,18 @@ from stoilo.signer.ceremony.metadata import (
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [
-    "CurrentRelease",
-    "open_current",
+    "BaseRelease",
+    "open_base",
     "open_published",
     "read_published",
     "stored_name",
 ]
 
+_TIMESTAMP = "metadata/timestamp.json"
+
 
 @dataclass(frozen=True, slots=True)
-class CurrentRelease:
+class BaseRelease:
     """A release whose offline roles hold.
 
     Attributes:
@@ -112,13 +115,34 @@ class CurrentRelease:
         return data
 
 
-def stored_name(target: str, digest: str) -> str:
-    """Return a target's consistent-snapshot name below ``targets/``."""
-    folder, slash, base = target.rpartition("/")
-    return f"{folder}{slash}{digest}.{base}"
+def open_published(directory: Path) -> BaseRelease:
+    """Return the release in `directory`, its offline roles verified.
+
+    Raises:
+        TrustError: as `read_published` and `open_base`.
+    """
+    return open_base(read_published(directory))
 
 
-def open_current(files: ReleaseFiles) -> CurrentRelease:
+def read_published(directory: Path) -> ReleaseFiles:
+    """Return roots, newest metadata and small targets of a release directory.
+
+    Raises:
+        TrustError: ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    for name in _metadata_names(directory):
+        found[name] = _read(directory, name)
+    for name in tuple(found):
+        for target in _target_names(name, found[name]):
+            if (directory / target).is_file() and target not in found:
+                found[target] = _read(directory, target)
+        if len(found) > ceremony_bounds().max_files:
+            raise TrustError("STO-K050", "the release holds too many files")
+    return ReleaseFiles(tuple(sorted(found.items())))
+
+
+def open_base(files: ReleaseFiles) -> BaseRelease:
     """Verify a release's offline roles from its first root on.
 
     Raises:
@@ -139,7 +163,13 @@ def open_current(files: ReleaseFiles) -> CurrentRelease:
         _check_signed(metadata.signed, file, open_targets(file))
         delegated.append(file)
     online = tuple(_online(found, files, root))
-    return CurrentRelease(files, roots, targets, tuple(delegated), online)
+    return BaseRelease(files, roots, targets, tuple(delegated), online)
+
+
+def stored_name(target: str, digest: str) -> str:
+    """Return a target's consistent-snapshot name below ``targets/``."""
+    folder, slash, base = target.rpartition("/")
+    return f"{folder}{slash}{digest}.{base}"
 
 
 def _role_files(files: ReleaseFiles) -> Iterator[RoleFile]:
@@ -211,36 +241,6 @@ def _is_signed(root: Root, file: RoleFile) -> bool:
     except TrustError:
         return False
     return True
-
-
-_TIMESTAMP = "metadata/timestamp.json"
-
-
-def open_published(directory: Path) -> CurrentRelease:
-    """Return the release in `directory`, its offline roles verified.
-
-    Raises:
-        TrustError: as `read_published` and `open_current`.
-    """
-    return open_current(read_published(directory))
-
-
-def read_published(directory: Path) -> ReleaseFiles:
-    """Return roots, newest metadata and small targets of a release directory.
-
-    Raises:
-        TrustError: ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
-    """
-    found: dict[str, bytes] = {}
-    for name in _metadata_names(directory):
-        found[name] = _read(directory, name)
-    for name in tuple(found):
-        for target in _target_names(name, found[name]):
-            if (directory / target).is_file() and target not in found:
-                found[target] = _read(directory, target)
-        if len(found) > ceremony_bounds().max_files:
-            raise TrustError("STO-K050", "the release holds too many files")
-    return ReleaseFiles(tuple(sorted(found.items())))
 
 
 def _metadata_names(directory: Path) -> Iterator[str]:

@@ -22,10 +22,10 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.executor.release import PartFile, read_target
 from stoilo.executor.releaseparts import part_target
-from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
+from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
 __all__ = ["drop_part", "read_attestations", "read_parts_from"]
@@ -99,10 +99,7 @@ def _check_archive(path: Path, name: str, tree: str) -> None:
     """
     try:
         with path.open("rb") as file:
-            stream = XzReader(file) if name.endswith(".xz") else file
-            for member in read_archive(stream, Digest(tree)):
-                for _ in member.chunks:
-                    pass
+            read_tree(file, tree)
     except OSError as error:
         raise TrustError("STO-K056", f"{name} cannot be read") from error
 

@@ -34,11 +34,7 @@ from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.files import read_bounded, sync_directory, write_durably
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.trust import ReleaseFiles
-from stoilo.signer.ceremony.base_release import (
-    CurrentRelease,
-    open_current,
-    stored_name,
-)
+from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     parse_role_name,
@@ -239,10 +235,10 @@ def _below(files: Mapping[str, Path], prefix: str) -> Iterator[NamedBytes]:
             yield name.removeprefix(prefix), _read(files[name], name)
 
 
-def _read_current(files: Mapping[str, Path]) -> CurrentRelease | None:
+def _read_current(files: Mapping[str, Path]) -> BaseRelease | None:
     """Return the release that the ceremony builds on."""
     rows = tuple(_below(files, "current/"))
-    return open_current(ReleaseFiles(rows)) if rows else None
+    return open_base(ReleaseFiles(rows)) if rows else None
 
 
 def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
@@ -260,7 +256,7 @@ def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
 
 def _proposed_targets(
     files: Mapping[str, Path],
-    base: CurrentRelease | None,
+    base: BaseRelease | None,
     metadata: Iterable[RoleFile],
 ) -> Iterator[NewTarget]:
     """Yield every new target, hashed; refuses one that is missing, other or unnamed."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import Key, Role, Root, Targets
 
@@ -26,6 +27,7 @@ __all__ = [
     "NAME_FIELD",
     "ONLINE_ROLES",
     "KeyHolder",
+    "Person",
     "RoleChange",
     "RoleSet",
     "change_keys",
@@ -50,6 +52,14 @@ def group_digest(digest: str) -> str:
     return "  ".join(lines)
 
 
+class Person(msgspec.Struct, frozen=True):
+    """A key's holder as shown; the first groups of its fingerprint, and all of them."""
+
+    name: str
+    fingerprint: str
+    whole: str
+
+
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
     """One key of a role, and the name of who holds it."""
@@ -69,15 +79,10 @@ class KeyHolder:
             )
 
     @property
-    def short(self) -> str:
-        """The first groups of the key's fingerprint: names a key, proves nothing."""
+    def person(self) -> Person:
+        """The holder for people; only the whole fingerprint proves anything."""
         digest = content_digest(self.key.raw)
-        return f"{digest[:4]} {digest[4:8]}"
-
-    @property
-    def whole(self) -> str:
-        """The whole fingerprint, as it stands on its owner's paper."""
-        return group_digest(content_digest(self.key.raw))
+        return Person(self.name, f"{digest[:4]} {digest[4:8]}", group_digest(digest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.files import write_durably
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -101,7 +101,7 @@ class ReleaseWriter:
 
 def publish(
     ceremony: Ceremony, directory: Path, now: int, *, public: bool = False
-) -> CurrentRelease:
+) -> BaseRelease:
     """Write a complete ceremony's release into `directory`.
 
     Args:

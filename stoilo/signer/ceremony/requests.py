@@ -1,4 +1,9 @@
-"""Beginning a ceremony on a published release, and asking for more in one that is open."""
+"""What people ask for, as changes to a release's lists; beginning a ceremony on a release.
+
+Each request takes a release as it will be (a proposal, which may be empty) and what is to
+become different, and returns `Changes`. Nothing here decides whether that is wise: the
+review shows it, and people sign it or do not.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +49,7 @@ from stoilo.executor.trust import (
     REVOCATION_FILE,
 )
 from stoilo.policies.policy import Policy
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, NamedBytes
 from stoilo.signer.ceremony.key_holders import (
@@ -80,6 +85,13 @@ __all__ = [
     "take_reviewers",
     "withdraw",
 ]
+
+SERVER = "server"
+"""Who holds the online keys."""
+
+_FileT = TypeVar("_FileT", bound=msgspec.Struct)
+
+_ItemT = TypeVar("_ItemT", bound=int | str)
 
 
 def find_release(directory: Path) -> Path:
@@ -140,7 +152,7 @@ def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
     return replace(ceremony, builds=tuple(sorted(known.items())))
 
 
-def roles_ending(current: CurrentRelease, now: int) -> tuple[str, ...]:
+def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
     """Return the offline roles whose metadata ends soon, or has ended."""
     return tuple(
         one.role
@@ -149,7 +161,7 @@ def roles_ending(current: CurrentRelease, now: int) -> tuple[str, ...]:
     )
 
 
-def _refuse_expired(current: CurrentRelease, now: int, *, renews_expired: bool) -> None:
+def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> None:
     """Refuse a copy that may be an old one."""
     found = {one.role: one for one in expiries(current.signed(), now)}
     for role in (*OFFLINE, "timestamp"):
@@ -162,12 +174,6 @@ def _refuse_expired(current: CurrentRelease, now: int, *, renews_expired: bool) 
                 hint="start the server, which signs its timestamp, and copy again; if "
                 "it has really run out, add --renew-expired",
             )
-
-
-SERVER = "server"
-"""Who holds the online keys."""
-
-_FileT = TypeVar("_FileT", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +197,6 @@ class FirstRelease:
     builders: BuilderFile
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """What must not run any more, or may again."""
-
-    digests: tuple[str, ...] = ()
-    flavors: tuple[str, ...] = ()
-    epochs: tuple[int, ...] = ()
-    min_epoch: int = 1
-
-
 def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
     """Return every target of a first release without parts."""
     empty = Proposal(None)
@@ -218,6 +214,16 @@ def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
         _record(REVOCATION_FILE, revocation),
         _record(REVIEWERS_FILE, ReviewerFile()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What must not run any more, or may again."""
+
+    digests: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()
+    epochs: tuple[int, ...] = ()
+    min_epoch: int = 1
 
 
 def online_role(online: OnlineKeys) -> RoleSet:
@@ -425,9 +431,6 @@ def withdraw(
     if take_back and record == known:
         raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
     return Changes((_record(REVOCATION_FILE, record),))
-
-
-_ItemT = TypeVar("_ItemT", bound=int | str)
 
 
 def _plus(known: tuple[_ItemT, ...], more: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:

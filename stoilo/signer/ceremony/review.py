@@ -7,7 +7,6 @@ with problems is signed by nobody, one with missing signatures is not published.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
@@ -24,6 +23,7 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
     KeyHolder,
+    Person,
     RoleSet,
     role_set,
 )
@@ -36,7 +36,6 @@ from stoilo.signer.roles import DELEGATED, OFFLINE
 __all__ = [
     "KeyChange",
     "Problem",
-    "QuorumView",
     "Review",
     "RoleReview",
     "TargetChange",
@@ -50,24 +49,6 @@ class Problem(msgspec.Struct, frozen=True):
     code: str
     message: str
     hint: str
-
-
-class Person(msgspec.Struct, frozen=True):
-    """A key's holder; the first groups of its fingerprint, and all of them."""
-
-    name: str
-    fingerprint: str
-    whole: str
-
-
-class QuorumView(msgspec.Struct, frozen=True):
-    """One set of keys that a file needs; see `Quorum`."""
-
-    standing: Literal["in force", "proposed"]
-    threshold: int
-    signed: tuple[Person, ...]
-    missing: tuple[Person, ...]
-    met: bool
 
 
 class KeyChange(msgspec.Struct, frozen=True):
@@ -99,7 +80,7 @@ class RoleReview(msgspec.Struct, frozen=True):
     old_version: int
     new_version: int
     expires: int
-    quorums: tuple[QuorumView, ...]
+    quorums: tuple[Quorum, ...]
     keys: tuple[KeyChange, ...]
     targets: tuple[TargetChange, ...]
 
@@ -192,23 +173,13 @@ def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
         old_version=0 if known is None else known.version,
         new_version=file.version,
         expires=int(signed.expires.timestamp()),
-        quorums=tuple(_view(one) for one in quorums(proposal, file)),
+        quorums=quorums(proposal, file),
         keys=tuple(
             _key_changes(
                 file.role, None if known is None else open_role(known).signed, signed
             )
         ),
         targets=tuple(_target_changes(proposal, file, known)),
-    )
-
-
-def _view(found: Quorum) -> QuorumView:
-    return QuorumView(
-        found.standing,
-        found.threshold,
-        _people(found.signed),
-        _people(found.missing),
-        found.is_met,
     )
 
 
@@ -236,7 +207,7 @@ def _key_changes(
 
 
 def _people(holders: Iterable[KeyHolder]) -> tuple[Person, ...]:
-    return tuple(Person(one.name, one.short, one.whole) for one in holders)
+    return tuple(one.person for one in holders)
 
 
 def _target_changes(

@@ -1,4 +1,4 @@
-"""Who must sign what, who has, and who is missing: pure.
+"""Who must sign what, who has, and who is missing; one signature more; copies combined.
 
 Root metadata needs the keys in force and its own (TUF specification §5.3.4, §5.3.5);
 targets need the keys that the newest root names, delegated roles those that the newest
@@ -8,16 +8,17 @@ targets name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Protocol
 
+import msgspec
 from securesystemslib.signer import Signer
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Key, Root, Targets
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
-from stoilo.signer.ceremony.key_holders import KeyHolder, holder_of, role_keys
+from stoilo.signer.ceremony.key_holders import KeyHolder, Person, holder_of, role_keys
 from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.transcript import (
@@ -43,28 +44,22 @@ __all__ = [
 Standing = Literal["in force", "proposed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quorum:
+class Quorum(msgspec.Struct, frozen=True):
     """One set of keys that a metadata file needs.
 
     Attributes:
-        role: whose metadata.
         standing: whether these keys are those in force, or those of this proposal.
         threshold: how many must sign.
         signed: whose signatures verify.
         missing: whose do not, or are not there.
+        met: whether enough distinct keys have signed.
     """
 
-    role: str
     standing: Standing
     threshold: int
-    signed: tuple[KeyHolder, ...]
-    missing: tuple[KeyHolder, ...]
-
-    @property
-    def is_met(self) -> bool:
-        """Whether enough distinct keys have signed."""
-        return len({holder.key.raw for holder in self.signed}) >= self.threshold
+    signed: tuple[Person, ...]
+    missing: tuple[Person, ...]
+    met: bool
 
 
 def authorities(
@@ -107,13 +102,14 @@ def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
         result = owner.get_verification_result(
             file.role, metadata.signed_bytes, metadata.signatures
         )
+        signed = _holders(names, result.signed)
         found.append(
             Quorum(
-                role=file.role,
-                standing=standing,
-                threshold=result.threshold,
-                signed=_holders(names, result.signed),
-                missing=_holders(names, result.unsigned),
+                standing,
+                result.threshold,
+                signed=tuple(one.person for one in signed),
+                missing=tuple(one.person for one in _holders(names, result.unsigned)),
+                met=len({one.key.raw for one in signed}) >= result.threshold,
             )
         )
     return tuple(found)

@@ -1,6 +1,8 @@
-"""Who may review: the delegated role's file, changed by its offline key.
+"""Reviewers and withdrawals of a development root, published by its own offline keys.
 
-This is what a ceremony does on its own machine; here the role's key lies beside the others.
+A new list of withdrawals *settles* the online statements up to the one it was made from:
+what it does not take over from them is withdrawn no more. A statement that was signed
+meanwhile has a higher number and stays in force, so nothing is lost between the two.
 """
 
 from __future__ import annotations

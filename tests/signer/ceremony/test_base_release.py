@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.releasepack import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
-    open_current,
+    open_base,
     open_published,
     read_published,
 )
@@ -51,7 +51,7 @@ def test_old_files_are_not_carried_along(bench: CeremonyBench) -> None:
 def test_missing_metadata_is_refused(bench: CeremonyBench, name: str) -> None:
     bench.publish(bench.request(Changes(renew=("root",))))
     with pytest.raises(TrustError, match="STO-K052"):
-        open_current(without(bench.directory, name))
+        open_base(without(bench.directory, name))
 
 
 def test_release_of_other_people_is_refused(
@@ -127,7 +127,7 @@ def test_changed_byte_is_refused_or_was_not_signed(
     files[at] = (name, bytes(changed))
     honest = open_published(published_bench.directory)
     try:
-        current = open_current(ReleaseFiles(tuple(files)))
+        current = open_base(ReleaseFiles(tuple(files)))
     except StoiloError as error:
         assert error.code.startswith("STO-")
     else:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.ceremony.base_release import open_current, read_published
+from stoilo.signer.ceremony.base_release import open_base, read_published
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 
@@ -21,14 +21,14 @@ def test_release_is_read_before_its_timestamp_is_signed(
     project: ReleasedProject,
 ) -> None:
     (project.directory / "metadata" / "timestamp.json").unlink()
-    assert open_current(read_published(project.directory)).targets.version == 1
+    assert open_base(read_published(project.directory)).targets.version == 1
 
 
 def test_newest_is_read_though_the_timestamp_still_names_the_older(
     project: ReleasedProject,
 ) -> None:
     project.publish(NOW + 120 * DAY_S, online_too=False)
-    assert open_current(read_published(project.directory)).targets.version == 2
+    assert open_base(read_published(project.directory)).targets.version == 2
 
 
 def test_small_targets_come_along_and_older_files_do_not(
@@ -39,7 +39,7 @@ def test_small_targets_come_along_and_older_files_do_not(
     names = [name for name, _ in files.files]
     assert "metadata/1.targets.json" not in names
     assert any(name.endswith(".project.json") for name in names)
-    assert open_current(files).target("project.json")
+    assert open_base(files).target("project.json")
 
 
 def test_metadata_past_the_bound_is_refused(project: ReleasedProject) -> None:
