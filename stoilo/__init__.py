@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from stoilo import testing as testing
     from stoilo.client.address import Address
     from stoilo.client.capture.library import send_source_of
-    from stoilo.client.completed import as_completed
+    from stoilo.client.capture.stored import StoredValue
+    from stoilo.client.connection import Connection, connect
     from stoilo.client.futures import Executor, TaskFuture
     from stoilo.client.mapping import MapItem, MapProgress, MapRun
     from stoilo.client.options import CreateOptions, TaskLimits
     from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis
     from stoilo.client.results import TaskResult, TimedOut, UserError
     from stoilo.client.rpcerrors import SourceRefused
-    from stoilo.client.session import Connection, connect
-    from stoilo.client.stored import StoredValue
+    from stoilo.client.status import TaskStatus
     from stoilo.client.sync import (
         SyncConnection,
         SyncMapRun,
         SyncStagedTask,
         SyncSubmittedTask,
+        as_completed,
         connect_sync,
     )
-    from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+    from stoilo.client.task import StagedTask, SubmittedTask
     from stoilo.core.errors import StoiloError
     from stoilo.local import local
 
@@ -47,7 +48,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "Address": "stoilo.client.address",
-    "Connection": "stoilo.client.session",
+    "Connection": "stoilo.client.connection",
     "CreateOptions": "stoilo.client.options",
     "Executor": "stoilo.client.futures",
     "MapItem": "stoilo.client.mapping",
@@ -56,7 +57,7 @@ _PLACES = {
     "SourceRefused": "stoilo.client.rpcerrors",
     "StagedTask": "stoilo.client.task",
     "StoiloError": "stoilo.core.errors",
-    "StoredValue": "stoilo.client.stored",
+    "StoredValue": "stoilo.client.capture.stored",
     "SubmittedTask": "stoilo.client.task",
     "SyncConnection": "stoilo.client.sync",
     "SyncMapRun": "stoilo.client.sync",
@@ -69,8 +70,8 @@ _PLACES = {
     "TaskStatus": "stoilo.client.task",
     "TimedOut": "stoilo.client.results",
     "UserError": "stoilo.client.results",
-    "as_completed": "stoilo.client.completed",
-    "connect": "stoilo.client.session",
+    "as_completed": "stoilo.client.sync",
+    "connect": "stoilo.client.connection",
     "connect_sync": "stoilo.client.sync",
     "local": "stoilo.local",
     "send_source_of": "stoilo.client.capture.library",

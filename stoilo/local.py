@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import InternalError, UsageError
 
 if TYPE_CHECKING:
-    from stoilo.client.session import Connection
+    from stoilo.client.connection import Connection
     from stoilo.client.sync import SyncConnection
 
 __all__ = ["LocalProject", "local"]
@@ -96,7 +96,7 @@ class LocalProject:
 
     async def __aenter__(self) -> Connection:
         """Start and connect."""
-        from stoilo.client.session import connect  # noqa: PLC0415 - needs gRPC
+        from stoilo.client.connection import connect  # noqa: PLC0415 - needs gRPC
 
         path = await asyncio.to_thread(self.start)
         try:

@@ -314,7 +314,7 @@ def enroll(
     Reviewers of a released project are named in a ceremony: with --proposal the account
     is made here, and the list to sign is written.
     """
-    from stoilo.server.operations.enrollment import enroll as enter  # noqa: PLC0415 - needs an extra
+    from stoilo.server.operations.accounts import enroll as enter  # noqa: PLC0415 - needs an extra
     from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
 
     connection = enter(data, name, key.strip().lower(), accounts, os.environ, proposal)
@@ -340,7 +340,7 @@ def withdraw(data: Path, key: str, proposal: Path | None, as_json: bool) -> None
 
     Executors that have the new metadata run nothing more on the strength of its reviews.
     """
-    from stoilo.server.operations.enrollment import withdraw as leave  # noqa: PLC0415 - an extra
+    from stoilo.server.operations.accounts import withdraw as leave  # noqa: PLC0415 - an extra
 
     leave(data, key.strip().lower(), proposal)
     if as_json:
@@ -362,7 +362,7 @@ def _say_proposed(proposal: Path | None) -> None:
 @json_option
 def reviewers(data: Path, as_json: bool) -> None:
     """List the reviewers that the release names (operator)."""
-    from stoilo.server.operations.enrollment import reviewers_of  # noqa: PLC0415 - needs an extra
+    from stoilo.server.operations.accounts import reviewers_of  # noqa: PLC0415 - needs an extra
 
     named = reviewers_of(data)
     if as_json:

@@ -21,12 +21,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from stoilo.cli.sandbox import read_kwargs, read_source
 from stoilo.cli.scripts import read_as_task
 from stoilo.client.capture.modules import Captured
+from stoilo.client.connection import Connection, connect
 from stoilo.client.request import TaskOptions
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TaskResult, TimedOut, UserError
 from stoilo.client.rpcerrors import SourceRefused
-from stoilo.client.session import Connection, connect
-from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+from stoilo.client.status import TaskStatus
+from stoilo.client.task import StagedTask, SubmittedTask
+from stoilo.client.task import submit as submit_task
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.codec.values import to_node
@@ -155,7 +157,7 @@ async def _submit(
     """Send a captured task, under the caller's own key when there is one."""
     session = server.session
     if key:
-        return await session.submit(captured, options, key)
+        return await submit_task(session, captured, options, key)
     return await StagedTask(session, captured, options).submit()
 
 

@@ -7,6 +7,7 @@ and only those. A task that `map` made too large for a limit is sent again in ha
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 import uuid
@@ -14,21 +15,19 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
-from stoilo.client.backoff import Backoff, Pauses
+from stoilo.client.capture import Captured, CapturedCalls
 from stoilo.client.chunks import WINDOW, ChunkCost, ChunkSizer, computing_budget_s
+from stoilo.client.request import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
+from stoilo.client.session import Session
+from stoilo.client.task import SubmittedTask, submit
+from stoilo.core.backoff import Backoff
 from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
 from stoilo.core.limits import BOUNDS
-
-if TYPE_CHECKING:
-    from stoilo.client.capture import Captured, CapturedCalls
-    from stoilo.client.request import TaskOptions
-    from stoilo.client.session import Session
-    from stoilo.client.task import SubmittedTask
-    from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.rpc import tasks_pb2 as pb
 
 __all__ = ["MapItem", "MapProgress", "MapRun"]
 
@@ -52,7 +51,7 @@ SUCCESS = "success"
 WAITED_OUT = frozenset({"STO-R004", "STO-R005"})
 """Quota refusals that pass with time: too many unfinished tasks, too many an hour."""
 
-QUOTA = Pauses(0.5, 1.6, 60.0)
+QUOTA = functools.partial(Backoff, 0.5, 60.0, factor=1.6, jitter=0.2)
 """Between submissions that a quota refuses."""
 
 
@@ -257,10 +256,10 @@ class MapRun(Generic[ResultT]):
         So is a server that is away, once it has taken a part of this map: whoever waits
         for the results has said how long.
         """
-        key, backoff = uuid.uuid4().hex, Backoff(QUOTA)
+        key, backoff = uuid.uuid4().hex, QUOTA()
         while True:
             try:
-                return await self._session.submit(captured, self._options, key)
+                return await submit(self._session, captured, self._options, key)
             except PolicyRefusal as error:
                 if error.code not in WAITED_OUT:
                     raise

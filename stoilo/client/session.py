@@ -1,36 +1,24 @@
-"""`stoilo.connect`: the researcher's asynchronous door to a server."""
+"""What the tasks of one connection share: the channel, the journal, blobs sent once."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
-from stoilo.client.address import Address, resolve_address
-from stoilo.client.capture import Captured, capture_task
-from stoilo.client.capture.modules import capture_calls
-from stoilo.client.journal import Journal, JournalEntry, default_journal, entry_now
-from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits
-from stoilo.client.request import TaskOptions, create_request, make_options
-from stoilo.client.results import ResultT
-from stoilo.client.stored import StoredValue, encode_stored
-from stoilo.client.task import StagedTask, SubmittedTask, source_digest
+from stoilo.client.capture import Captured
+from stoilo.client.capture.stored import encode_stored
+from stoilo.client.journal import Journal, entry_now
+from stoilo.client.request import TaskOptions, create_request
 from stoilo.client.wire import Wire
-from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
-from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Redundancy
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import UsageError
 
-__all__ = ["Connecting", "Connection", "Session", "connect"]
+__all__ = ["Review", "Session", "source_digest"]
 
-CONNECT_S = 10.0
 PATIENCE_S = 60.0
 
-TaskFunction = Callable[[dict[str, Any]], ResultT]
 Review = Callable[[str], bool]
-Where = str | os.PathLike[str] | Address | None
 
 
 @dataclass(eq=False)
@@ -53,10 +41,8 @@ class Session:
         self._reviewed: set[str] = set()
         self._uploads: dict[str, asyncio.Future[str]] = {}
 
-    async def submit(
-        self, captured: Captured, options: TaskOptions, key: str
-    ) -> SubmittedTask[Any]:
-        """Upload blobs, create the task (idempotent by `key`), note its id."""
+    async def submit(self, captured: Captured, options: TaskOptions, key: str) -> str:
+        """Upload blobs, create the task (idempotent by `key`), note and return its id."""
         digest = source_digest(captured)
         self._ask_for_review(captured, digest)
         names = [await self._ensure_blob(blob) for blob in captured.blobs]
@@ -66,7 +52,7 @@ class Session:
         )
         target = self.wire.address.target
         self.journal.append(entry_now(answer.task_id, target, options.label, digest))
-        return SubmittedTask(self, answer.task_id, captured.task_module)
+        return str(answer.task_id)
 
     def _ask_for_review(self, captured: Captured, digest: str) -> None:
         if self.review is None or digest in self._reviewed:
@@ -96,242 +82,6 @@ class Session:
         return await self._ensure_blob(data)
 
 
-class Connection:
-    """A server, ready for tasks. Make one with ``await stoilo.connect(...)``."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @property
-    def session(self) -> Session:
-        """What this connection's tasks share, for code that brings its own source."""
-        return self._session
-
-    @property
-    def target(self) -> str:
-        """``host:port`` of the server."""
-        return self._session.wire.address.target
-
-    def create_task(
-        self,
-        func: TaskFunction[ResultT],
-        kwargs: Mapping[str, Any] | None = None,
-        init_valid_func: Callable[[Any], bool] | None = None,
-        compare_valid_func: Callable[[Any, Any], bool] | None = None,
-        redundancy_options: Redundancy | None = None,
-        flavor: str | None = None,
-        *,
-        level: str | None = None,
-        limits: TaskLimits | None = None,
-        label: str = "",
-        publish_source: bool = False,
-        key: str | None = None,
-    ) -> StagedTask[ResultT]:
-        """Capture a task; returns at once and sends nothing.
-
-        Args:
-            func: called on volunteers' computers with one dict.
-            kwargs: that dict: name → value.
-            init_valid_func: checks one returned value; always true when missing.
-            compare_valid_func: whether two values are equivalent; equality when missing.
-            redundancy_options: see `stoilo.low_level.redundancy.CreateOptions`.
-            flavor: dependency set; the smallest that holds the imports when missing.
-            level: lowest level wanted; the lowest that admits when missing.
-            limits: what one run may use; the level's defaults when missing.
-            label: shown in lists, at most 128 characters.
-            publish_source: let anybody read the source in the public log.
-            key: 1 to 64 of ``A-Z a-z 0-9 . _ : -``: submitting the same task again under
-                the same key, also from another process, gives the first one. A fresh one
-                when missing.
-
-        Raises:
-            UsageError: ``STO-C…``: something cannot travel, by name, or options do not
-                fit together.
-        """
-        options = make_options(
-            redundancy_options, flavor, level, limits, label, publish_source
-        )
-        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
-        return StagedTask(self._session, captured, options, key)
-
-    def restore_task(self, task_id: str) -> SubmittedTask[Any]:
-        """Return a task submitted earlier, by this or any other process of its owner."""
-        if not task_id.strip():
-            raise UsageError(
-                "STO-C041",
-                "restore_task needs the task_id of a submitted task",
-                hint="conn.recent_tasks() lists what was submitted from here",
-            )
-        return SubmittedTask(self._session, task_id.strip())
-
-    def preview(
-        self,
-        func: TaskFunction[object],
-        kwargs: Mapping[str, Any] | None = None,
-        init_valid_func: Callable[[Any], bool] | None = None,
-        compare_valid_func: Callable[[Any, Any], bool] | None = None,
-    ) -> str:
-        """Return the exact text that would be sent, validators below the task."""
-        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
-        if not captured.validator_module:
-            return captured.task_module
-        rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"
-        return captured.task_module + rule
-
-    def map(
-        self,
-        func: TaskFunction[ResultT],
-        items: Iterable[Mapping[str, Any]],
-        init_valid_func: Callable[[Any], bool] | None = None,
-        compare_valid_func: Callable[[Any, Any], bool] | None = None,
-        redundancy_options: Redundancy | None = None,
-        flavor: str | None = None,
-        *,
-        level: str | None = None,
-        limits: TaskLimits | None = None,
-        label: str = "",
-        publish_source: bool = False,
-        chunk_items: int | None = None,
-    ) -> MapRun[ResultT]:
-        """Run `func` once an item; many items share a task, sized by measured cost.
-
-        Args:
-            func: as for `create_task`.
-            items: one dict a call.
-            init_valid_func: as for `create_task`, for each item by itself.
-            compare_valid_func: as for `create_task`, for each item by itself.
-            redundancy_options: as for `create_task`.
-            flavor: as for `create_task`.
-            level: as for `create_task`.
-            limits: as for `create_task`; they hold for a whole chunk.
-            label: as for `create_task`.
-            publish_source: as for `create_task`.
-            chunk_items: items a task; None = start small and grow while tasks are short.
-
-        Returns:
-            A `MapRun`: await it for the list of results in order, or iterate over it
-            (``async for``) for results as they come.
-        """
-        options = make_options(
-            redundancy_options, flavor, level, limits, label, publish_source
-        )
-        calls = [dict(item) for item in items]
-        captured = (
-            capture_calls(func, calls, init_valid_func, compare_valid_func)
-            if calls
-            else None
-        )
-        return MapRun(self._session, captured, options, chunk_items)
-
-    async def put(self, value: object) -> StoredValue:
-        """Upload a large value once and return a handle that many tasks may name.
-
-        The handle goes into ``kwargs`` in the value's place. Volunteers keep the bytes
-        between tasks.
-
-        Raises:
-            UsageError: ``STO-D…`` when the value is not plain data.
-        """
-        stored, data = StoredValue.of(value)
-        await self._session.store(data)
-        return stored
-
-    def recent_tasks(self, limit: int = 20) -> list[JournalEntry]:
-        """Return tasks submitted from this account, newest first, any process."""
-        return self._session.journal.read(limit)
-
-    async def close(self) -> None:
-        """Close the connection; submitted tasks go on."""
-        await self._session.wire.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the connection."""
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close it."""
-        await self.close()
-
-    def __repr__(self) -> str:
-        """Return the address."""
-        return f"<stoilo.Connection {self.target}>"
-
-
-class Connecting:
-    """What `connect` returns: await it, or use it in ``async with``."""
-
-    def __init__(self, open_connection: Callable[[], Any]) -> None:
-        self._open = open_connection
-        self._connection: Connection | None = None
-
-    def __await__(self) -> Generator[Any, None, Connection]:
-        """Connect."""
-        return self._open().__await__()  # type: ignore[no-any-return]  # a coroutine
-
-    async def __aenter__(self) -> Connection:
-        """Connect; the block's end closes."""
-        self._connection = await self
-        return self._connection
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close."""
-        if self._connection is not None:
-            await self._connection.close()
-
-
-def connect(
-    where: Where = None,
-    *,
-    timeout: float = CONNECT_S,
-    review: Review | None = None,
-    journal: Journal | None = None,
-    patience: float = PATIENCE_S,
-) -> Connecting:
-    """Connect to a server: ``conn = await stoilo.connect(...)``.
-
-    Args:
-        where: path of a connection file, ``host:port`` (credentials from the file that
-            ``$STOILO_CONNECTION`` names), or None for that file as it is.
-        timeout: how long to wait for the first answer, s.
-        review: called with a source's exact text before its first submission; sending
-            goes on only when it returns True.
-        journal: where submitted ids are noted; the user's own when missing.
-        patience: how long submissions outlast a lost server, s.
-
-    Raises:
-        UsageError: ``STO-C045`` … ``STO-C047`` about the address.
-        UnreachableError: ``STO-C050``.
-        DeniedError: ``STO-C052`` or the server's own code.
-    """
-
-    async def open_connection() -> Connection:
-        address = where if isinstance(where, Address) else resolve_address(where)
-        wire = Wire(address)
-        try:
-            await _greet(wire, timeout)
-        except BaseException:
-            await wire.close()
-            raise
-        kept = journal if journal is not None else default_journal()
-        return Connection(Session(wire, kept, patience, review))
-
-    return Connecting(open_connection)
-
-
-async def _greet(wire: Wire, timeout_s: float) -> None:
-    """Make sure that somebody answers who knows our token."""
-    request = pb.PollTaskRequest(task_id="")
-
-    async def attempt() -> None:
-        try:
-            await wire.call("PollTask", request, timeout_s=timeout_s)
-        except (UnreachableError, DeniedError) as error:
-            if isinstance(error, UnreachableError) or error.code in _BAD_TOKEN:
-                raise
-        except StoiloError:
-            return  # any answer of the service will do: there is no task without id
-
-    await wire.be_patient(attempt, patience_s=timeout_s)
-
-
-_BAD_TOKEN = frozenset({"STO-C052", "STO-R001", "STO-R002"})
+def source_digest(captured: Captured) -> str:
+    """Return the SHA-256 of the task module."""
+    return content_digest(captured.task_module.encode())

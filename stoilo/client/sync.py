@@ -3,74 +3,88 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+import time
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import Any, Generic, Self
 
-from stoilo.client.completed import AsCompleted
+from stoilo.client.capture.stored import StoredValue
+from stoilo.client.connection import CONNECT_S, Connection, TaskFunction, Where, connect
 from stoilo.client.journal import Journal, JournalEntry
 from stoilo.client.mapping import MapItem, MapProgress, MapRun
 from stoilo.client.options import TaskLimits
 from stoilo.client.results import ResultT, TaskOutcome
-from stoilo.client.session import (
-    CONNECT_S,
-    PATIENCE_S,
-    Connection,
-    Review,
-    TaskFunction,
-    Where,
-    connect,
-)
-from stoilo.client.stored import StoredValue
-from stoilo.client.task import StagedTask, SubmittedTask, TaskStatus
+from stoilo.client.session import PATIENCE_S, Review
+from stoilo.client.status import TaskStatus
+from stoilo.client.task import StagedTask, SubmittedTask
+from stoilo.core.background import EventLoopThread
 from stoilo.core.types import Redundancy
 
 __all__ = [
+    "AsCompleted",
     "SyncConnection",
     "SyncMapRun",
     "SyncStagedTask",
     "SyncSubmittedTask",
+    "as_completed",
     "background",
     "connect_sync",
     "iterate_completed",
 ]
 
 
-class Background:
-    """One event loop in one daemon thread, for all synchronous connections."""
+class AsCompleted:
+    """Tasks as they finish: ``async for`` or, for tasks of the sync face, ``for``."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, tasks: Iterable[Any], timeout: float | None) -> None:
+        self._tasks = list(tasks)
+        self._timeout = timeout
 
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop, starting its thread at the first call."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=self._loop.run_forever, name="stoilo-client", daemon=True
-                )
-                thread.start()
-                atexit.register(self._stop)
-            return self._loop
-
-    def _stop(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-
-    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine there and wait for it; interruption cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop())
+    async def __aiter__(self) -> AsyncIterator[SubmittedTask[Any]]:
+        """Yield each task once it is final; stops early when the time is over."""
+        waits = {asyncio.ensure_future(_finish(task)) for task in self._tasks}
+        end = None if self._timeout is None else time.monotonic() + self._timeout
         try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+            while waits:
+                left = None if end is None else max(0.0, end - time.monotonic())
+                done, waits = await asyncio.wait(
+                    waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    return
+                for finished in done:
+                    yield finished.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def __iter__(self) -> Iterator[SyncSubmittedTask[Any]]:
+        """Yield tasks of the synchronous face."""
+        return iterate_completed(self._tasks, self._timeout)
 
 
-background = Background()
+async def _finish(task: StagedTask[Any] | SubmittedTask[Any]) -> SubmittedTask[Any]:
+    submitted = await task.submit() if isinstance(task, StagedTask) else task
+    await submitted.wait()
+    return submitted
+
+
+def as_completed(tasks: Iterable[Any], timeout: float | None = None) -> AsCompleted:
+    """Return the tasks in the order in which they finish.
+
+    Args:
+        tasks: staged (they are submitted) or submitted tasks of one face.
+        timeout: s; the iteration ends then, unfinished tasks are left out. None waits.
+    """
+    return AsCompleted(tasks, timeout)
+
+
+background = EventLoopThread("stoilo-client")
 
 
 class SyncSubmittedTask(Generic[ResultT]):

@@ -3,104 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import Any, Generic
 
-from stoilo.client import render
-from stoilo.client.backoff import POLLING, Backoff
+from stoilo.client.capture import Captured
 from stoilo.client.outcome import read_items, read_outcome
+from stoilo.client.request import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.core.digests import content_digest
+from stoilo.client.session import Session, source_digest
+from stoilo.client.status import (
+    TaskStatus,
+    explain,
+    read_status,
+    task_html,
+)
+from stoilo.core.backoff import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
-if TYPE_CHECKING:
-    from stoilo.client.capture import Captured
-    from stoilo.client.request import TaskOptions
-    from stoilo.client.session import Session
+__all__ = ["StagedTask", "SubmittedTask", "submit"]
 
-__all__ = ["CopyStatus", "StagedTask", "SubmittedTask", "TaskStatus"]
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStatus:
-    """One copy of a task at a volunteer (BOINC's result); times in s since 1970.
-
-    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
-    """
-
-    name: str
-    state: str
-    outcome: str
-    code: str
-    sent_at: int
-    received_at: int
-    cpu_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskStatus:
-    """Where a task is.
-
-    Attributes:
-        task_id: its id.
-        state: see `stoilo.core.types.TaskState`.
-        explanation: why it waits, one sentence; empty when it does not.
-        level: the level the gate chose.
-        attempt: number of the present attempt, from 1.
-        logged: whether its admission is in the audit log.
-        log_index: its leaf, when logged.
-        created_at: s since 1970.
-        copies: what volunteers do with it.
-        output: what the accepted run printed.
-    """
-
-    task_id: str
-    state: TaskState
-    explanation: str
-    level: str
-    attempt: int
-    logged: bool
-    log_index: int
-    created_at: int
-    copies: tuple[CopyStatus, ...]
-    output: str
-
-    def _repr_html_(self) -> str:
-        """Return a small static table."""
-        return render.status_html(self)
-
-
-def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
-    """Return the status in a poll's answer (untrusted text, shown escaped)."""
-    known = answer.state in set(TaskState)
-    return TaskStatus(
-        task_id=answer.task_id,
-        state=TaskState(answer.state) if known else TaskState.RUNNING,
-        explanation=answer.explanation,
-        level=answer.level,
-        attempt=answer.attempt,
-        logged=answer.logged,
-        log_index=answer.log_index,
-        created_at=answer.created_at,
-        copies=tuple(map(_read_copy, answer.copies)),
-        output=answer.output,
-    )
-
-
-def _read_copy(row: pb.CopyStatus) -> CopyStatus:
-    return CopyStatus(
-        row.name,
-        row.state,
-        row.outcome,
-        row.code,
-        row.sent_at,
-        row.received_at,
-        row.cpu_s,
-    )
+POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
+"""Between polls of a task that is not finished (thesis: 15 to 60 s)."""
 
 
 class SubmittedTask(Generic[ResultT]):
@@ -158,13 +85,15 @@ class SubmittedTask(Generic[ResultT]):
     async def wait(self, timeout: float | None = None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
         """Poll until the task is final; None when `timeout` s passed before."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        backoff = Backoff(POLLING)
+        backoff = POLLING()
         while self._final is None:
             answer = await self._poll_until(deadline)
             if answer is None:
                 return None
             if self._final is None:
-                pause = backoff.next_pause(answer.retry_after_ms / 1000)
+                pause = backoff.next_pause()
+                if answer.retry_after_ms > 0:  # the server knows better, within reason
+                    pause = min(max(answer.retry_after_ms / 1000, 0.02), 120.0)
                 if deadline is not None:
                     pause = min(pause, max(0.0, deadline - time.monotonic()))
                 await asyncio.sleep(pause)
@@ -206,7 +135,7 @@ class SubmittedTask(Generic[ResultT]):
 
     async def explain(self) -> str:
         """Return one sentence: why the task waits, or how it ended."""
-        return render.explain(await self.status())
+        return explain(await self.status())
 
     async def cancel(self) -> bool:
         """Ask for cancellation; True when the task ended as cancelled.
@@ -241,7 +170,15 @@ class SubmittedTask(Generic[ResultT]):
     def _repr_html_(self) -> str:
         """Return a small static table."""
         status = read_status(self._last) if self._last else None
-        return render.task_html(self._task_id, status, self._source)
+        return task_html(self._task_id, status, self._source)
+
+
+async def submit(
+    session: Session, captured: Captured, options: TaskOptions, key: str
+) -> SubmittedTask[Any]:
+    """Send a task; see `Session.submit`."""
+    task_id = await session.submit(captured, options, key)
+    return SubmittedTask(session, task_id, captured.task_module)
 
 
 class StagedTask(Generic[ResultT]):
@@ -285,7 +222,7 @@ class StagedTask(Generic[ResultT]):
             UnreachableError: ``STO-C050``; call `submit` again later.
         """
         if self._submitting is None or _has_failed(self._submitting):
-            work = self._session.submit(self._captured, self._options, self._key)
+            work = submit(self._session, self._captured, self._options, self._key)
             self._submitting = asyncio.ensure_future(work)
         return await asyncio.shield(self._submitting)
 
@@ -300,16 +237,11 @@ class StagedTask(Generic[ResultT]):
 
     def _repr_html_(self) -> str:
         """Return the exact source, escaped."""
-        return render.task_html("not submitted yet", None, self.source)
+        return task_html("not submitted yet", None, self.source)
 
 
 def _has_failed(work: asyncio.Task[SubmittedTask[ResultT]]) -> bool:
     return work.done() and (work.cancelled() or work.exception() is not None)
 
 
-def source_digest(captured: Captured) -> str:
-    """Return the SHA-256 of the task module."""
-    return content_digest(captured.task_module.encode())
-
-
-__all__ += ["TaskSystemError", "read_status", "source_digest"]
+__all__ += ["TaskSystemError", "source_digest"]

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 
 from stoilo.client.address import Address
-from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.rpcerrors import is_lost, is_retryable, map_rpc_error
+from stoilo.core.backoff import RECONNECTING
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.limits import BOUNDS
@@ -82,7 +82,7 @@ class Wire:
         self, attempt: Callable[[], Any], *, patience_s: float | None
     ) -> Any:  # noqa: ANN401 - what the attempt gives
         """Await `attempt()` again and again until it is answered."""
-        backoff = Backoff(RECONNECTING)
+        backoff = RECONNECTING()
         began = time.monotonic()
         while True:
             try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 
-__all__ = ["Backoff"]
+__all__ = ["RECONNECTING", "Backoff"]
 
 
 class Backoff:
@@ -44,3 +45,7 @@ class Backoff:
     def reset(self) -> None:
         """Start over after a success."""
         self._next = self._first
+
+
+RECONNECTING = functools.partial(Backoff, 0.2, 30.0, factor=1.7, jitter=0.2)
+"""Between attempts to reach a server that does not answer."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stoilo.client.stored import StoredValue
+from stoilo.client.capture.stored import StoredValue
 from stoilo.core.errors import UsageError
 from stoilo.learn.data import Part
 from stoilo.learn.packs import digest_of

@@ -16,8 +16,8 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Self, TypeVar
 
-from stoilo.client.backoff import RECONNECTING, Backoff
 from stoilo.client.results import UserError
+from stoilo.core.backoff import RECONNECTING
 from stoilo.core.errors import (
     InternalError,
     StoiloError,
@@ -231,7 +231,7 @@ class Run:
         Raises:
             UnreachableError: as the backend's, when patience has ended.
         """
-        pauses = Backoff(RECONNECTING)
+        pauses = RECONNECTING()
         end = self.backend.now() + self.settings.outage_s
         while True:
             try:

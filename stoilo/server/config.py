@@ -153,12 +153,30 @@ class ServerConfig:
 
     @property
     def engine_database_url(self) -> str:
-        """Return the SQLAlchemy URL of the engine's tables in force."""
+        """Return the SQLAlchemy URL of the engine's tables in force.
+
+        The log's databases are always SQLite files: its sequencer rests on a flushed
+        commit in each of two files on (best) two disks. One MariaDB would be one place,
+        with one backup that could take both back in time together.
+
+        Raises:
+            UsageError: ``STO-B062`` where a MariaDB would begin empty beside the SQLite
+                file that this project has used so far.
+        """
         if self.engine_database:
             return self.engine_database
-        if self.database and not self.database.startswith("sqlite"):
-            return self.database
-        return f"sqlite:///{self.data / 'engine' / 'engine.sqlite'}"
+        file = self.data / "engine" / "engine.sqlite"
+        if not self.database or self.database.startswith("sqlite"):
+            return f"sqlite:///{file}"
+        if file.exists():  # else the project's hosts and running work would be gone
+            raise UsageError(
+                "STO-B062",
+                "workunits and volunteers' accounts lie in engine/engine.sqlite, not in "
+                "the database of the settings",
+                hint=f'keep them there with engine_database = "sqlite:///{file}", or move '
+                "them: stoilo backup, then stoilo restore --database URL",
+            )
+        return self.database
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from stoilo.audit.format.record import (
 )
 from stoilo.core.limits import KIB, MIB
 from stoilo.web.archive import Entry
-from stoilo.web.story import TaskStory
+from stoilo.web.timeline import Timeline
 
 __all__ = [
     "KIND_TITLES",
@@ -205,11 +205,11 @@ def _describe_revocation(record: RevocationRecord) -> str:
     return f"Revocation statement {record.sequence}: {listed} withdrawn."
 
 
-def summarize_task(story: TaskStory) -> str:
+def summarize_task(timeline: Timeline) -> str:
     """Return the one sentence at the top of a task's page."""
-    if not story.attempts:
+    if not timeline.attempts:
         return "The log names this task, but no attempt of it was admitted."
-    record = story.attempts[-1].record
+    record = timeline.attempts[-1].record
     many = render_amount(record.redundancy.target_results, "volunteer")
     return (
         f"A function of one researcher, run at level {record.level} "

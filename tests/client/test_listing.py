@@ -15,7 +15,7 @@ import pytest
 
 import stoilo
 from stoilo.client.address import Address
-from stoilo.client.session import Connection
+from stoilo.client.connection import Connection
 from stoilo.testing.service import FakeTaskService, serve_fake
 from tests.support.jailed import JailAnswerer
 

@@ -7,7 +7,7 @@ import pytest
 
 from stoilo.client import wire
 from stoilo.client.address import Address
-from stoilo.client.backoff import Pauses
+from stoilo.core.backoff import Backoff
 from stoilo.core.errors import UnreachableError
 
 CALLS = 20
@@ -39,7 +39,7 @@ def test_lost_server_is_told_once_a_connection(
     notices: int,
 ) -> None:
     monkeypatch.setattr(wire, "WARN_EVERY_S", 0.3)
-    monkeypatch.setattr(wire, "RECONNECTING", Pauses(0.02, 1, 0.02))
+    monkeypatch.setattr(wire, "RECONNECTING", lambda: Backoff(0.02, 0.02))
     with caplog.at_level(logging.WARNING, "stoilo.client"):
         asyncio.run(wait_for_nobody(each_its_own))
     told = [one for one in caplog.records if "still trying" in one.message]

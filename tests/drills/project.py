@@ -25,7 +25,7 @@ from stoilo.executor.execute import VerifiedExecutor, Work
 from stoilo.executor.result import Disposition, parse_result
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.verifier import HostState
-from stoilo.server.revocation.withdrawals import FOLDER
+from stoilo.server.revocation.wishes import FOLDER
 from stoilo.testing.deployment import Deployment
 
 __all__ = ["CODE", "DrillHost", "DrillProject", "Packet", "running_witness"]

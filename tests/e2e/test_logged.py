@@ -32,7 +32,7 @@ from stoilo.audit.read.fsck_beside import find_side_faults
 from stoilo.audit.read.source import open_source
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
-from stoilo.server.log.disclosure import read_sealed
+from stoilo.server.log.public_records import read_sealed
 from stoilo.server.operations.retention import What, retain
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import user_error
-from stoilo.client.stored import StoredValue
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
 from stoilo.learn import flights
 from stoilo.learn.backends.interface import Ending, Handle

@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.executor.release import ReviewerKey, RevocationFile
-from stoilo.server.app.dependencies import facts_of
+from stoilo.server.app.trust import facts_of
 from stoilo.signer.development.lists import (
     enroll_reviewer,
     replace_online_key,

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from stoilo.audit.format.record import OutcomeRecord
 from stoilo.core.digests import content_digest
 from stoilo.server.http.routes import PublicPlace
-from stoilo.web.face import audit_pages
+from stoilo.web.routes import audit_pages
 from tests.support.archive import ORIGIN, ArchiveWriter
 
 KINDS = [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
+from stoilo.client.capture.stored import StoredValue
 from stoilo.client.capture.targets import Target
-from stoilo.client.stored import StoredValue
 from stoilo.core.codec.forms import MODULE, OPTIMIZER, PARAMETER, TENSOR
 from stoilo.core.codec.nodes import BlobRef, ClassRef, FunctionRef, Instance, Node
 from stoilo.core.codec.skeleton import encode

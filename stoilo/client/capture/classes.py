@@ -8,10 +8,10 @@ import builtins
 import enum
 import functools
 import types
-from typing import TYPE_CHECKING
 
 from stoilo.client.capture.defaults import is_current_literal
 from stoilo.client.capture.expressions import is_namedtuple
+from stoilo.client.capture.graph import Graph
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import check_inner_imports, strip_annotations
@@ -19,9 +19,6 @@ from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
 from stoilo.client.capture.texts import find_class
 from stoilo.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from stoilo.client.capture.graph import Graph
 
 __all__ = ["make_class"]
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import types
-from typing import TYPE_CHECKING
 
+from stoilo.client.capture.graph import Graph
 from stoilo.client.capture.targets import FunctionTarget, reference
-
-if TYPE_CHECKING:
-    from stoilo.client.capture.graph import Graph
 
 __all__ = ["is_current_literal", "rewrite_defaults"]
 

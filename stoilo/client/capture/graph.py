@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stoilo.client.capture.expressions import (
     MODULE_LITERAL_CHARS,
@@ -20,7 +21,6 @@ from stoilo.client.capture.expressions import (
     builtin_name,
 )
 from stoilo.client.capture.library import check_module
-from stoilo.client.capture.makers import forwarding_call, make_target
 from stoilo.client.capture.outside import MISSING, Outside
 from stoilo.client.capture.own_modules import replace_own_modules
 from stoilo.client.capture.plain import lift_nonlocals
@@ -36,10 +36,11 @@ from stoilo.client.capture.targets import (
     SentinelTarget,
     Target,
     WrapperTarget,
+    forwarding_call,
     reference,
 )
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "Maker"]
 
 
 _OF_THIS_MACHINE = frozenset(
@@ -48,17 +49,27 @@ _OF_THIS_MACHINE = frozenset(
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, tuple})
 
 
+Maker = Callable[["Graph", Any, str, str], Target]
+"""(graph, value, wanted name, how messages call it) → target."""
+
+
 class Graph:
     """All targets of one module.
 
     Args:
+        make: returns a new target for a value: `makers.make_target`.
         literal_chars: longest constant written as source, chars.
         state_allowed: whether data may travel beside the source (validators: no).
     """
 
     def __init__(
-        self, *, literal_chars: int = MODULE_LITERAL_CHARS, state_allowed: bool = True
+        self,
+        make: Maker,
+        *,
+        literal_chars: int = MODULE_LITERAL_CHARS,
+        state_allowed: bool = True,
     ) -> None:
+        self._make = make
         self.targets: list[Target] = []
         self.bindings: dict[tuple[object, ...], Binding] = {}
         self.undefined: set[str] = set()
@@ -81,7 +92,7 @@ class Graph:
             if wanted and wanted not in target.wanted:
                 target.wanted.append(wanted)
             return target
-        return make_target(self, value, wanted, where)
+        return self._make(self, value, wanted, where)
 
     def place_callable(self, value: object, wanted: str, where: str) -> Target:
         """Return a target that defines `value` in the module itself.
@@ -126,7 +137,7 @@ class Graph:
         self, unit: Target, node: ast.AST, outside: Outside, place: str
     ) -> None:
         """Find what each outside name of `node` stands for and note the dependency."""
-        replaced = replace_own_modules(self, unit, node, outside, place)
+        replaced = replace_own_modules(self.resolve_name, unit, node, outside, place)
         self._attributes |= {
             id(inner.value): inner.attr
             for inner in ast.walk(node)

@@ -7,11 +7,12 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoilo.client.capture.classes import make_class
 from stoilo.client.capture.defaults import rewrite_defaults
 from stoilo.client.capture.expressions import builtin_name
+from stoilo.client.capture.graph import Graph, Maker
 from stoilo.client.capture.library import check_module, is_library_module, library_path
 from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.plain import as_def, check_inner_imports, strip_annotations
@@ -22,17 +23,12 @@ from stoilo.client.capture.targets import (
     ImportTarget,
     Target,
     WrapperTarget,
+    forwarding_call,
     reference,
 )
 from stoilo.client.capture.texts import find_function, place_of
 
-if TYPE_CHECKING:
-    from stoilo.client.capture.graph import Graph
-
-__all__ = ["callee", "forwarding_call", "make_target"]
-
-Maker = Callable[["Graph", Any, str, str], Target]
-"""(graph, value, wanted name, how messages call it) → target."""
+__all__ = ["callee", "make_target"]
 
 
 def make_target(graph: Graph, value: object, wanted: str, where: str) -> Target:
@@ -215,18 +211,6 @@ def _operand(
             owner.later += [*scratch.now, *scratch.later]
             return expression
     return callee(graph, value, owner, (where, wanted or "data"))
-
-
-def forwarding_call(
-    function: ast.expr, parts: list[ast.expr], named: dict[str, ast.expr]
-) -> ast.expr:
-    """Return ``function(*parts, *args, **{**named, **kwargs})``."""
-    rest = ast.Starred(ast.Name("args", ast.Load()), ast.Load())
-    kwargs: ast.expr = ast.Name("kwargs", ast.Load())
-    if named:
-        keys: list[ast.expr | None] = [ast.Constant(key) for key in named]
-        kwargs = ast.Dict([*keys, None], [*named.values(), kwargs])
-    return ast.Call(function, [*parts, rest], [ast.keyword(None, kwargs)])
 
 
 # -- data ------------------------------------------------------------------------------

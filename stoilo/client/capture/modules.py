@@ -12,6 +12,7 @@ from typing import Any
 from stoilo.client.capture.arguments import Packer, Values, too_large
 from stoilo.client.capture.emit import render_module
 from stoilo.client.capture.graph import Graph
+from stoilo.client.capture.makers import make_target
 from stoilo.client.capture.naming import assign_names, order_targets, reachable
 from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.targets import (
@@ -195,7 +196,7 @@ class _TaskModule:
         *,
         spread: bool,
     ) -> None:
-        self.graph = Graph()
+        self.graph = Graph(make_target)
         self.values = Values(self.graph)
         self.task = self.graph.place_callable(func, "", _label(func))
         roots = [self.task]
@@ -311,7 +312,9 @@ def _capture_validators(
     """Return the validator module's text and the names of its two entries."""
     if init_valid is None and compare_valid is None:
         return "", "", ""
-    graph = Graph(literal_chars=VALIDATOR_LITERAL_CHARS, state_allowed=False)
+    graph = Graph(
+        make_target, literal_chars=VALIDATOR_LITERAL_CHARS, state_allowed=False
+    )
     Values(graph)
     roots: list[Target] = []
     found: list[Target | None] = []

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.outside import Outside
 from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.scopes import External, externals_of
-
-if TYPE_CHECKING:
-    from stoilo.client.capture.graph import Graph
-    from stoilo.client.capture.targets import Target
+from stoilo.client.capture.targets import Target
 
 __all__ = ["replace_own_modules"]
+
+Resolve = Callable[[Target, External, Outside, str], None]
+"""Binds one use of an outside name, as `Graph.resolve_name` does."""
 
 
 class _Replacer(ast.NodeTransformer):
@@ -56,7 +56,7 @@ class _Replacer(ast.NodeTransformer):
 
 
 def replace_own_modules(
-    graph: Graph, unit: Target, node: ast.AST, outside: Outside, place: str
+    resolve: Resolve, unit: Target, node: ast.AST, outside: Outside, place: str
 ) -> frozenset[int]:
     """Rewrite ``module.name`` in place, own modules only; returns the handled nodes."""
     roots: dict[int, tuple[External, types.ModuleType]] = {}
@@ -71,12 +71,12 @@ def replace_own_modules(
     replacer = _Replacer(roots)
     replacer.visit(node)
     for name, attribute, module, external in replacer.made:
-        _bind_attribute(graph, unit, (name, attribute, module, external), place)
+        _bind_attribute(resolve, unit, (name, attribute, module, external), place)
     return frozenset(id(item[0]) for item in replacer.made)
 
 
 def _bind_attribute(
-    graph: Graph,
+    resolve: Resolve,
     unit: Target,
     made: tuple[ast.Name, str, types.ModuleType, External],
     place: str,
@@ -103,7 +103,7 @@ def _bind_attribute(
         stored=False,
         deferred=root.deferred,
     )
-    graph.resolve_name(unit, external, Outside(vars(module)), place)
+    resolve(unit, external, Outside(vars(module)), place)
 
 
 def _value(outside: Outside, external: External) -> object:

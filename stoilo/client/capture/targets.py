@@ -16,6 +16,7 @@ __all__ = [
     "SentinelTarget",
     "Target",
     "WrapperTarget",
+    "forwarding_call",
     "reference",
 ]
 
@@ -201,3 +202,15 @@ def reference(target: Target, owner: Target, *, now: bool) -> ast.Name:
     target.mentions.append(Mention(lambda new: setattr(node, "id", new)))
     (owner.now if now else owner.later).append(target)
     return node
+
+
+def forwarding_call(
+    function: ast.expr, parts: list[ast.expr], named: dict[str, ast.expr]
+) -> ast.expr:
+    """Return ``function(*parts, *args, **{**named, **kwargs})``."""
+    rest = ast.Starred(ast.Name("args", ast.Load()), ast.Load())
+    kwargs: ast.expr = ast.Name("kwargs", ast.Load())
+    if named:
+        keys: list[ast.expr | None] = [ast.Constant(key) for key in named]
+        kwargs = ast.Dict([*keys, None], [*named.values(), kwargs])
+    return ast.Call(function, [*parts, rest], [ast.keyword(None, kwargs)])

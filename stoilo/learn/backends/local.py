@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-from stoilo.client.stored import StoredValue
+from stoilo.client.capture.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
 from stoilo.learn.turns import take_turn
 

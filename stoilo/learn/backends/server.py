@@ -14,8 +14,8 @@ from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.learn.backends.interface import Ending, Handle, Job
 
 if TYPE_CHECKING:
+    from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
-    from stoilo.client.session import Connection
     from stoilo.client.task import SubmittedTask
     from stoilo.core.types import Redundancy
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.stored import StoredValue
 from stoilo.learn.backends.interface import Ending, Handle, Job
 from stoilo.learn.backends.local import run_job
 

@@ -9,8 +9,8 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 
 if TYPE_CHECKING:
+    from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
-    from stoilo.client.session import Connection
     from stoilo.core.types import Redundancy
 
 __all__ = ["Place", "open_backend"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import Issuer, Work, let_go
-from stoilo.server.admission.reconciling import Reconciler
+from stoilo.server.admission.outdated import Reconciler
 from stoilo.server.db import rows
 from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.db.records import Outcome
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.server.admission.outdated import UnwitnessedWork, WithdrawnWork
     from stoilo.server.admission.statements import StatementWriter
-    from stoilo.server.admission.unwitnessed import UnwitnessedWork
-    from stoilo.server.admission.withdrawn import WithdrawnWork
     from stoilo.server.admission.workunits import WorkunitWriter
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store

@@ -1,9 +1,8 @@
 """What the server wants to know of a hostile value: its library types, its length.
 
 Reading a value costs by its elements, up to half a second for a MiB of them, and Python
-does nothing else meanwhile. So few elements are read at once (`LIGHT`), more in a thread
-(`MEDIUM`), and what has still more in a process of its own: this module, run as a program,
-with bounds on time and memory.
+does nothing else meanwhile. So only few elements are read here (`LIGHT`), and what has more
+in a process of its own: this module, run as a program, with bounds on time and memory.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from stoilo.policies.arguments import find_argument_types
 
 __all__ = [
     "LIGHT",
-    "MEDIUM",
     "TOO_LARGE",
     "ValueFacts",
     "find_facts",
@@ -37,9 +35,6 @@ __all__ = [
 
 LIGHT: Final = SkeletonBounds(nodes=2_000)
 """About a millisecond."""
-
-MEDIUM: Final = SkeletonBounds(nodes=50_000)
-"""Some tens of milliseconds."""
 
 LARGE_BYTES: Final = BOUNDS.inline_arguments_bytes
 """A blob of more is read in a process of its own in any case: strings are copied."""
@@ -84,11 +79,14 @@ def find_facts(data: Buffer, bounds: SkeletonBounds) -> ValueFacts:
 def read_facts(data: bytes) -> ValueFacts:
     """Return the facts of arguments, wherever their size wants them read; blocks."""
     try:
-        return find_facts(data, MEDIUM)
+        return find_facts(data, LIGHT)
     except TrustError as error:
         if error.code != TOO_LARGE:
             raise
-    return _read_beside(data, None)
+    with os.fdopen(os.memfd_create("value"), "w+b") as file:  # no pipe: one step
+        file.write(data)
+        file.flush()
+        return _read_beside(file)
 
 
 def read_blob(path: Path, size: int) -> tuple[str, ...]:
@@ -96,15 +94,14 @@ def read_blob(path: Path, size: int) -> tuple[str, ...]:
     if size <= LARGE_BYTES:
         return read_facts(path.read_bytes()).types
     with path.open("rb") as file:
-        return _read_beside(None, file).types
+        return _read_beside(file).types
 
 
-def _read_beside(data: bytes | None, file: IO[bytes] | None) -> ValueFacts:
-    """Ask a process of its own, which gets the value as its input."""
+def _read_beside(file: IO[bytes]) -> ValueFacts:
+    """Ask a process of its own, whose input is the value's file."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__],
-            input=data,
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -9,8 +9,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.executor import workdir
 from stoilo.executor.result import largest_result
-from stoilo.server.admission.estimates import bounds_of
-from stoilo.server.admission.measurements import demand_of, load_samples
+from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
 from stoilo.server.db import rows
 from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.reviews.book import reviews_in
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stoilo.server.admission.blobs import BlobStore
-    from stoilo.server.admission.measurements import Samples
+    from stoilo.server.admission.estimates import Samples
     from stoilo.server.db.records import AttemptRow, TaskRow, TaskSpec
     from stoilo.server.db.store import Store
 

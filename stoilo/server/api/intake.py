@@ -6,7 +6,7 @@ that nothing is asked for until the caller is known (`Callers`), has not too man
 once, comes no faster than he may, is not one whom the method would refuse anyway, and there
 is room for a whole message (`MessageRoom`). What is not asked for stays at its sender, but
 for the connection's small window. A call that waits here costs little, and ends when its
-caller goes away.
+caller goes away. Whose calls were for nothing is read slowly for a while (`Waste`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
-from google.protobuf.message import Message
 
 from stoilo.core.errors import PolicyRefusal, StoiloError, UsageError
 from stoilo.core.fairqueue import Shares
@@ -28,6 +27,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.server.admission.fairturns import FairTurns
 from stoilo.server.api.body_limit import MessageRoom
 from stoilo.server.api.service import CHUNK_BYTES, bearer_token, fail
+from stoilo.server.api.waste import Waste, WasteBounds
 
 if TYPE_CHECKING:
     from stoilo.server.api.authenticate import Callers
@@ -43,9 +43,13 @@ OURS: Final = "/stoilo."
 """Begins the name of every method that wants a token."""
 
 AT_WORK: Final = Shares(slots=8, busy_above=1.0, half_life_s=10.0)
+WASTE: Final = WasteBounds()
 
 BATCHED: Final = frozenset({"CreateTask"})
 """Methods whose calls share their work: many at once cost little more than one."""
+
+OUR_FAULTS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE})
+"""Ends of calls for which their callers can do nothing."""
 
 Context = Any  # grpc.aio.ServicerContext has no usable types
 Handler = Any  # grpc's record of parsers and a method, without types
@@ -68,6 +72,7 @@ class IntakeBounds:
         refusals_per_s: answers of one account's calls that are refused by their head.
         refusals_burst: of these, at once.
         at_work: calls for which a thread works at the same time; the unit is s.
+        waste: bytes of calls that end without effect.
     """
 
     calls: int = 2048
@@ -82,6 +87,24 @@ class IntakeBounds:
     refusals_per_s: float = 20.0
     refusals_burst: int = 100
     at_work: Shares = AT_WORK
+    waste: WasteBounds = WASTE
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call.
+
+    Attributes:
+        account: whose.
+        requests: its messages, as bytes.
+        parse: makes a message of them.
+        read: bytes of messages so far; one that is still on its way counts in full.
+    """
+
+    account: int
+    requests: AsyncIterator[bytes]
+    parse: Callable[[bytes], Any]
+    read: int = 0
 
 
 class Places:
@@ -154,6 +177,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         self._pace = CallPace(bounds.calls_per_s, bounds.burst)
         self._refusals = CallPace(bounds.refusals_per_s, bounds.refusals_burst)
         self._turns = FairTurns(bounds.at_work, clock)
+        self._waste = Waste(bounds.waste, clock)
         self.room = MessageRoom(bounds.held_bytes)
 
     async def intercept_service(
@@ -168,7 +192,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         method = str(details.method)
         ours, name = method.startswith(OURS), method.rpartition("/")[2]
 
-        async def taken(requests: AsyncIterator[Any], context: Context) -> None:
+        async def taken(requests: AsyncIterator[bytes], context: Context) -> None:
             """Take one call."""
             try:
                 owner = None
@@ -179,13 +203,24 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                     await _pause(self._pace.delay(account, self._clock()))
                     if owner is not None:
                         await self._check(name, owner)
-                    await self._serve(handler, name, account, requests, context)
+                    call = _Call(account, requests, handler.request_deserializer)
+                    with self._counted(call, context):
+                        await self._serve(handler, name, call, context)
             except StoiloError as error:
                 await fail(context, error)
 
-        return grpc.stream_stream_rpc_method_handler(
-            taken, handler.request_deserializer, handler.response_serializer
-        )
+        # messages come and go as bytes: their size is known, and not counted out again
+        return grpc.stream_stream_rpc_method_handler(taken, None, None)
+
+    @contextmanager
+    def _counted(self, call: _Call, context: Context) -> Iterator[None]:
+        """Count what a call has sent against its account if nothing comes of it."""
+        try:
+            yield
+        except BaseException:
+            if call.account and context.code() not in OUR_FAULTS:
+                self._waste.add(call.account, call.read)
+            raise
 
     async def _check(self, name: str, owner: Owner) -> None:
         """Refuse whom the method would refuse anyway; who asks on gets slower answers."""
@@ -196,28 +231,25 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             raise
 
     async def _serve(
-        self,
-        handler: Handler,
-        name: str,
-        account: int,
-        requests: AsyncIterator[Any],
-        context: Context,
+        self, handler: Handler, name: str, call: _Call, context: Context
     ) -> None:
         """Let the method have its message, and its answers out."""
+        render = handler.response_serializer
         if handler.stream_unary is not None:
-            async with aclosing(self._messages(account, requests)) as messages:
-                await context.write(await handler.stream_unary(messages, context))
+            async with aclosing(self._messages(call)) as messages:
+                answer = await handler.stream_unary(messages, context)
+                await context.write(render(answer))
         elif handler.unary_stream is not None:
-            async with self._first(account, requests) as (request, hold):
-                hold.resize(2 * CHUNK_BYTES if account else 0)
+            async with self._first(call) as (request, hold):
+                hold.resize(2 * CHUNK_BYTES if call.account else 0)
                 answers = handler.unary_stream(_needed(request), context)
                 async for answer in answers:
-                    await context.write(answer)
+                    await context.write(render(answer))
         else:
             method = handler.unary_unary
-            if account and name not in BATCHED:
-                method = self._in_turn(method, account)
-            await self._answer(method, account, requests, context)
+            if call.account and name not in BATCHED:
+                method = self._in_turn(method, call.account)
+            await self._answer(method, render, call, context)
 
     def _in_turn(self, method: Handler, account: int) -> Handler:
         """Return a method of which few are at work, those of a busy account fewer."""
@@ -231,48 +263,57 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
     async def _answer(
         self,
         method: Handler,
-        account: int,
-        requests: AsyncIterator[Any],
+        render: Callable[[Any], bytes],
+        call: _Call,
         context: Context,
     ) -> None:
         """Send one answer; a large one is made again once there is room for it.
 
         Its size is not known before, and only methods that change nothing have such.
         """
-        async with self._first(account, requests) as (request, hold):
-            answer = await method(_needed(request), context)
-            size = _size(answer)
+        async with self._first(call) as (request, hold):
+            answer = render(await method(_needed(request), context))
+            size = len(answer)
             if size <= max(hold.size, self._bounds.small_bytes):
                 await context.write(answer)
                 return
             del answer
-        async with self.room.hold(account, size):
-            await context.write(await method(request, context))
+        async with self.room.hold(call.account, size):
+            await context.write(render(await method(request, context)))
 
     @asynccontextmanager
-    async def _first(
-        self, account: int, requests: AsyncIterator[Any]
-    ) -> AsyncIterator[tuple[Any, Hold]]:
+    async def _first(self, call: _Call) -> AsyncIterator[tuple[Any, Hold]]:
         """Yield the next message and its room, which is held meanwhile."""
-        async with self.room.hold(account, self._bounds.message_bytes) as hold:
-            try:
-                async with asyncio.timeout(self._bounds.message_s):
-                    request = await anext(requests, None)
-            except TimeoutError as error:
-                raise UsageError(
-                    "STO-R018",
-                    f"the message did not come in {self._bounds.message_s:.0f} s",
-                    hint="send smaller messages over this network",
-                ) from error
-            hold.resize(_size(request))
-            yield request, hold
+        async with AsyncExitStack() as stack:
+            async with self._waste.turn(call.account) as pay:
+                most = self._bounds.message_bytes
+                hold = await stack.enter_async_context(
+                    self.room.hold(call.account, most)
+                )
+                call.read += most
+                data = await self._next(call.requests)
+                size = len(data) if data is not None else 0
+                call.read -= most - size
+                pay(size)
+            hold.resize(size)
+            yield None if data is None else call.parse(data), hold
 
-    async def _messages(
-        self, account: int, requests: AsyncIterator[Any]
-    ) -> AsyncGenerator[Any]:
+    async def _next(self, requests: AsyncIterator[bytes]) -> bytes | None:
+        """Return the next message's bytes, None after the last, or raise ``STO-R018``."""
+        try:
+            async with asyncio.timeout(self._bounds.message_s):
+                return await anext(requests, None)
+        except TimeoutError as error:
+            raise UsageError(
+                "STO-R018",
+                f"the message did not come in {self._bounds.message_s:.0f} s",
+                hint="send smaller messages over this network",
+            ) from error
+
+    async def _messages(self, call: _Call) -> AsyncGenerator[Any]:
         """Yield a stream's messages, each with room while it is worked on."""
         while True:
-            async with self._first(account, requests) as (request, _):
+            async with self._first(call) as (request, _):
                 if request is None:
                     return
                 yield request
@@ -292,11 +333,6 @@ def _needed(request: Any) -> Any:  # noqa: ANN401 - any message
     if request is None:
         raise UsageError("STO-R017", "the call has no message")
     return request
-
-
-def _size(message: object) -> int:
-    """Return the bytes of a message; one that could not be read holds none."""
-    return message.ByteSize() if isinstance(message, Message) else 0
 
 
 def _too_many(what: str) -> PolicyRefusal:

@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from stoilo.core.errors import UsageError
-from stoilo.server.app.databases import engine_url
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.purge import Retention
 from stoilo.server.engines.embedded.wire.http import HttpOptions, create_project_app
@@ -130,7 +129,7 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
         return WorkEngine(stock, master_url=project.config.master_url)
     embedded = EmbeddedEngine(
         home.part("engine"),
-        database_url=engine_url(config),
+        database_url=config.engine_database_url,
         options=EngineOptions(
             spot_check_rate=config.spot_check_percent / 100,
             retention=Retention(workunit_days=config.keep_workunits_days),

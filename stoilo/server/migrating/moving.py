@@ -16,7 +16,6 @@ from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.app.databases import engine_url
 from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db.store import SERVER, Store, open_engine
@@ -84,7 +83,7 @@ def move_project(
     with closing(home.lock):
         if dry_run:
             _check_current(config)
-        source = Database(engine_url(config))
+        source = Database(config.engine_database_url)
         store = Store.open(config.database_url)
         try:
             source.upgrade()
@@ -104,7 +103,7 @@ def move_project(
 
 def _check_current(config: ServerConfig) -> None:
     """Raise ``STO-B110`` unless both databases are of this version: opening upgrades."""
-    urls = ((config.database_url, SERVER), (engine_url(config), ENGINE))
+    urls = ((config.database_url, SERVER), (config.engine_database_url, ENGINE))
     for url, branch in urls:
         engine = open_engine(url)
         try:

@@ -32,8 +32,8 @@ from stoilo.server.config import load_config
 from stoilo.server.db import schema
 from stoilo.server.db.records import TaskSpec
 from stoilo.server.db.store import Store
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, make_mark, note_record
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.signer.development.lists import list_reviewers
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The release in force is asked at every submission, so flavors are published and withdrawn
 without stopping the server. What is withdrawn is refused here with its own code; tasks
-that were admitted before are taken back by `stoilo.server.admission.withdrawn`.
+that were admitted before are taken back by `stoilo.server.admission.outdated`.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.review import OpenedReview, open_review
 from stoilo.server.db import schema
 from stoilo.server.db.records import NO_REVIEWS, Reviews
-from stoilo.server.log.disclosure import review_commitment, submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
+from stoilo.server.log.public_records import review_commitment, submitter_commitment
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

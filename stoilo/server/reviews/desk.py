@@ -16,9 +16,9 @@ from stoilo.core.rpc import reviews_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
-from stoilo.server.log.disclosure import submitter_commitment
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
 from stoilo.server.log.outcomes import finish_task
+from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow

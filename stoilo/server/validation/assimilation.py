@@ -11,7 +11,7 @@ import msgspec
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
-from stoilo.server.admission.measurements import note_measured
+from stoilo.server.admission.estimates import note_measured
 from stoilo.server.db import rows
 from stoilo.server.db.records import ItemResult, Outcome
 from stoilo.server.db.states import AttemptState

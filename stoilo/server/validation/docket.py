@@ -57,12 +57,16 @@ CALL_BYTES: Final = 512
 
 WOKEN: Final = 8
 DROPPED: Final = 10_000
+LEAST_JAILS: Final = 2
 MOST_JAILS: Final = 9
 
 
 def machine_shares(processors: int | None = None) -> Shares:
-    """Return one jail more than processors: one is kept free, the others fill the machine."""
-    jails = min((processors or os.cpu_count() or 1) + 1, MOST_JAILS)
+    """Return a jail a processor: one jail is kept free, and so one processor is.
+
+    Whatever slow validators do, the server and the gate's jail find that one.
+    """
+    jails = max(LEAST_JAILS, min(processors or os.cpu_count() or 1, MOST_JAILS))
     return Shares(jails, busy_above=BUSY_S, half_life_s=HALF_LIFE_S)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from stoilo.client.capture import capture_calls, capture_task
 from stoilo.client.capture.arguments import BLOB_BYTES
-from stoilo.client.stored import StoredValue
+from stoilo.client.capture.stored import StoredValue
 from stoilo.core.codec.nodes import BlobRef, FunctionRef
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest

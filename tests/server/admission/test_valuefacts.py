@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -11,7 +12,6 @@ from stoilo.core.errors import TrustError
 from stoilo.server.admission import valuefacts
 from stoilo.server.admission.valuefacts import (
     LIGHT,
-    MEDIUM,
     ValueFacts,
     find_facts,
     read_blob,
@@ -19,7 +19,7 @@ from stoilo.server.admission.valuefacts import (
 )
 
 ARRAY = Ndarray("float64", (2,), bytes(16))
-HEAVY = encode([[number] for number in range(MEDIUM.nodes + 1)])
+HEAVY = encode([[number] for number in range(50_000)])
 
 
 def empties(count: int) -> bytes:
@@ -33,9 +33,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     read = valuefacts._read_beside
 
-    def noting(data: bytes | None, file: object) -> ValueFacts:
-        seen.append(data or file)
-        return read(data, file)  # type: ignore[arg-type]  # passed on
+    def noting(file: IO[bytes]) -> ValueFacts:
+        seen.append(file)
+        return read(file)
 
     monkeypatch.setattr(valuefacts, "_read_beside", noting)
     return seen

@@ -2,21 +2,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import grpc
 import pytest
 
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.fairqueue import Shares
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.rpc import tasks_pb2_grpc
 from stoilo.policies.policy import Quota
 from stoilo.server.admission import tokens
-from stoilo.server.api.intake import CallPace, Intake, IntakeBounds, Places
-from stoilo.server.app import assembly
-from stoilo.server.app.assembly import bind_grpc
+from stoilo.server.admission import tokens as auth
+from stoilo.server.api.grpc_server import bind_grpc
+from stoilo.server.api.intake import CallPace, Intake, IntakeBounds, Places, _Call
+from stoilo.server.api.waste import WasteBounds
+from stoilo.server.app import task_server
 from tests.support.halfsent import HalfSender
 from tests.support.serverbench import Bench
 
@@ -75,7 +78,7 @@ def let_in(method: str = CREATE) -> Callable[[HalfSender], tuple[int, int]]:
 def default_windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """gRPC's own windows, as they were before."""
     with monkeypatch.context() as patch:
-        patch.setattr(assembly, "CONNECTION_OPTIONS", ())
+        patch.setattr(task_server, "CONNECTION_OPTIONS", ())
         yield
 
 
@@ -213,12 +216,14 @@ class WritingContext:
         self.written.append(message)
 
 
-async def one_message() -> AsyncIterator[pb.PollTaskRequest]:
-    yield pb.PollTaskRequest(task_id="x")
+async def one_message() -> AsyncIterator[bytes]:
+    yield pb.PollTaskRequest(task_id="x").SerializeToString()
 
 
 async def answer_of(method: Answering, intake: Intake) -> WritingContext:
-    handler = grpc.unary_unary_rpc_method_handler(method)
+    handler = grpc.unary_unary_rpc_method_handler(
+        method, pb.PollTaskRequest.FromString, pb.PollTaskResponse.SerializeToString
+    )
     context = WritingContext()
 
     async def found(_: object) -> object:
@@ -290,3 +295,94 @@ def test_refusals_by_a_calls_head_are_paced_and_others_are_not(
         return len(sender.ended)
 
     assert attack(bench, bounds, work) in {5, 6}
+
+
+STRICT = WasteBounds(above=2 * MIB, half_life_s=1e6, bytes_per_s=1.0)
+"""With 3 MiB for nothing the next message is read, and none after it."""
+NO_VALUE = b"#" * (MIB - 1024)
+VALUE = encode({"x": bytes(MIB - 1024)})
+
+
+async def answered(
+    bench: Bench, stub: Any, arguments: bytes, token: str, enough: int
+) -> int:
+    """Send 8 requests one after the other; return how many are answered."""
+    done, reached = 0, asyncio.Event()
+
+    async def send() -> None:
+        nonlocal done
+        for number in range(8):
+            request = bench.request(f"k{number}", arguments=arguments)
+            with suppress(grpc.aio.AioRpcError):
+                await stub.CreateTask(
+                    request, metadata=[("authorization", f"Bearer {token}")]
+                )
+            done += 1
+            if done == enough:
+                reached.set()
+
+    sending = asyncio.create_task(send())
+    await reached.wait()
+    await asyncio.wait([sending], timeout=0.3)
+    sending.cancel()
+    return done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "waste", "read"),
+    [
+        (NO_VALUE, STRICT, 4),
+        (NO_VALUE, WasteBounds(above=2**40), 8),
+        (VALUE, STRICT, 8),
+    ],
+    ids=["refused", "refused without the bound", "taken"],
+)
+def test_account_whose_messages_are_refused_is_read_slowly_and_another_is_not(
+    bench: Bench, arguments: bytes, waste: WasteBounds, read: int
+) -> None:
+    with bench.store.write() as connection:
+        other = auth.issue_token(connection, "bob", auth.Role.RESEARCHER, bench.clock())
+
+    async def run() -> None:
+        async with (
+            served(bench, IntakeBounds(waste=waste)) as address,
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            stub = tasks_pb2_grpc.TaskServiceStub(channel)
+            found = await answered(bench, stub, arguments, bench.token, read)
+            assert found == read
+            assert await answered(bench, stub, encode({"x": 1}), other, 8) == 8
+
+    asyncio.run(run())
+
+
+class EndedContext:
+    """Says how its call ended."""
+
+    def __init__(self, status: grpc.StatusCode) -> None:
+        self._status = status
+
+    def code(self) -> grpc.StatusCode:
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("status", "account", "counted"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, 1, True),
+        (grpc.StatusCode.INTERNAL, 1, False),
+        (grpc.StatusCode.UNAVAILABLE, 1, False),
+        (grpc.StatusCode.INVALID_ARGUMENT, 0, False),
+    ],
+)
+def test_failed_call_counts_against_its_account_unless_the_fault_is_ours(
+    status: grpc.StatusCode, account: int, counted: bool
+) -> None:
+    intake = Intake(None, {}, IntakeBounds())  # type: ignore[arg-type]  # not asked
+    call = _Call(account, one_message(), bytes, read=100 * MIB)
+    with (
+        pytest.raises(grpc.aio.AbortError),
+        intake._counted(call, EndedContext(status)),
+    ):
+        raise grpc.aio.AbortError
+    assert intake._waste.is_wasteful(account) is counted

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import exc
 
 from stoilo.client import mapping
-from stoilo.client.backoff import Pauses
+from stoilo.client.connection import Connection, connect
 from stoilo.client.journal import Journal
-from stoilo.client.session import Connection, connect
+from stoilo.core.backoff import Backoff
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import InternalError, StoiloError, UnreachableError
 from stoilo.server.api import service
@@ -277,7 +277,7 @@ async def submit_in_two_parts(fake: FakeTaskService) -> list[Any]:
 def test_map_that_has_begun_waits_longer_than_a_submission(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mapping, "QUOTA", Pauses(0.01, 1, 0.01))
+    monkeypatch.setattr(mapping, "QUOTA", lambda: Backoff(0.01, 0.01))
     fake = RefusingTasks(answers, polls=0)
     assert asyncio.run(submit_in_two_parts(fake)) == [2, 3]
     assert fake.calls["CreateTask"] >= MANY

@@ -19,10 +19,12 @@ from stoilo.executor.trust import ReleaseFiles, read_release
 from stoilo.server.db.store import Store
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts
-from stoilo.server.release.keyevents import facts_in_force, find_changes, note_changes
-from stoilo.server.release.log_entries import (
+from stoilo.server.release.changes import (
     ReleaseProof,
+    facts_in_force,
+    find_changes,
     is_logged_release,
+    note_changes,
     read_transcript,
     release_record,
 )

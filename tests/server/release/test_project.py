@@ -11,7 +11,7 @@ from stoilo.core.errors import TrustError
 from stoilo.executor.release import RevocationFile, TrustedRelease
 from stoilo.executor.trust import ReleaseFiles
 from stoilo.policies.policy import default_policy
-from stoilo.server import release as module
+from stoilo.server.release import project as module
 from stoilo.server.release.expiry import ReleaseWatch, warnings_of
 from stoilo.server.release.project import Project, ProjectRoot, Release
 from stoilo.server.release.released import ServerTerms

@@ -45,7 +45,7 @@ from stoilo.policies.policy import Review as ReviewRule
 from stoilo.server.admission import tokens
 from stoilo.server.db import rows
 from stoilo.server.db.records import Owner
-from stoilo.server.log.disclosure import submitter_commitment
+from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.reviews.review_queue import WAIT_S
 
 DAY_S = 86_400

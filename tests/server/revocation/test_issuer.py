@@ -20,13 +20,13 @@ from stoilo.core.errors import (
 from stoilo.core.revocation import FRESH_S, MAX_DIGESTS, RevocationStatement
 from stoilo.executor.release import RevocationFile
 from stoilo.executor.revocation import open_revocations
-from stoilo.server.revocation.issuer import RevocationIssuer
-from stoilo.server.revocation.next_statement import (
+from stoilo.server.revocation.issuer import (
     REISSUE_S,
+    RevocationIssuer,
     next_statement,
     offline_records,
 )
-from stoilo.server.revocation.withdrawals import Withdrawals, wish
+from stoilo.server.revocation.wishes import Withdrawals, wish
 from stoilo.signer.development.lists import replace_online_key, settle_revocations
 from stoilo.signer.development.root import revoke
 from stoilo.signer.process.protocol import (

@@ -284,6 +284,8 @@ def test_closed_docket_ends_what_runs(court: Court) -> None:
     assert court.jails.calls == [b"slow0"]
 
 
-@pytest.mark.parametrize(("processors", "jails"), [(1, 2), (2, 3), (64, 9)])
-def test_machine_has_one_jail_more_than_processors(processors: int, jails: int) -> None:
+@pytest.mark.parametrize(("processors", "jails"), [(1, 2), (2, 2), (4, 4), (64, 9)])
+def test_machine_has_a_jail_a_processor_and_two_at_least(
+    processors: int, jails: int
+) -> None:
     assert machine_shares(processors).slots == jails

@@ -1,0 +1,159 @@
+"""Where a task is: as the server says, in words and as a small table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.types import TaskState
+
+__all__ = [
+    "CopyStatus",
+    "TaskStatus",
+    "explain",
+    "read_status",
+    "source_html",
+    "status_html",
+    "task_html",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStatus:
+    """One copy of a task at a volunteer (BOINC's result); times in s since 1970.
+
+    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    """
+
+    name: str
+    state: str
+    outcome: str
+    code: str
+    sent_at: int
+    received_at: int
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Where a task is.
+
+    Attributes:
+        task_id: its id.
+        state: see `stoilo.core.types.TaskState`.
+        explanation: why it waits, one sentence; empty when it does not.
+        level: the level the gate chose.
+        attempt: number of the present attempt, from 1.
+        logged: whether its admission is in the audit log.
+        log_index: its leaf, when logged.
+        created_at: s since 1970.
+        copies: what volunteers do with it.
+        output: what the accepted run printed.
+    """
+
+    task_id: str
+    state: TaskState
+    explanation: str
+    level: str
+    attempt: int
+    logged: bool
+    log_index: int
+    created_at: int
+    copies: tuple[CopyStatus, ...]
+    output: str
+
+    def _repr_html_(self) -> str:
+        """Return a small static table."""
+        return status_html(self)
+
+
+def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
+    """Return the status in a poll's answer (untrusted text, shown escaped)."""
+    known = answer.state in set(TaskState)
+    return TaskStatus(
+        task_id=answer.task_id,
+        state=TaskState(answer.state) if known else TaskState.RUNNING,
+        explanation=answer.explanation,
+        level=answer.level,
+        attempt=answer.attempt,
+        logged=answer.logged,
+        log_index=answer.log_index,
+        created_at=answer.created_at,
+        copies=tuple(map(_read_copy, answer.copies)),
+        output=answer.output,
+    )
+
+
+def _read_copy(row: pb.CopyStatus) -> CopyStatus:
+    return CopyStatus(
+        row.name,
+        row.state,
+        row.outcome,
+        row.code,
+        row.sent_at,
+        row.received_at,
+        row.cpu_s,
+    )
+
+
+_WORDS = {
+    TaskState.ADMITTING: "is being checked, logged and signed",
+    TaskState.WAITING_REVIEW: "waits for a reviewer to sign",
+    TaskState.RUNNING: "waits for volunteers or runs",
+    TaskState.SUCCEEDED: "finished: enough volunteers agreed",
+    TaskState.USER_ERROR: "finished: the function raised",
+    TaskState.SYSTEM_ERROR: "finished without a quorum",
+    TaskState.EXPIRED: "expired before it was finished",
+    TaskState.CANCELLED: "was cancelled",
+}
+
+
+def explain(status: TaskStatus) -> str:
+    """Return one sentence about a task."""
+    words = _WORDS[status.state]
+    reason = f": {status.explanation}" if status.explanation else ""
+    return f"task {status.task_id} {words}{reason}"
+
+
+def _table(rows: Iterable[tuple[str, object]]) -> str:
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+        f"<td>{html.escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table>{cells}</table>"
+
+
+def status_html(status: TaskStatus) -> str:
+    """Return a table of a status."""
+    rows: list[tuple[str, object]] = [
+        ("task", status.task_id),
+        ("state", status.state.value),
+        ("why", status.explanation or _WORDS[status.state]),
+        ("level", status.level),
+        ("attempt", status.attempt),
+        ("log", f"leaf {status.log_index}" if status.logged else "not yet"),
+    ]
+    rows += [
+        (f"copy {index}", f"{copy.state} {copy.outcome} {copy.code}".strip())
+        for index, copy in enumerate(status.copies)
+    ]
+    return _table(rows)
+
+
+def source_html(source: str) -> str:
+    """Return source text in a folded block."""
+    if not source:
+        return ""
+    return (
+        "<details><summary>exact source</summary>"
+        f"<pre>{html.escape(source)}</pre></details>"
+    )
+
+
+def task_html(task_id: str, status: TaskStatus | None, source: str) -> str:
+    """Return a task's card."""
+    head = status_html(status) if status else _table([("task", task_id)])
+    return head + source_html(source)
