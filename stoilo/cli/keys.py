@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import read_bounded
 
 if TYPE_CHECKING:
     from stoilo.signer.offlinekeys import OfflineKey, PublicKeyFile
@@ -146,8 +147,7 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
 def _read_bounded(path: Path) -> bytes:
     """Return a small file's bytes; raises ``STO-U004``."""
     try:
-        with path.open("rb") as file:
-            return file.read(_MAX_KEY_FILE_BYTES)
+        return read_bounded(path, _MAX_KEY_FILE_BYTES)
     except OSError as error:
         raise UsageError(
             "STO-U004", f"{path.name} cannot be read: {os.strerror(error.errno or 0)}"

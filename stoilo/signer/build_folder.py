@@ -120,6 +120,7 @@ def _records(folder: Path) -> Iterator[Path]:
         if number > MAX_FOLDERS:
             raise UsageError("STO-F034", f"{folder.name} holds too many files")
         parts = path.relative_to(folder).parts
+        # Trees of frozen programs hold JSON files of their own.
         if "_internal" not in parts and "builds" not in parts and path.is_file():
             yield path
 

@@ -97,6 +97,7 @@ def check_built(
         raise _wrong(verifier, "is not that of its record")
     if built.root_bytes() not in roots or built.origin != origin:
         raise _wrong(verifier, "was built for another root or project")
+    # A verifier of a rehearsal takes development marks too: it is built that way.
     lenient = development or rehearsal
     if built.development != lenient or built.rehearsal != rehearsal:
         raise _wrong(verifier, "was built for another kind of root")

@@ -183,6 +183,7 @@ def save(
     key: str = "",
 ) -> None:
     """Write the folder and a line of its transcript, for everybody to read."""
+    # The folder first: a line about what was not written would be false.
     write_folder(folder, ceremony)
     append_line(
         folder,

@@ -183,6 +183,7 @@ def _role_files(files: ReleaseFiles) -> Iterator[RoleFile]:
 def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
     """Return the roots from version 1 on, each signed by its predecessor and itself."""
     roots = sorted(found, key=lambda file: file.version)
+    # Who holds an old root walks the chain: a gap would leave him behind for ever.
     if [file.version for file in roots] != list(range(1, len(roots) + 1)) or not roots:
         raise TrustError(
             "STO-K052",
@@ -194,6 +195,7 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
         metadata = open_root(file)
         if previous is not None:
             _check_signed(previous, file, metadata)
+        # By its own keys as well: a root that nobody could follow is refused.
         _check_signed(metadata.signed, file, metadata)
         previous = metadata.signed
     return tuple(roots)
@@ -228,6 +230,8 @@ def _online(
     snapshots = [file for file in found if file.role == "snapshot"]
     if snapshots:
         newest = max(snapshots, key=lambda file: file.version)
+        # A forged one is left out, not refused: the ceremony is what repairs
+        # it.
         if _is_signed(root, newest):
             yield newest
     data = files.get("metadata/timestamp.json")
@@ -271,6 +275,8 @@ def _target_names(name: str, data: bytes) -> Iterator[str]:
         RoleFile(parsed[1], parsed[0], data)
     ).signed.targets.items():
         digest = info.hashes.get("sha256", "")
+        # Archives are named by their digest; a ceremony does not need their
+        # bytes.
         if travels(target) and ".." not in target and not target.startswith("/"):
             yield f"targets/{stored_name(target, digest)}"
 

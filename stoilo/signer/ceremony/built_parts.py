@@ -79,6 +79,7 @@ def _part(directory: Path, record: Path) -> Iterator[NewTarget]:
 def _expected(directory: Path, name: str, digest: str) -> NewTarget:
     """Return file `name`, which must have `digest`."""
     path = directory / name
+    # A link could point to another file when it is copied.
     if path.is_symlink() or not path.is_file():
         raise TrustError("STO-K056", f"{name} is missing beside its record")
     found, size = hash_file(path)

@@ -62,6 +62,8 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
     yield from _check_lifetimes(proposal, ceremony.about.created, now)
     yield from check_content(ceremony)
     for file in proposal.metadata:
+        # Readers ignore it; here it is a mistake or an attempt, and somebody
+        # should know.
         for keyid in stray_signatures(proposal, file):
             yield TrustError(
                 "STO-K057",
@@ -72,6 +74,7 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
 
 def _check_time(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
     bounds, created = ceremony_bounds(), ceremony.about.created
+    # Lifetimes count from there: a proposal from the future would live too long.
     if created > now + bounds.clock_margin_s:
         yield TrustError("STO-K058", "the proposal is from the future of this machine")
     if now > created + bounds.life_s:
@@ -90,6 +93,8 @@ def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
     found = {one.role: one for one in expiries(base.signed(), ceremony.about.created)}
     for role in (*OFFLINE, "timestamp"):
         known = found.get(role)
+        # Said on purpose, shown as a warning: else an old release could be
+        # passed off.
         if ceremony.about.renews_expired:
             continue
         if known is None or known.state == "expired":
@@ -119,6 +124,7 @@ def _check_marks(ceremony: Ceremony) -> Iterator[StoiloError]:
     marks = set(root.unrecognized_fields)
     if DEVELOPMENT_MARK in marks:
         yield TrustError("STO-K062", "a development root is not signed in a ceremony")
+    # A rehearsal signed with real keys must not become a release.
     if (REHEARSAL_MARK in marks) != ceremony.about.rehearsal:
         yield TrustError("STO-K062", "root and folder disagree about a rehearsal")
     if marks - {DEVELOPMENT_MARK, REHEARSAL_MARK}:

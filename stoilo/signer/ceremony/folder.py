@@ -192,6 +192,8 @@ def _list_files(path: Path) -> dict[str, Path]:
             mode = file.lstat().st_mode
             if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and _HALF.fullmatch(name)):
                 continue
+            # A private key copied here by mistake shows before anybody
+            # carries it on.
             if not stat.S_ISREG(mode) or not _NAMES.fullmatch(relative):
                 raise TrustError(
                     "STO-K051",
@@ -199,6 +201,7 @@ def _list_files(path: Path) -> dict[str, Path]:
                     hint="take it away; if it is a private key, replace that key",
                 )
             found[relative] = file
+            # Counted while listing: a stick could hold millions.
             if len(found) > ceremony_bounds().max_files:
                 raise TrustError("STO-K051", "the folder holds too many files")
     return found
@@ -269,6 +272,7 @@ def _proposed_targets(
             if stored in files:
                 left.discard(stored)
                 yield _hashed(files[stored], name, info.hashes["sha256"], info.length)
+            # What the release holds already does not travel again.
             elif base is None or base.info(name) != info:
                 raise TrustError(
                     "STO-K051",
@@ -290,6 +294,7 @@ def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
             hint="copy it again; if it stays, do not sign: find out who changed it",
         )
     content = _read(file, name) if small else file
+    # It was hashed as a file and read again: what is used is what was hashed.
     if isinstance(content, bytes) and content_digest(content) != digest:
         raise TrustError("STO-K056", f"{name} changed while it was read")
     return NewTarget(name, Digest(digest), size, content)
@@ -300,6 +305,7 @@ def _digest_file(file: Path, size: int) -> str:
     state = hashlib.sha256()
     try:
         with file.open("rb") as stream:
+            # Cheaper than to hash a file that cannot be the one.
             if os.fstat(stream.fileno()).st_size != size:
                 return ""
             while block := stream.read(_CHUNK):
@@ -326,6 +332,7 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
         yield _ONLINE, ceremony.online
     if ceremony.transcript:
         yield _TRANSCRIPT, ceremony.transcript
+    # Last: a folder without it is no ceremony, so half a copy is refused.
     about = msgspec.json.encode(ceremony.about)
     yield _ABOUT, msgspec.json.format(about, indent=2) + b"\n"
 

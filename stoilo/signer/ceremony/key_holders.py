@@ -21,6 +21,7 @@ from tuf.api.metadata import Key, Role, Root, Targets
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.signer.offlinekeys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "RoleSet",
     "change_keys",
     "check_role_keys",
-    "group_digest",
     "holder_of",
     "role_keys",
     "role_set",
@@ -43,13 +43,6 @@ __all__ = [
 NAME_FIELD: Final = "x-stoilo-name"
 MAX_NAME = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def group_digest(digest: str) -> str:
-    """Return a SHA-256 in groups of four digits, to be compared aloud."""
-    groups = [digest[at : at + 4] for at in range(0, len(digest), 4)]
-    lines = [" ".join(groups[at : at + 4]) for at in range(0, len(groups), 4)]
-    return "  ".join(lines)
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -117,6 +110,7 @@ def holder_of(key: Key) -> KeyHolder:
     name = key.unrecognized_fields.get(NAME_FIELD)
     public = _checked_key(str(key.keyval.get("public", "")))
     holder = KeyHolder(name if isinstance(name, str) else key.keyid[:8], public)
+    # Thresholds count ids: one key under two ids would count twice.
     if tuf_key(holder).keyid != key.keyid:
         raise TrustError("STO-K050", "a key is named by another id than its own")
     return holder
@@ -205,6 +199,7 @@ def check_role_keys(root: Root, targets: Targets) -> None:
         (holder.key.raw, role)
         for role, found in _all_sets(root, targets)
         for holder in found.holders
+        # Snapshot and timestamp may share their key: one process holds both.
         if role != "snapshot"
     ]
     online = {holder.key.raw for holder in role_set(root, "snapshot").holders}
@@ -235,6 +230,7 @@ def _check_limits(role: str, found: RoleSet) -> None:
             hint=f"`stoilo release rotate FOLDER --role {role} --out OLD.pub --in NEW.pub` "
             "puts another in its place",
         )
+    # People know each other by name: two keys of "Ada" look like one person.
     if len({holder.name.lower() for holder in found.holders}) != len(keys):
         raise UsageError(
             "STO-K053",

@@ -76,6 +76,7 @@ def check_memory(
         TrustError: ``STO-K066`` when another file of this or a later version was signed.
     """
     digest = file.signed_digest
+    # Signing the same file twice is no second file.
     again = file.version == memory.version and digest == memory.digest
     if file.version <= memory.version and not again and not replace:
         raise TrustError(
@@ -104,6 +105,7 @@ def check_project(
     base = proposal.base
     first = proposal.role("root") if base is None else base.roots[0]
     found = "" if first is None else first.signed_digest
+    # Signatures do not name the root they are made under; this memory does.
     if memory.first_root not in {"", found} and not replace:
         raise TrustError(
             "STO-K066",

@@ -95,6 +95,7 @@ def parse_role_name(name: str) -> tuple[int, str] | None:
 
 def role_file(role: str, metadata: Metadata[Any]) -> RoleFile:
     """Return `metadata` as a file, its signatures in the order of their keys."""
+    # Copies signed in any order come to the same bytes.
     metadata.signatures = dict(sorted(metadata.signatures.items()))
     return RoleFile(role, metadata.signed.version, metadata.to_bytes())
 
@@ -127,6 +128,7 @@ def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
     Raises:
         TrustError: ``STO-K050``.
     """
+    # python-tuf does not look at types: what is malformed would fail far from here.
     check_shape(file.data, file.role, file.name, ceremony_bounds().metadata_bytes)
     try:
         metadata = Metadata[_S].from_bytes(file.data)
@@ -178,6 +180,7 @@ def check_shape(data: bytes, role: str, name: str, max_bytes: int) -> None:
     except (TrustError, msgspec.ValidationError) as error:
         raise TrustError("STO-K050", f"{name} is malformed: {error}") from error
     ids = [one.keyid for one in head.signatures]
+    # The library keeps the last one; a threshold must not depend on which.
     if len(set(ids)) != len(ids):
         raise TrustError("STO-K050", f"{name} has two signatures of one key")
 

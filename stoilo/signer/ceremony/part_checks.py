@@ -44,6 +44,8 @@ def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
         target = part_target(part.part, part.platform)
         file = new.get(target if part.part == "launcher" else f"{target}.tar")
         if file is None:
+            # It holds the digest of the old verifier and would not start
+            # the new one.
             if part.part == "launcher" and _is_other(ceremony, verifier):
                 yield TrustError(
                     "STO-F034",

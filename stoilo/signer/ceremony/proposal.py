@@ -148,6 +148,8 @@ class Proposal:
     @property
     def digest(self) -> Digest:
         """What is to be signed, in one digest; signatures do not change it."""
+        # The release below is part of what is signed: the same files on another
+        # are not.
         base = "-" if self.base is None else self.base.digest
         lines = [f"stoilo-proposal/1 {base}\n"]
         lines += [f"{file.name} {file.signed_digest}\n" for file in self.metadata]
@@ -265,6 +267,7 @@ class Draft:
         self._now = now
         self._root: Root | None = None
         self._roles: dict[str, Targets] = {}
+        # What was proposed earlier gets a whole life from now, too.
         for role in self._proposed:
             self.renew(role)
 
@@ -298,6 +301,7 @@ class Draft:
         for one in targets:
             role = role_of_target(one.name)
             wanted = TargetFile(one.size, {"sha256": one.digest}, one.name)
+            # A file that is named already makes nobody sign anew.
             if self._named(role).get(one.name) != wanted:
                 self._renewed(role).targets[one.name] = wanted
                 self._new[one.name] = one
@@ -315,6 +319,7 @@ class Draft:
         delegated = change.role in DELEGATED
         owner = self._renewed("targets") if delegated else self._renewed_root()
         change_keys(owner, change)
+        # Its present metadata is signed by keys that no longer count.
         if change.role in OFFLINE:
             self.renew(change.role)
 
@@ -360,6 +365,7 @@ class Draft:
     def _step(self, signed: Root | Targets, role: str) -> None:
         """Give `signed` a whole life, and a version one above what is published."""
         signed.expires = self._end(role)
+        # One step above what is published, however often it is amended.
         if role not in self._proposed:
             signed.version += 1
 

@@ -125,6 +125,7 @@ def publish(
     files = ReleaseWriter(directory, public=public)
     try:
         with _locked(directory, 0o755 if public else 0o700):
+            # Under the lock: another publication may just have ended.
             _check_place(ceremony, directory)
             _write_release(ceremony, files)
             _write_evidence(ceremony, files)
@@ -200,6 +201,7 @@ def _check_place(ceremony: Ceremony, directory: Path) -> None:
         new = proposal.role(role)
         newest = max((file.version for file in there if file.role == role), default=0)
         allowed = {file.version: file for file in (base, new) if file is not None}
+        # Anything else means that somebody published meanwhile.
         if newest and newest not in allowed:
             raise _moved_on(role, newest)
         if base is not None and base not in there:
@@ -229,6 +231,7 @@ def _published(directory: Path) -> tuple[RoleFile, ...]:
 
 def _write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
     proposal = ceremony.proposal
+    # Files first: metadata that names a missing file would stop every reader.
     for one in proposal.targets:
         files.store(one)
     for role in OFFLINE:
@@ -253,6 +256,7 @@ def _write_evidence(ceremony: Ceremony, files: ReleaseWriter) -> None:
     kept = {*signatures, *changes, "boinc/key.pub"}
     parts = {(part.part, part.platform) for part in release_parts(ceremony.proposal)}
     given = {f"builds/{name}" for name, _ in ceremony.builds}
+    # A part attested again replaces all attestations of its earlier build.
     anew = {tuple(name.split("/")[1:3]) for name in given}
     for name, data in ceremony.builds:
         files.write(f"builds/{name}", data)

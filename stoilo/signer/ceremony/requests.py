@@ -269,6 +269,7 @@ def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
         raise UsageError("STO-K062", f"these online keys are of {online.origin[:80]!r}")
     known = _read(proposal, EPOCHS_FILE, EpochsFile)
     over = set(known.epochs) - {epoch.epoch for epoch in online.epochs}
+    # The offline list says which online key may add to it.
     denied = _read(proposal, REVOCATION_FILE, RevocationFile)
     if denied.keys != (online.revocation,):
         denied = msgspec.structs.replace(denied, keys=(online.revocation,))
@@ -365,6 +366,7 @@ def accept_policies(
         digests = [policy.digest, *(one for one in digests if one != policy.digest)]
         names = tuple(name for name in policy.levels if policy.needs_review(name))
         reviewed[policy.digest] = names
+    # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
     return Changes((_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
 
@@ -425,9 +427,11 @@ def withdraw(
         epochs=merge(known.epochs, made.epochs),
         min_epoch=known.min_epoch
         if take_back
+        # It only rises: hosts remember the highest.
         else max(known.min_epoch, made.min_epoch),
         settled=max(known.settled, settle),
     )
+    # Most likely a digest with a typing error.
     if take_back and record == known:
         raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
     return Changes((_record(REVOCATION_FILE, record),))

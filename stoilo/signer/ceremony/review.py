@@ -240,6 +240,7 @@ def _words(
     try:
         before = proposal.base.target(name) if proposal.base and old else None
         after = proposal.target(name) if new else None
+    # `check_content` says it as a problem.
     except StoiloError:
         return ()
     if before is None and after is None:

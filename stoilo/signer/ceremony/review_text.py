@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stoilo.signer.ceremony.change_words import render_time, show_line
-from stoilo.signer.ceremony.key_holders import Person, group_digest
+from stoilo.signer.ceremony.key_holders import Person
 from stoilo.signer.ceremony.review import (
     KeyChange,
     Review,
@@ -18,6 +18,7 @@ from stoilo.signer.ceremony.review import (
     TargetChange,
 )
 from stoilo.signer.ceremony.signatures import Quorum
+from stoilo.signer.offlinekeys import group_digest
 
 __all__ = ["next_step", "render_review"]
 

@@ -172,6 +172,7 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
     """
     signer = key.signer()
     files = signable(proposal, key.role, signer.public_key.keyid)
+    # Nothing was asked that this key could answer: its holder should hear it.
     if not files:
         raise UsageError(
             "STO-K067",
@@ -245,6 +246,8 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
     for other in opened[1:]:
         for keyid, signature in other.signatures.items():
             known = united.signatures.setdefault(keyid, signature)
+            # Ed25519 gives one signature for one text: one of the two is
+            # false.
             if known.signature != signature.signature:
                 raise TrustError(
                     "STO-K069",

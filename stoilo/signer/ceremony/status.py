@@ -79,6 +79,7 @@ def judge_state(current: BaseRelease, now: int) -> ReleaseState:
     found = expiries(current.signed(), now)
     until = open_until(proposal, now)
     gate = _epochs_state(until, now)
+    # Without an open epoch nothing is admitted, however fresh the metadata is.
     state = max(worst_state(found), gate, key=("ok", "soon", "urgent", "expired").index)
     project = current.target(PROJECT_FILE)
     return ReleaseState(

@@ -138,6 +138,7 @@ def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
                 f"line {number} of the transcript does not follow the others",
             )
         digest = content_digest(row)
+        # A line repeated could pass for an act done twice.
         if digest in known:
             raise TrustError(
                 "STO-K077", f"line {number} of the transcript stands twice"
@@ -184,6 +185,8 @@ def combine_transcripts(
         ]
         if not ready:
             raise TrustError("STO-K077", "a transcript lacks lines that others follow")
+        # By time where the order is free, so that any order of copies gives one
+        # file.
         _, first = min(ready)
         united[first] = given[first]
     return tuple(united.values())
@@ -204,6 +207,7 @@ def _parse_line(row: bytes, number: int) -> TranscriptLine:
         line = msgspec.convert(document, type=TranscriptLine)
     except msgspec.ValidationError as error:
         raise TrustError("STO-K077", f"{what} is malformed: {error}") from error
+    # Its digest is over the bytes: another spelling would be another line.
     if msgspec.json.encode(line) != row:
         raise TrustError("STO-K077", f"{what} is not spelled as it was written")
     return line

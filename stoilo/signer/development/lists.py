@@ -129,6 +129,7 @@ def settle_list(
     Raises:
         UsageError: ``STO-L163`` when something to take back is not withdrawn.
     """
+    # What was settled before is in the offline list, or was taken back on purpose.
     settled = online is None or online.sequence <= offline.settled
     sources = [one for one in (None if settled else online, add) if one is not None]
     epochs = {*offline.epochs, *(item for one in sources for item in one.epochs)}
@@ -211,6 +212,7 @@ def replace_online_key(directory: Path, now: int) -> RevocationFile:
     key = PrivateKey.generate()
     listed = settle_list(offline_list(directory), newest_online(directory))
     keys = (key.public.raw.hex(),)
+    # A thief may have used up the old key's numbers: the new key's begin at one.
     listed = msgspec.structs.replace(listed, keys=keys, settled=0)
     write_private_file(path, key.pem())
     revoke(directory, listed, now)

@@ -127,6 +127,7 @@ def publish_programs(directory: Path, build: Path, now: int) -> PublishedProgram
     for name in signed:
         if name.startswith("verifier/"):
             _check_root(build / name, root)
+    # Before the targets that they are about: a reader never meets a file without.
     _write_signatures(directory, {name: build / name for name in signed})
     certify_parts(directory, {name: build / name for name in names}, now)
     return PublishedPrograms(names, signed)
@@ -154,6 +155,7 @@ def _check_pairs(signed: tuple[str, ...]) -> None:
         for name in signed
         if "verifier/" in name
     }
+    # A launcher holds the digest of one verifier: alone it stops every host.
     if alone := launchers ^ verifiers:
         raise TrustError(
             "STO-E091",
@@ -163,6 +165,7 @@ def _check_pairs(signed: tuple[str, ...]) -> None:
 
 def _check_root(archive: Path, root: bytes) -> None:
     """Refuse a verifier that was built for another root."""
+    # It would refuse every admission of this project.
     if _read_built(archive).root_bytes() != root:
         raise TrustError(
             "STO-E091", f"{archive.name} holds another root than this project's"

@@ -174,6 +174,8 @@ def create_development_root(
         _sign_online(directory, now)
     root_file = directory / "root.json"
     if not root_file.exists():
+        # Only with the first root: a memory that was lost later must not begin
+        # anew.
         create_ledger(state / LEDGER_FILE, origin)
         first = directory / "metadata" / "1.root.json"
         write_private_file(root_file, first.read_bytes())
@@ -229,6 +231,7 @@ def certify_parts(
         if not is_part_file(name):
             raise UsageError("STO-K082", f"{name[:80]!r} is not a file of a part")
     with publishing(directory):
+        # Parts published earlier stay named: hosts may still be fetching them.
         infos = dict(_named(directory))
         infos |= {
             name: store_target(directory, name, file) for name, file in files.items()
@@ -337,6 +340,7 @@ def _publish_all(
         "timestamp": online,
     }
     publish_root(directory, roles, now, development=True)
+    # Read, not made anew: a restart must not allow what was withdrawn.
     denied = _with_online_key(directory, offline_list(directory))
     named = newest_file(directory, "reviewers", REVIEWERS_FILE)
     delegated = {
@@ -394,6 +398,7 @@ def wanted_epochs(directory: Path, now: int) -> tuple[EpochFile, ...]:
 
 def _with_online_key(directory: Path, denied: RevocationFile) -> bytes:
     """Return the file's bytes, naming the online revocation key if it names none."""
+    # Without a key that may add, nothing could be withdrawn before the next start.
     if not denied.keys:
         online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
         keys = (online.public.raw.hex(),)
@@ -414,6 +419,7 @@ def _accept(
     data = newest_file(directory, "policy", POLICIES_FILE)
     earlier = read_target(data, PolicyFile, POLICIES_FILE).reviewed if data else {}
     known = earlier | {digest: tuple(levels) for digest, levels in reviewed.items()}
+    # Tasks admitted under an earlier policy are still judged by its rules.
     kept = {digest: levels for digest, levels in known.items() if digest in policies}
     return PolicyFile(tuple(policies), kept)
 

@@ -60,6 +60,7 @@ def judge_statement(
         or asked.offline != release.revocation_digest
     ):
         raise TrustError("STO-A085", "the statement does not fit the release or clock")
+    # A new key begins above what the offline role has settled, not at one.
     floor = release.revocations_settled if last is None else last.sequence
     if asked.sequence <= floor:
         raise TrustError(
@@ -105,6 +106,7 @@ class RevocationLedger:
         """
         asked = parse_revocation(payload)
         before = self.signed_by(key)
+        # A server that crashed before it stored our answer asks for it again.
         if payload == before:
             return
         judge_statement(self.last if before else None, asked, release, now)

@@ -124,6 +124,8 @@ def read_contents(place: Place, history: History) -> Contents:
         in_force = id(role) in newest
         for info in _infos(role):
             path = stored_path(info)
+            # Nobody can say what an earlier release was without its small
+            # files.
             wanted = in_force or (names is not None and travels(info.path))
             if path not in checked:
                 found = _check(place, path, info, wanted=wanted)
@@ -173,6 +175,7 @@ def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
         raise TrustError("STO-K014", f"the release lacks {name}")
     with _open(place, stored_file(one), one.size) as file:
         data = file.read(one.size + 1)
+    # It was hashed before; the place may give another file the second time.
     if content_digest(data) != one.sha256:
         raise TrustError("STO-K014", f"{name} changed while it was read")
     return data

@@ -103,6 +103,7 @@ def verify_release(
         UnreachableError: STO-L002.
     """
     reading = _Reading(place)
+    # Metadata first: it says which other bytes may be there.
     history = read_history(place.read, place.names(), root)
     reading.found |= {one.path for one in history.all()}
     contents = read_contents(place, history)
@@ -114,6 +115,7 @@ def verify_release(
         installed=installed,
     )
     check_pairs(place, history, contents, trust, check_archives(place, contents))
+    # A rehearsal and a development root are built and run by one person.
     real = not (trust.development or trust.rehearsal)
     evidence = check_attestations(
         place, contents, trust.builders, reading.found, required=real
@@ -160,6 +162,7 @@ def _check_root_copy(reading: _Reading, history: History) -> None:
 def _refuse_others(reading: _Reading) -> None:
     """Refuse files that nothing accounts for."""
     names = reading.place.names()
+    # The publisher did not sign it, so nobody should meet it.
     others = set() if names is None else names - reading.found
     if others:
         raise TrustError(
