@@ -20,7 +20,7 @@ from stoilo.executor.result import Disposition, parse_result
 from stoilo.executor.trust import pack_release, read_release
 from stoilo.executor.verifier import HostState
 from stoilo.flavors.manifest import find_flavor
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
 

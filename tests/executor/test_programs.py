@@ -24,7 +24,7 @@ from stoilo.executor.projectfile import ProjectFile
 from stoilo.executor.slotexecutor import SlotExecutor
 from stoilo.executor.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
+from stoilo.signer.boinc_keys import generate_boinc_key, sign_md5
 from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,

@@ -20,7 +20,7 @@ from stoilo.executor.trust import (
     read_release,
 )
 from stoilo.signer.development.root import create_development_root, revoke
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
 from tests.support.gate import DAY_S, INSTALLED, NOW
 

@@ -26,7 +26,7 @@ from stoilo.signer.ceremony.requests import add_builds, begin_on
 from stoilo.signer.ceremony.review import Review
 from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
-from stoilo.signer.offlinekeys import PublicKeyFile
+from stoilo.signer.offline_keys import PublicKeyFile
 
 __all__ = [
     "FILE",

@@ -19,13 +19,13 @@ from stoilo.cli.keys import (
 )
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     parse_boinc_public,
     render_boinc_public,
     sign_key_change,
 )
-from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.offlinekeys import (
+from stoilo.signer.key_files import write_private_file
+from stoilo.signer.offline_keys import (
     BOINC_ROLE,
     HARD,
     KEY_ROLES,

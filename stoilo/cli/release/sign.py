@@ -36,7 +36,7 @@ from stoilo.signer.ceremony.review import review as review_ceremony
 from stoilo.signer.ceremony.review_text import next_step
 from stoilo.signer.ceremony.signatures import combine as unite
 from stoilo.signer.ceremony.signatures import sign_proposal, signable
-from stoilo.signer.offlinekeys import (
+from stoilo.signer.offline_keys import (
     OfflineKey,
     check_typed_back,
     choose_groups,

@@ -15,7 +15,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.installed import installed_release
 from stoilo.signer.ceremony.change_words import show_line
-from stoilo.signer.offlinekeys import group_digest
+from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release

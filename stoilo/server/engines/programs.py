@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPublicKey,
     check_boinc_signature,
     md5_hex,

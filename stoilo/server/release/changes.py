@@ -40,7 +40,7 @@ from stoilo.server.log.outbox import (
     note_events,
     read_draft,
 )
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -33,7 +33,7 @@ from stoilo.core.revocation import (
 from stoilo.executor.release import RevocationFile
 from stoilo.signer.development.lists import replace_online_key, settle_revocations
 from stoilo.signer.development.root import certify_fresh_epoch, offline_list
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

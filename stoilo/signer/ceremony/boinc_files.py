@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPublicKey,
     check_boinc_signature,
     parse_boinc_public,
@@ -29,7 +29,7 @@ from stoilo.signer.boinckeys import (
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
-from stoilo.signer.offlinekeys import OfflineKey
+from stoilo.signer.offline_keys import OfflineKey
 
 __all__ = [
     "BOINC_FOLDER",

@@ -31,7 +31,7 @@ from stoilo.executor.release import (
     read_target,
 )
 from stoilo.policies.levels import level_files
-from stoilo.signer.offlinekeys import group_digest
+from stoilo.signer.offline_keys import group_digest
 
 __all__ = ["describe_target", "render_time", "show_line"]
 

@@ -15,6 +15,7 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.release import BuilderFile, PartFile, read_target
 from stoilo.executor.releaseparts import part_target
 from stoilo.executor.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -186,8 +187,6 @@ def find_builds(
 
     An archive that the published release holds already is not asked about again.
     """
-    from stoilo.signer.attestations import check_builds  # noqa: PLC0415 - only with archives
-
     proposal = ceremony.proposal
     try:
         builders = read_target(
@@ -224,8 +223,6 @@ def _strange_builds(
     ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
 ) -> Iterator[StoiloError]:
     """Yield what would lie beside the release and refuse it as a whole for who checks it."""
-    from stoilo.signer.attestations import attestation_path, read_attestation  # noqa: PLC0415 - only with archives
-
     try:
         keys = tuple(parse_public_key(one.key) for one in builders.keys)
     except StoiloError:

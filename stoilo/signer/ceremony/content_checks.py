@@ -45,6 +45,7 @@ from stoilo.executor.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
 )
+from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
@@ -320,8 +321,6 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
     """The tree's list is what the record says; its bytes are in the metadata already."""
-    from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree  # noqa: PLC0415 - rare
-
     name = f"{part_target(part.part, part.platform)}.tree"
     for one in proposal.targets:
         if one.name != name:

@@ -21,7 +21,7 @@ from tuf.api.metadata import Key, Role, Root, Targets
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.offlinekeys import group_digest
+from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 
 __all__ = [

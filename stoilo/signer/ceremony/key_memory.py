@@ -23,7 +23,7 @@ from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 __all__ = [
     "KeyMemory",

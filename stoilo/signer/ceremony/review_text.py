@@ -18,7 +18,7 @@ from stoilo.signer.ceremony.review import (
     TargetChange,
 )
 from stoilo.signer.ceremony.signatures import Quorum
-from stoilo.signer.offlinekeys import group_digest
+from stoilo.signer.offline_keys import group_digest
 
 __all__ = ["next_step", "render_review"]
 

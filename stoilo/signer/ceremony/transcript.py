@@ -21,7 +21,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 __all__ = [
     "MAX_TRANSCRIPT_BYTES",

@@ -29,7 +29,7 @@ from stoilo.signer.development.root import (
     publish_reviewers,
     revoke,
 )
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import (
     newest_file,

@@ -23,7 +23,7 @@ from stoilo.executor.built import BUILT_FILE, Built, parse_built
 from stoilo.executor.release import PartFile, ProjectFile, read_target
 from stoilo.executor.trust import PROJECT_FILE
 from stoilo.flavors.archive import read_any_archive
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
     parse_boinc_private,
@@ -39,7 +39,7 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 from stoilo.signer.ceremony.built_parts import read_parts_from
 from stoilo.signer.development.root import certify_parts, check_development
-from stoilo.signer.keyfiles import (
+from stoilo.signer.key_files import (
     make_private_directory,
     read_private_file,
     write_private_file,

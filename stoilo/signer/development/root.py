@@ -56,7 +56,7 @@ from stoilo.executor.trust import (
     read_release,
 )
 from stoilo.signer.ceremony.requests import next_log_policy
-from stoilo.signer.keyfiles import (
+from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
     write_private_file,

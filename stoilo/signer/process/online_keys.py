@@ -25,7 +25,7 @@ from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.targetfiles import MAX_EPOCHS, EpochFile
-from stoilo.signer.keyfiles import (
+from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
     read_private_file,

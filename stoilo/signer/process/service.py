@@ -38,7 +38,7 @@ from stoilo.executor.validity import (
     check_times,
 )
 from stoilo.executor.verifier import VerifiedAdmission, admission_leaf, prove_leaf
-from stoilo.signer.keyfiles import read_private_key, read_trusted_file
+from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.process.online_keys import certified_online_key, find_key
 from stoilo.signer.process.protocol import (

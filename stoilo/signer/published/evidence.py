@@ -34,7 +34,7 @@ from stoilo.signer.attestations import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,

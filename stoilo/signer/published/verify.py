@@ -18,7 +18,7 @@ from stoilo.core.limits import BOUNDS
 from stoilo.executor.release import InstalledRelease, PartFile, TrustedRelease
 from stoilo.executor.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence
-from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (

@@ -34,7 +34,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
     parse_boinc_private,
