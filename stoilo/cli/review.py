@@ -24,6 +24,8 @@ from stoilo.core.plaintext import show_plainly
 if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
+
+
 __all__ = ["review"]
 
 AnswerT = TypeVar("AnswerT")
@@ -205,7 +207,7 @@ def sign(
         make_review,
         read_folder,
     )
-    from stoilo.executor.review import sign_review  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.verifier.review import sign_review  # noqa: PLC0415 - needs an extra
     from stoilo.signer.key_files import read_private_key  # noqa: PLC0415 - extra
 
     task, private = read_folder(folder), read_private_key(key)

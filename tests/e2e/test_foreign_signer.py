@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.codec.skeleton import decode
-from stoilo.executor.release import InstalledRelease
+from stoilo.executor.verifier.release.targets import InstalledRelease
 from stoilo.policies.levels import load_levels
 from stoilo.policies.policy import default_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.testing.deployment import UpLine
 from tests.support.openpython import find_open_python, is_open
 from tests.support.release import ReleasedProject

@@ -21,7 +21,7 @@ from stoilo.core.limits import RunLimits
 from stoilo.core.run_status import RunStatus
 from stoilo.core.statement import parse_statement, statement_digest
 from stoilo.core.types import Finding, Severity, Verdict
-from stoilo.executor.result import Disposition, ResultHeader, render_result
+from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
@@ -186,7 +186,7 @@ class PythonValidators:
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
 
     def run(self, request: bytes, limits: RunLimits, watch: Watch) -> JailAnswer:
-        """Answer one request as `stoilo.sandbox.jobs.validate` does."""
+        """Answer one request as `stoilo.sandbox.process.validate_job` does."""
         del limits, watch
         node = decode(request)
         assert isinstance(node, dict)

@@ -13,7 +13,7 @@ import click
 from stoilo.cli.release.ceremony_folder import read_small
 from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.installed import installed_release
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.change_words import show_line
 from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion

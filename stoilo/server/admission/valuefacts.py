@@ -22,7 +22,7 @@ from stoilo.core.codec.skeleton import SkeletonBounds, decode
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.policies.arguments import find_argument_types
+from stoilo.policies.levels import find_argument_types
 
 __all__ = [
     "LIGHT",

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.built import BUILT_FILE, Built, parse_built
-from stoilo.executor.release import PartFile, ProjectFile, read_target
-from stoilo.executor.trust import PROJECT_FILE
+from stoilo.executor.verifier.installation import BUILT_FILE, Built, parse_built
+from stoilo.executor.verifier.release.targets import PartFile, ProjectFile, read_target
+from stoilo.executor.verifier.release.trust import PROJECT_FILE
 from stoilo.flavors.archive import read_any_archive
 from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 KEY_FILE: Final = "boinc.key"
-_BUILT_PLACE: Final = f"/stoilo/executor/{BUILT_FILE}"
+_BUILT_PLACE: Final = f"/stoilo/executor/verifier/{BUILT_FILE}"
 
 
 @dataclass(frozen=True, slots=True)
