@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
-from stoilo.signer.offlinekeys import (
+from stoilo.signer.offline_keys import (
     HARD,
     KEY_ROLES,
     Hardness,

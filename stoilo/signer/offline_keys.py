@@ -22,7 +22,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -34,7 +34,7 @@ from stoilo.core.digests import Digest, content_digest
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
     parse_boinc_private,
@@ -61,6 +61,7 @@ __all__ = [
     "create_key",
     "fingerprint",
     "fingerprint_digest",
+    "group_digest",
     "open_key",
     "parse_public_file",
     "render_public_file",
@@ -68,17 +69,6 @@ __all__ = [
 
 BUILDER_ROLE: Final = "builder"
 BOINC_ROLE: Final = "boinc"
-KEY_ROLES: Final = (
-    "root",
-    "targets",
-    "gate",
-    "revocation",
-    "policy",
-    "reviewers",
-    BUILDER_ROLE,
-    BOINC_ROLE,
-)
-"""What an offline key can be for: one key, one use."""
 
 MIN_PASSPHRASE_CHARS: Final = 16
 MAX_PASSPHRASE_CHARS: Final = 1024
@@ -100,6 +90,8 @@ _Role = Literal[
     "builder",
     "boinc",
 ]
+KEY_ROLES: Final[tuple[str, ...]] = get_args(_Role)
+"""What an offline key can be for: one key, one use."""
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){1,4096}\Z")]
@@ -240,6 +232,8 @@ def create_key(
         nonce=nonce.hex(),
         sealed="00",
     )
+    # Role and name are authenticated too: a root key cannot be passed off as
+    # another.
     sealed = _cipher(header, passphrase).encrypt(nonce, secret.encode(), _bound(header))
     private = msgspec.structs.replace(header, sealed=sealed.hex())
     return msgspec.json.format(msgspec.json.encode(private)) + b"\n", record
@@ -274,6 +268,7 @@ def parse_public_file(data: bytes) -> PublicKeyFile:
         record = msgspec.convert(document, type=PublicKeyFile)
     except msgspec.ValidationError as error:
         raise TrustError("STO-K073", f"not a public key file: {error}") from error
+    # People compare the fingerprint: one beside another key would deceive them.
     if record.fingerprint != fingerprint(record):
         raise TrustError("STO-K073", "the fingerprint is not that of the key")
     return record
@@ -298,8 +293,12 @@ def fingerprint_digest(public: PublicKeyFile) -> Digest:
 
 def fingerprint(public: PublicKeyFile) -> str:
     """Return the fingerprint: sixteen groups of four hex digits, in lines of four."""
-    digits = fingerprint_digest(public)
-    groups = [digits[at : at + GROUP_DIGITS] for at in range(0, 64, GROUP_DIGITS)]
+    return group_digest(fingerprint_digest(public))
+
+
+def group_digest(digest: str) -> str:
+    """Return a SHA-256 in groups of four digits, to be compared aloud."""
+    groups = [digest[at : at + GROUP_DIGITS] for at in range(0, 64, GROUP_DIGITS)]
     lines = (groups[at : at + _LINE_GROUPS] for at in range(0, GROUPS, _LINE_GROUPS))
     return "  ".join(" ".join(line) for line in lines)
 
@@ -307,6 +306,7 @@ def fingerprint(public: PublicKeyFile) -> str:
 def choose_groups(randbelow: Callable[[int], int]) -> tuple[int, int]:
     """Return two different groups (from 1) for a person to type back."""
     first = randbelow(GROUPS)
+    # Never the same group twice, and every pair as likely.
     second = (first + 1 + randbelow(GROUPS - 1)) % GROUPS
     low, high = sorted((first, second))
     return low + 1, high + 1
@@ -366,6 +366,7 @@ def _parse_private(data: bytes) -> _PrivateFile:
 
 def _cipher(header: _PrivateFile, passphrase: str) -> ChaCha20Poly1305:
     """Return the cipher that the passphrase makes."""
+    # Two keyboards may spell one letter in two ways.
     text = unicodedata.normalize("NFC", passphrase)[:MAX_PASSPHRASE_CHARS]
     kdf = Argon2id(
         salt=bytes.fromhex(header.salt),

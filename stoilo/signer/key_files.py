@@ -62,10 +62,12 @@ def read_trusted_file(path: Path) -> bytes:
 def _read(path: Path, forbidden: int) -> bytes:
     """Return a file of our own of which others may do nothing that is forbidden."""
     try:
+        # A link would have the mode of what it points to checked, not its own.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise TrustError("STO-K029", f"{path.name} cannot be read") from error
     with os.fdopen(descriptor, "rb") as file:
+        # Of the open file: a name could be given to another one meanwhile.
         _check_private(os.fstat(descriptor), path, forbidden)
         return file.read(MAX_PRIVATE_BYTES)
 

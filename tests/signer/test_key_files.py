@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.keyfiles import read_private_file, read_trusted_file
+from stoilo.signer.key_files import read_private_file, read_trusted_file
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     check_boinc_signature,
     generate_boinc_key,
