@@ -91,6 +91,7 @@ def run_job(job: Job) -> Ending:
     try:
         with take_turn(job.level):
             began = time.monotonic()
+            # A volunteer gets bytes: what it changes must not be ours.
             value = job.function(copy.deepcopy(resolve(job.arguments)))
     except Exception as error:  # noqa: BLE001 - a process edge: the task's own error
         return Ending(job.key, None, as_user_error(error), time.monotonic())

@@ -118,6 +118,7 @@ class ServerBackend:
         work = self._watched.pop(job_id, None)
         if work is not None:
             work.cancel()
+            # Until it has let go: its call may still be on the connection.
             await asyncio.wait([work])
         await self._connection.restore_task(job_id).cancel()
 

@@ -190,6 +190,7 @@ class SimulatedBackend:
 
     def _pause(self, host: int) -> None:
         """Let a host ask again: the later, the more of its last answers were at fault."""
+        # As the engine's back-off: who fails often asks rarely.
         pause = self.hosts[host].poll_s * 2 ** min(self.faults[host], MOST_DOUBLED)
         self._push(self._clock + pause, host, None)
 
@@ -203,6 +204,7 @@ class SimulatedBackend:
         if job.key not in self._open:
             return None
         if self._lost[job.key] < self.tries:
+            # To the front: it has waited longest.
             self._waiting.insert(0, job)
             return None
         self._open.discard(job.key)

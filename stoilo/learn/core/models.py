@@ -160,6 +160,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
         UsageError: ``STO-T002`` when they differ, or it is neither.
     """
     said = getattr(loss, "reduction", None)
+    # KL divergence's name for the mean that is meant here.
     said = "mean" if said == "batchmean" else said
     found = given or said or "mean"
     if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):

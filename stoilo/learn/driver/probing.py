@@ -55,6 +55,7 @@ def look_at(model: Model, order: Order, part: Part) -> Look:
     when the researcher's function fails: volunteers will report that.
     """
     rows = _choose(order, part)
+    # Over the whole order: the first samples may all be of one class.
     looks = np.array_split(rows, min(LOOKS, max(1, len(rows) // WIDTH)))
     try:
         found = [_look(model, order, part, look[:WIDTH]) for look in looks]

@@ -177,6 +177,7 @@ class Run:
             wait_s, began = self._alarm_s(), self.backend.now()
             ending = await self.backend.next(wait_s)
             waited_s = self.backend.now() - began
+            # The alarm, not the end of all work: the method is told the time and goes on.
             if ending is None and wait_s is not None and waited_s > wait_s / 2:
                 continue
             if ending is None:
@@ -210,6 +211,7 @@ class Run:
         flights = self._flights.all()
         for key in {flight.order.key for flight in flights}:
             self._unwanted += self._flights.take_out(key)
+        # Stopped early: what was out must be orderable again.
         for flight in flights if not self.method.finished else ():
             self.method.lose(flight.order)  # another start may go on
         await self._save()
@@ -227,6 +229,7 @@ class Run:
             await self._submit(flight)
         if isinstance(self.method, Timed):
             self.method.note_time(self.backend.now())
+        # Late orders take no room, up to as many again: else one dead host stops all.
         most = self.settings.in_flight
         room = min(most - self._flights.in_time, 2 * most - len(self._flights))
         orders = self.method.next_orders(room) if room > 0 else ()
@@ -338,6 +341,7 @@ class Run:
             self._flights.failures(key)  # if it is ordered again, then as another task
         self._flights.overtake(update.late)
         self.history.note(update, at, self.tally)
+        # Saved and told by `step`, which may be interrupted in between.
         self._untold = update
 
     async def _tell(self) -> Update:
@@ -376,6 +380,7 @@ class Run:
         """
         key = flight.order.key
         self._flights.failures(key)
+        # Only in a row: a single cheat among many never ends a run.
         self._in_vain += 1
         if isinstance(error, UserError):
             self._faults[key] = self._faults.get(key, 0) + 1
@@ -409,6 +414,7 @@ class Run:
         """
         if self._saving is None or self._broken is not None:
             return
+        # Both of one moment: nothing may be awaited between them.
         states = self.method.save(), self._flights.save()
         await self._saving.save(Standing(self._jobs.ident, self.memory, *states))
         if isinstance(self.method, Keeper):

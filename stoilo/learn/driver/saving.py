@@ -231,6 +231,7 @@ class Saving:
             asyncio.to_thread(self._write, State(state.tensors, plain))
         )
         try:
+            # Half a save must not go on beside the next one: wait for it, then leave.
             await asyncio.shield(work)
         except asyncio.CancelledError:
             await asyncio.wait([work])

@@ -140,6 +140,7 @@ class VCASGDTrainer(Trainer):
     def _most_out(self) -> int:
         if self.options.in_flight or self._settings.pull == "epoch":
             return super()._most_out()
+        # A start is fixed when ordered: with all out at once, all would be stale.
         return math.ceil(len(self.parts) / _TURNS)
 
     def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:

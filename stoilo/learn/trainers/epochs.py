@@ -177,6 +177,7 @@ class EpochLog:
         if self._path is None or not self._path.exists():
             return []
         data = self._path.read_bytes()
+        # The last line has no end if a crash cut it off.
         lines = data.split(b"\n")[:-1][:most]
         found = [_read_line(line) for line in lines]
         kept = sum(len(line) + 1 for line in lines)

@@ -62,6 +62,7 @@ def score(confusion: NDArray[np.int64]) -> Scores:
     precision = right / np.maximum(confusion.sum(axis=0), 1)
     recall = right / np.maximum(confusion.sum(axis=1), 1)
     both = precision + recall
+    # A class that is never right has F1 0, not 0/0.
     f1 = 2.0 * precision * recall / np.where(both > 0.0, both, 1.0)
     return Scores(
         float(precision.mean()), float(recall.mean()), float(f1.mean()), len(confusion)

@@ -148,6 +148,7 @@ class Trainer:
             self.epochs = self._log.read(done)
         else:
             await self._run.start()
+            # Epochs of a folder whose run began anew are another training's.
             is_new = self.snapshot.version == self._first.version
             self.epochs = self._log.read(0 if is_new else None)
             self._waits = self._begin_waits()
@@ -261,6 +262,7 @@ class Trainer:
             await self._run.end()
             await self._run.close()
         self.parts = as_parts(data, self.options)
+        # No folder: the run's checkpoint would be of data that nobody sees again.
         self._run = self._make_run(make or self._make, None)
         self._updates, self._waits = [], self._begin_waits()
 
@@ -298,6 +300,7 @@ class Trainer:
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
         given = conditions or Conditions()
+        # More volunteers than tasks have nothing to do.
         working = min(given.volunteers, most)
         return estimate(size, len(orders), replace(given, volunteers=working))
 
@@ -344,6 +347,7 @@ class Trainer:
             seconds,
             self._waits.share(run.tally),
         )
+        # Before the version: an epoch too many is cut off, a missing one is lost.
         self._log.append(metrics)
         self.epochs.append(metrics)
         await self._shelf.put(self.snapshot, self.epoch_number)
