@@ -36,7 +36,7 @@ __all__ = [
     "TorchModel",
     "find_least_loss",
     "find_momentum",
-    "take_turn",
+    "torch_lock",
 ]
 
 
@@ -201,7 +201,7 @@ def _find_kernel(module: object, name: str) -> Kernel:
 _TORCH = threading.RLock()
 
 
-def take_turn(level: str) -> AbstractContextManager[object]:
+def torch_lock(level: str) -> AbstractContextManager[object]:
     """Return what is held while a kernel of that level runs here."""
     return _TORCH if level == "tensor" else contextlib.nullcontext()
 

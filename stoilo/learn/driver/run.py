@@ -28,7 +28,7 @@ from stoilo.core.errors import (
     TrustError,
     UnreachableError,
 )
-from stoilo.learn.backends.interface import Backend, Ending
+from stoilo.learn.backends.interface import Backend, JobEnd
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Reply, Snapshot, Timed, Update
 from stoilo.learn.core.parts import Part
@@ -36,7 +36,7 @@ from stoilo.learn.driver.acceptance import Disputes, Guard
 from stoilo.learn.driver.history import History, Tally
 from stoilo.learn.driver.in_flight import Flight, Flights, Pace
 from stoilo.learn.driver.jobs import Jobs
-from stoilo.learn.driver.saving import Keeper, Saving, Standing, identify
+from stoilo.learn.driver.saving import RunState, Saving, SelfSaving, identify
 from stoilo.learn.methods import robust
 from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
 
@@ -140,10 +140,10 @@ class Run:
         first = self.model.first()
         who = await asyncio.to_thread(identify, self.method, first, self.parts)
         saving = Saving(folder, self.history, self.tally)
-        standing = await saving.open(who)
+        saved_run = await saving.open(who)
         try:
-            if standing is not None:
-                self._take_up(standing)
+            if saved_run is not None:
+                self._take_up(saved_run)
         except BaseException:
             saving.close()
             raise
@@ -151,11 +151,11 @@ class Run:
         for flight in self._flights.waiting():
             await self._submit(flight)
 
-    def _take_up(self, standing: Standing) -> None:
-        self._jobs.ident = standing.ident
-        self._guard.memory = standing.memory
-        self.method.load(standing.method)
-        self._flights.load(standing.flights, self.method.snapshot)
+    def _take_up(self, saved_run: RunState) -> None:
+        self._jobs.ident = saved_run.ident
+        self._guard.memory = saved_run.memory
+        self.method.load(saved_run.method)
+        self._flights.load(saved_run.flights, self.method.snapshot)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
@@ -277,7 +277,7 @@ class Run:
                     raise
             await asyncio.sleep(pauses.next_pause())
 
-    async def _settle(self, ending: Ending) -> bool:
+    async def _settle(self, ending: JobEnd) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
         took = self._pace.end(ending.job_id, ending.finished_at)
@@ -416,8 +416,8 @@ class Run:
             return
         # Both of one moment: nothing may be awaited between them.
         states = self.method.save(), self._flights.save()
-        await self._saving.save(Standing(self._jobs.ident, self.memory, *states))
-        if isinstance(self.method, Keeper):
+        await self._saving.save(RunState(self._jobs.ident, self.memory, *states))
+        if isinstance(self.method, SelfSaving):
             self.method.note_saved()
 
     async def close(self) -> None:

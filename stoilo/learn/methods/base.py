@@ -17,7 +17,7 @@ from stoilo.learn.core.states import (
     select,
 )
 
-__all__ = ["Frame", "Ledger", "Outcome"]
+__all__ = ["Ledger", "MethodBase", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Outcome:
     given_up: tuple[str, ...] = ()
 
 
-class Frame(ABC):
+class MethodBase(ABC):
     """A `stoilo.learn.core.orders.Method` whose rules a subclass brings.
 
     It says which keys are to be given out (`_draw`), what a key's order is (`_order`), what

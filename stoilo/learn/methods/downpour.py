@@ -15,7 +15,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
 from stoilo.learn.core.states import read_int, read_keys, read_table, select
 from stoilo.learn.core.tensors import mix
-from stoilo.learn.methods.base import Frame, Outcome
+from stoilo.learn.methods.base import MethodBase, Outcome
 from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import (
     APPLY,
@@ -102,7 +102,7 @@ class _Replica:
         return cls(done, cursor, read_int(plain, "tries"), flying)
 
 
-class Downpour(Frame):
+class Downpour(MethodBase):
     """Gradients of many replicas, applied as they come."""
 
     def __init__(

@@ -27,7 +27,7 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer, Sgd
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
@@ -154,7 +154,7 @@ class FederatedSettings:
             )
 
 
-class Federated(Frame):
+class Federated(MethodBase):
     """An outer step from each round of locally trained parameters."""
 
     def __init__(

@@ -21,7 +21,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Reply, Snapshot, State
 from stoilo.learn.core.states import read_keys, select
 from stoilo.learn.core.tensors import Tensors, flatten, unflatten
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.store.remote import RemoteVectors
@@ -78,7 +78,7 @@ class SandblasterSettings:
         return RemoteVectors(size, self.folder / f"vectors{number}.db")
 
 
-class Sandblaster(Frame):
+class Sandblaster(MethodBase):
     """Passes over the data, driven by a coordinator without parameters."""
 
     def __init__(

@@ -27,7 +27,7 @@ from stoilo.learn.core.states import (
 from stoilo.learn.core.tensors import Array, Tensors, scale
 from stoilo.learn.core.torch_modules import USUAL, Momenta
 from stoilo.learn.methods import robust
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
@@ -99,7 +99,7 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
     return total
 
 
-class Synchronous(Frame):
+class Synchronous(MethodBase):
     """One optimiser step from each round of gradients."""
 
     def __init__(

@@ -23,7 +23,7 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors, mix
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.plans import (
     APPLY,
     LocalWork,
@@ -90,7 +90,7 @@ class VcasgdSettings:
         return self.alpha
 
 
-class Vcasgd(Frame):
+class Vcasgd(MethodBase):
     """Parameters of volunteers mixed into the server's, one by one."""
 
     def __init__(

@@ -31,10 +31,10 @@ from stoilo.learn.trainers.evaluation import Evaluation
 
 __all__ = [
     "Epoch",
+    "EpochCheckpoint",
     "EpochLog",
     "EpochMetrics",
-    "Kept",
-    "Shelf",
+    "Saveable",
     "Trained",
     "TrainingUpdate",
     "Waits",
@@ -280,7 +280,7 @@ def render(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was
     return dict(snapshot.parameters)
 
 
-class Kept(Protocol):
+class Saveable(Protocol):
     """What steps have beside the model: an optimiser."""
 
     def save(self) -> State:
@@ -290,7 +290,7 @@ class Kept(Protocol):
         """Go on from a saved state."""
 
 
-class Shelf:
+class EpochCheckpoint:
     """One folder, locked against other processes from `open` to `close`.
 
     Args:
@@ -298,7 +298,7 @@ class Shelf:
         kept: saved and loaded with the version; None for nothing.
     """
 
-    def __init__(self, folder: Path | None, kept: Kept | None) -> None:
+    def __init__(self, folder: Path | None, kept: Saveable | None) -> None:
         self._checkpoint = Checkpoint(folder) if folder else None
         self._kept = kept
 
