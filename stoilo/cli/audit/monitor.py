@@ -30,7 +30,7 @@ from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.waking import Waking
+from stoilo.executor.volunteer.wakeup import Waking
 
 __all__ = ["check", "monitor"]
 
@@ -199,6 +199,7 @@ def _default_state(policy: LogPolicy) -> Path:
 
 def _show_text(finding: Finding, file: str) -> None:
     code = f" [{finding.code}]" if finding.code else ""
+    # Names and messages are hostile: they must not drive the terminal.
     text = "".join(char if char.isprintable() else "?" for char in finding.message)
     click.echo(f"{finding.severity.upper():6} {finding.kind}: {text}{code}")
     if finding.proof:
