@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 
-FIRST_S = 60.0
 DRAINED_BYTES = 16 * 1024 * 1024
 DRAINED_S = 10.0
 LENGTH_DIGITS = 18
@@ -42,10 +41,11 @@ class BodyPace:
 
     pause_s: float = 20.0  # longest pause inside it, s
     bytes_per_s: int = 16 * 1024  # slowest pace, bytes/s, after a first minute
+    first_s: float = 60.0  # before the pace counts
 
     def seconds(self, size: int) -> float:
         """Return how long a body of `size` bytes may take, s."""
-        return FIRST_S + size / self.bytes_per_s
+        return self.first_s + size / self.bytes_per_s
 
 
 async def check_announced(
