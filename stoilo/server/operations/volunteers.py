@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from stoilo.executor.ledger import follow_project
-from stoilo.executor.optin import OptIn
-from stoilo.executor.optinfile import write_opt_in
+from stoilo.executor.verifier.optin import OptIn
+from stoilo.executor.volunteer.ledger import follow_project
+from stoilo.executor.volunteer.optin_file import write_opt_in
 from stoilo.policies.levels import level_names
 from stoilo.server.operations.processes import ChildSpec, SupervisedChild
 from stoilo.server.tls import write_private

@@ -19,7 +19,7 @@ from stoilo.server.db.states import AttemptState
 from stoilo.server.log.outcomes import finish_task
 
 if TYPE_CHECKING:
-    from stoilo.executor.release import Reviewer
+    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.server.db.records import AttemptRow, Reviews, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook

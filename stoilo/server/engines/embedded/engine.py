@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoilo.core.background import Repeater
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.accounts.roster import Roster
 from stoilo.server.engines.embedded.db.database import Database, NeedsWritingError
@@ -39,7 +39,9 @@ from stoilo.server.engines.embedded.workunits.rejections import (
     reject_results,
 )
 from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
-from stoilo.server.engines.embedded.workunits.store import Store
+from stoilo.server.engines.embedded.workunits.store import (
+    Store,
+)
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
 from stoilo.server.engines.workunits import WorkunitFile
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     )
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["EmbeddedEngine", "EngineOptions"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import exists, insert, select, update
 
-from stoilo.executor.messages import UserInfo
+from stoilo.core.boinc.messages import UserInfo
 from stoilo.server.engines.embedded.accounts.preferences import (
     ensure_person,
     shown_name,

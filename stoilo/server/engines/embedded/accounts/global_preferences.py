@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
 
 __all__ = [
     "GLOBAL_TAGS",

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, exists, insert, or_, select, update
 
+from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
+from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import UsageError
-from stoilo.executor.messages import MOST_TOPICS, TOPIC
-from stoilo.executor.xmltext import escape
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.hosts.host_filter import (
     LEVELS,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from stoilo.executor.messages import Wishes
+    from stoilo.core.boinc.messages import Wishes
+
 
 __all__ = [
     "NAME_CHARS",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, func, insert, select, update
 
-from stoilo.executor.messages import AppVersion, ProgramFile
+from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.interface import ResultProgress
 from stoilo.server.engines.programs import check_programs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.executor.messages import FileInfo, SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.files.catalogue import (
         Catalogue,
         HeldFile,

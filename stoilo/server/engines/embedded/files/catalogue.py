@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from stoilo.executor.messages import FileInfo, FileRef
-from stoilo.executor.workdir import RELEASE
+from stoilo.core.boinc.messages import FileInfo, FileRef
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.db import schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, Row, ScalarSelect, Select
+
 
 __all__ = [
     "Catalogue",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from stoilo.executor.messages import FileInfo, ReportedResult, SchedulerReply
+    from stoilo.core.boinc.messages import FileInfo, ReportedResult, SchedulerReply
 
 __all__ = [
     "DOWNLOAD_FAILED",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import and_, bindparam, delete, exists, insert, or_, select, true
 
-from stoilo.executor.messages import Wishes
+from stoilo.core.boinc.messages import Wishes
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = [
     "LEVELS",

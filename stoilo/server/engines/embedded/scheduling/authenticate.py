@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import String, and_, bindparam, or_, select
 
-from stoilo.executor.messages import SchedulerReply
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.server.engines.embedded.accounts.accounts import key_digest, user_of
 from stoilo.server.engines.embedded.accounts.credit import user_info
 from stoilo.server.engines.embedded.accounts.global_preferences import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, ScalarSelect, Select, Table
 
-    from stoilo.executor.messages import SchedulerRequest, UserInfo
+    from stoilo.core.boinc.messages import SchedulerRequest, UserInfo
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.accounts.preferences import ProjectPreferences
     from stoilo.server.engines.embedded.hosts.quotas import Allowance

@@ -14,7 +14,11 @@ from sqlalchemy import BigInteger, bindparam, exists, func, select, true, update
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import must_write
 from stoilo.server.engines.embedded.db.records import Caller, CheckVerdict
-from stoilo.server.engines.embedded.db.views import results_of, view_columns, view_of
+from stoilo.server.engines.embedded.db.views import (
+    results_of,
+    view_columns,
+    view_of,
+)
 from stoilo.server.engines.embedded.hosts.host_filter import (
     allowed_apps,
     fits_host,
@@ -51,10 +55,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
-    from stoilo.executor.messages import SchedulerRequest, Wishes
+    from stoilo.core.boinc.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.db.records import WorkunitView
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
+
 
 __all__ = ["Chance", "Pace", "fresh_results", "lost_results", "notices"]
 

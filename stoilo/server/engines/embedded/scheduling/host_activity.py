@@ -20,7 +20,7 @@ from stoilo.server.engines.interface import ResultProgress
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace

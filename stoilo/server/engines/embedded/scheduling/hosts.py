@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
-from stoilo.executor.messages import HostInfo
+from stoilo.core.boinc.messages import HostInfo
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import is_writing, must_write
 from stoilo.server.engines.embedded.hosts.host_trust import BY_OPERATOR, ban
@@ -19,12 +19,13 @@ from stoilo.server.engines.interface import ResultProgress
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.accounts.accounts import User
     from stoilo.server.engines.embedded.scheduling.authenticate import (
         KnownHost,
         Visitor,
     )
+
 
 __all__ = ["MAX_HOSTS", "find_host"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, update
 
-from stoilo.executor.messages import ResultState
+from stoilo.core.boinc.messages import ResultState
 from stoilo.server.db.bulk import insert_many
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.files.mirrors import DOWNLOAD_FAILED
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import ReportedResult
+    from stoilo.core.boinc.messages import ReportedResult
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.hosts.quotas import Quota
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
-    from stoilo.server.engines.embedded.scheduling.in_progress import HeldResult
+    from stoilo.server.engines.embedded.scheduling.in_progress import (
+        HeldResult,
+    )
+
 
 __all__ = [
     "REPORTS_TAKEN",

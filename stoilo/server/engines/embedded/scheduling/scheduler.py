@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     ResultInfo,
     SchedulerReply,
     UploadInfo,
@@ -56,13 +56,16 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.files.catalogue import Catalogue
     from stoilo.server.engines.embedded.files.mirrors import Mirrors
     from stoilo.server.engines.embedded.scheduling.authenticate import Guest, Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
-    from stoilo.server.engines.embedded.scheduling.in_progress import HeldResult
+    from stoilo.server.engines.embedded.scheduling.in_progress import (
+        HeldResult,
+    )
+
 
 __all__ = ["Scheduler", "unknown_key"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from stoilo.executor.messages import FileInfo, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, SchedulerRequest
 
 __all__ = [
     "KEEP_S",

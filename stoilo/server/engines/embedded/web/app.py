@@ -22,6 +22,7 @@ from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import (
     DeniedError,
     InternalError,
@@ -29,7 +30,6 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.web.account_routes import people_routes
 from stoilo.server.engines.embedded.web.body_limit import BodyPace, drain, read_pieces
 from stoilo.server.engines.embedded.web.messages import (
@@ -56,9 +56,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.workunits.uploads import Incoming
+
 
 __all__ = ["HttpOptions", "PathPrefix", "create_project_app"]
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.rate_limit import TokenBuckets
-from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.accounts.accounts import key_digest
 from stoilo.server.engines.embedded.scheduling.authenticate import too_many_calls
 from stoilo.server.engines.embedded.scheduling.scheduler import unknown_key
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.web.body_limit import BodyPace
 
 

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from stoilo.core.boinc.messages import SchedulerRequest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
-from stoilo.executor.messages import SchedulerRequest
 from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.db.database import Database

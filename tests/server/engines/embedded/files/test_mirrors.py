@@ -14,8 +14,7 @@ import urllib3
 from engine_bench import EmbeddedBench
 from sqlalchemy import select
 
-from stoilo.core.errors import UsageError
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     FileInfo,
     FileRef,
     ReportedResult,
@@ -23,6 +22,7 @@ from stoilo.executor.messages import (
     SchedulerReply,
     WorkunitInfo,
 )
+from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EngineOptions

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bench.stock_request import render_stock_request
-from stoilo.executor.messages import SchedulerRequest
-from stoilo.executor.wire import parse_reply, render_request
+from stoilo.core.boinc.messages import SchedulerRequest
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.web import rate_limit
 from stoilo.server.engines.embedded.web.app import HttpOptions
