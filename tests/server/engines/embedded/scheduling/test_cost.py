@@ -15,12 +15,9 @@ from stoilo.core.boinc.messages import (
     ResultState,
 )
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.database import is_writing
 from stoilo.server.engines.embedded.db import schema
-from stoilo.server.engines.embedded.db.database import (
-    NeedsWritingError,
-    is_writing,
-    must_write,
-)
+from stoilo.server.engines.embedded.db.database import NeedsWritingError, must_write
 from stoilo.server.engines.embedded.scheduling import reports
 from stoilo.server.engines.embedded.scheduling.host_activity import Presence
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
