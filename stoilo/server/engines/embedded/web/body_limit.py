@@ -1,4 +1,9 @@
-"""Bodies of requests: bounded in bytes and in time before anything is done with them."""
+"""Bodies of requests, bounded in bytes, time and number before anything is done with them.
+
+What one account may have in hand is bounded, and so is what all large bodies take together.
+Strangers who made an account over the web and have helped with nothing yet get a part of
+the places for large bodies, so that they cannot take them from those who have.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +154,7 @@ BODIES_OF_ACCOUNT: Final = 64
 """Bodies of one account's computers that are read, or wait to be parsed."""
 
 
+# For the event loop: nothing here waits or is called from two threads.
 class BodiesInHand:
     """The bodies that are being read or wait to be parsed, by whose they are."""
 
