@@ -240,7 +240,7 @@ def _load(
 ) -> dict[str, tuple[float, ...]]:
     columns = [_TABLE.c.subject, _TABLE.c.samples]
     rows = select_in(connection, columns, _TABLE.c.subject, keys)
-    return {subject: _SAMPLES.decode(samples) for subject, samples in rows}
+    return {row.subject: _SAMPLES.decode(row.samples) for row in rows}
 
 
 def _store(

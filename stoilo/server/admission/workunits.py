@@ -56,6 +56,7 @@ class WorkunitWriter:
         self, attempts: Sequence[tuple[AttemptRow, TaskRow]]
     ) -> list[WorkunitSpec]:
         """Return one spec for each signed attempt; raises ``STO-L160``."""
+        # One file of revocations for the batch: fresh enough for the youngest is for all.
         newest = max(attempt.admitted_at or 0 for attempt, _ in attempts)
         revocations = _file(
             workunit.REVOCATIONS, self._revocations(newest), sticky=True
@@ -69,6 +70,7 @@ class WorkunitWriter:
             flavor: self._archives(flavor)
             for flavor in {task.spec.flavor for _, task in attempts}
         }
+        # A source that comes again stays with the hosts; one that does not would fill disks.
         shared = {name for name, count in modules.items() if count > 1}
         made = []
         for attempt, task in attempts:

@@ -166,6 +166,7 @@ def _refuse_settings_of_the_other(config: ServerConfig) -> None:
     """Raise ``STO-B010`` for a setting that a stock project would ignore."""
     for field in fields(config):
         instead = _NOT_WITH_STOCK.get(field.name)
+        # Refused rather than ignored: an operator would rely on it.
         if instead is not None and getattr(config, field.name) != field.default:
             raise UsageError(
                 "STO-B010",

@@ -123,6 +123,7 @@ class ValidatorJails:
         """Return the jail of `level`."""
         with self._lock:
             turn = self._starting.setdefault(level, threading.Lock())
+        # Starting a jail takes seconds: only calls of the same level wait for it.
         with turn:
             if level not in self._jails:
                 self._jails[level] = self._start(level)

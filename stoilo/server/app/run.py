@@ -98,6 +98,8 @@ async def run_server(
     allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Python would take as many as there are processors: on a small machine a few calls
+    # that wait for a disk would stop all others.
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -265,6 +267,7 @@ async def _watch(
     """Keep the children alive and the metadata fresh until told to stop."""
     while not stop.is_set():
         for chore in chores:
+            # In a thread each: none of them may hold up the loop that answers calls.
             if not stop.is_set():
                 await asyncio.to_thread(chore.do_if_due)
         if volunteers is not None:

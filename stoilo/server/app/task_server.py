@@ -13,9 +13,10 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission.blobs import BlobStore
-from stoilo.server.admission.fairturns import FairTurns
+from stoilo.server.admission.fair_turns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.admission.outdated import (
+    UnreviewedWork,
     UnwitnessedWork,
     WithdrawnTerms,
     WithdrawnWork,
@@ -35,7 +36,7 @@ from stoilo.server.log.refusals import RefusalBook
 from stoilo.server.operations.operator_acts import note_start, note_stop
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
-from stoilo.server.reviews.review_queue import WAIT_S, Parking
+from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
@@ -137,7 +138,7 @@ class TaskServer:
             return gatekeeper.review_again(task)
 
         book = ReviewBook(store, around.reviewers, self._salt_of)
-        self.parking = Parking(
+        self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
         )
         self.pipeline = AdmissionPipeline(
@@ -155,8 +156,9 @@ class TaskServer:
             ),
             leaves=self.leaves,
             review=review,
-            parking=self.parking,
+            review_queue=self.review_queue,
             clock=clock,
+            unreviewed=UnreviewedWork(store, book),
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
             taken_back=self.docket.drop,
@@ -164,7 +166,7 @@ class TaskServer:
         self.review_desk = ReviewDesk(
             store,
             book,
-            self.parking,
+            self.review_queue,
             salt_of=self._salt_of,
             wake=self.pipeline.wake,
             clock=clock,
@@ -232,6 +234,7 @@ class TaskServer:
 
     def stop(self) -> None:
         """Stop moving; everything acknowledged is on the disk already."""
+        # The engine last: the pipeline's steps in progress still need it.
         self.pipeline.stop()
         self._engine.close()
         self.docket.close()
@@ -240,6 +243,7 @@ class TaskServer:
     def _say_goodbye(self) -> None:
         """Log what still waits, the stop last; what cannot be waits in the outbox."""
         try:
+            # Before the stop is noted: it is to be the last thing that the log tells.
             self.leaves.flush_refusals()
             note_stop(self.store, self._clock())
             self.leaves.append_all(self._log)

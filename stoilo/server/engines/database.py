@@ -24,8 +24,8 @@ from stoilo.server.db.mariadb import (
     write_turn,
 )
 from stoilo.server.db.outages import database_error
-from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES
-from stoilo.server.migrations import Branch, upgrade
+from stoilo.server.db.store import CACHE_KIB, CHECKPOINT_PAGES, upgrade
+from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -215,6 +215,7 @@ def revoke(store: Store, name: str, token: str, now: int) -> int:
         account_id, _ = _find(connection, name)
         digests = [row.digest for row in _tokens(connection, account_id)]
         named = [digest for digest in digests if digest.startswith(token)]
+        # Digests' beginnings may meet: rather none than the wrong one.
         if token and len(named) != 1:
             raise UsageError("STO-R029", "the account has no such token")
         return auth.revoke_digests(connection, named, now)

@@ -71,6 +71,7 @@ def is_released(directory: Path) -> bool:
     root_file = directory / "root.json"
     if not root_file.exists() or is_development_root(_read_root(root_file)):
         return False
+    # Whoever breaks into the server would hold the project's root.
     if (directory / "offline").exists():
         raise UsageError(
             "STO-K091",

@@ -344,7 +344,7 @@ def test_cancelled_task_waits_no_more(desk: Desk) -> None:
         owner = tokens.find_owner(connection, desk.bench.token, desk.bench.clock())
     assert desk.bench.server.desk.cancel(owner, task_id) is TaskState.CANCELLED
     desk.run()
-    assert desk.bench.server.parking.waiting() == []
+    assert desk.bench.server.review_queue.waiting() == []
 
 
 def test_reviewer_sees_what_waits_and_nothing_else(desk: Desk) -> None:

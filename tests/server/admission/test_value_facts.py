@@ -9,8 +9,8 @@ import pytest
 from stoilo.core.codec.nodes import Ndarray
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import TrustError
-from stoilo.server.admission import valuefacts
-from stoilo.server.admission.valuefacts import (
+from stoilo.server.admission import value_facts
+from stoilo.server.admission.value_facts import (
     LIGHT,
     ValueFacts,
     find_facts,
@@ -31,13 +31,13 @@ def empties(count: int) -> bytes:
 def beside(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Notes what is read in a process of its own."""
     seen: list[object] = []
-    read = valuefacts._read_beside
+    read = value_facts._read_beside
 
     def noting(file: IO[bytes]) -> ValueFacts:
         seen.append(file)
         return read(file)
 
-    monkeypatch.setattr(valuefacts, "_read_beside", noting)
+    monkeypatch.setattr(value_facts, "_read_beside", noting)
     return seen
 
 
@@ -61,7 +61,7 @@ def test_value_of_many_elements_is_read_beside_and_gives_the_same(
     beside: list[object],
 ) -> None:
     facts = read_facts(HEAVY)
-    assert facts == find_facts(HEAVY, valuefacts.SkeletonBounds())
+    assert facts == find_facts(HEAVY, value_facts.SkeletonBounds())
     assert len(beside) == 1
 
 
@@ -86,7 +86,7 @@ def test_malformed_value_is_refused_with_its_own_code(data: bytes, code: str) ->
 
 
 def test_process_that_fails_refuses_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(valuefacts.sys, "executable", "false")
+    monkeypatch.setattr(value_facts.sys, "executable", "false")
     with pytest.raises(TrustError, match="STO-D005"):
         read_facts(HEAVY)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.server.validation.answermemory import AnswerMemory
+from stoilo.server.validation.answer_cache import AnswerCache
 from stoilo.server.validation.answers import Answer
 
 ANSWER = Answer((), "said")
@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @pytest.mark.parametrize(("bound", "held"), [(64 * MIB, 64), (2**50, 120 * 16)])
 def test_large_answers_are_held_up_to_a_bound_in_bytes(bound: int, held: int) -> None:
-    memory = AnswerMemory(bound)
+    memory = AnswerCache(bound)
     for number in range(120):
         memory.keep(f"r{number}", 16 * MIB, ANSWER)
     assert memory.held_bytes == held * MIB
@@ -19,7 +19,7 @@ def test_large_answers_are_held_up_to_a_bound_in_bytes(bound: int, held: int) ->
 
 
 def test_small_answers_are_held_up_to_a_number() -> None:
-    memory = AnswerMemory()
+    memory = AnswerCache()
     for number in range(1000):
         memory.keep(f"r{number}", 10, ANSWER)
     assert memory.find("r0") is None
@@ -28,7 +28,7 @@ def test_small_answers_are_held_up_to_a_number() -> None:
 
 
 def test_answer_over_the_bound_is_not_held_and_one_kept_twice_counts_once() -> None:
-    memory = AnswerMemory(100)
+    memory = AnswerCache(100)
     memory.keep("a", 60, ANSWER)
     memory.keep("a", 60, ANSWER)
     assert memory.held_bytes == 60

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from stoilo.server.validation.answers import Answer
 
-__all__ = ["AnswerMemory"]
+__all__ = ["AnswerCache"]
 
 MOST: Final = 256
 MOST_BYTES: Final = 64 * 1024 * 1024
 
 
-class AnswerMemory:
+class AnswerCache:
     """The newest answers; thread-safe. What is not here is read from its file again.
 
     Args:
