@@ -1,4 +1,4 @@
-"""One door to an engine's database: short write transactions, snapshot reads.
+"""An engine's database: short write transactions, snapshot reads, column types.
 
 On SQLite a commit is durable (WAL, ``synchronous=FULL``) and every write transaction
 takes the write lock at its start, so that a decision and what it rests on cannot drift

@@ -98,8 +98,8 @@ class EmbeddedEngine:
     Attributes:
         accounts: the volunteers' accounts.
         roster: people and hosts (for pages and commands).
-        scheduler: answers scheduler requests (for `http`).
-        uploads: takes result files (for `http`).
+        scheduler: answers scheduler requests (for `web`).
+        uploads: takes result files (for `web`).
         mirrors: which data servers hosts are sent to.
         changes: grows whenever there may be new results to hand out.
     """
@@ -225,7 +225,7 @@ class EmbeddedEngine:
         self._depot.unlink(unused)
 
     def platforms(self) -> tuple[str, ...]:
-        """Return the platforms that stock clients have a program for (for `http`)."""
+        """Return the platforms that stock clients have a program for (for `web`)."""
         with self._database.read() as connection:
             return offered_platforms(connection)
 
@@ -240,12 +240,12 @@ class EmbeddedEngine:
         self._depot.unlink(unused)
 
     def find_download(self, token: str) -> Download | None:
-        """Return the input file behind an untrusted token (for `http`)."""
+        """Return the input file behind an untrusted token (for `web`)."""
         with self._database.read() as connection:
             return self._depot.find(connection, token)
 
     def find_shared(self, digest: str, key: str) -> Path | None:
-        """Return where a file for mirrors lies; digest and key are untrusted (`http`)."""
+        """Return where a file for mirrors lies; digest and key are untrusted (`web`)."""
         if not is_mirror_key(self._mirror_secret, key):
             return None
         with self._database.read() as connection:

@@ -158,7 +158,7 @@ class Accounts:
 
         An account that exists is found when the password is its own, and told apart from
         an unusable one by nothing else; that an address is taken cannot be hidden from
-        one who tries to take it, only made slow (`rates`).
+        one who tries to take it, only made slow (`rate_limit`).
 
         Args:
             email: untrusted.

@@ -1,4 +1,4 @@
-"""What a volunteer chose on the project's side: which levels, reviewed only, topics.
+"""What a volunteer chose and is called: levels, reviewed only, topics; name and venue.
 
 A choice here filters what is sent, and travels to every host of the account inside
 ``<project_preferences>``, where the verifier reads it and can only lower its own opt-in

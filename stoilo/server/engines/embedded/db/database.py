@@ -48,6 +48,9 @@ class _Entry:
     done: bool = False
 
 
+# Group commit: the first that gets its turn does the work of all that wait, one after the
+# other in one transaction, and commits; the others find theirs done. Nobody is told before
+# the commit.
 class CommitGroup:
     """Shares the transactions of `write`, which yields a connection inside one."""
 

@@ -1,4 +1,7 @@
-"""Workunits, results and callers as the rules see them: frozen values, nothing else."""
+"""Workunits, results and callers as the rules see them, and what the rules may demand.
+
+Frozen values, nothing else; each demand is one durable step (`workunits.steps`).
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ class Caller:
 
     user_id: int  # whose it is
     host_key: str  # its own identity: BOINC's host CPID, or what stands for it
-    # its coarse class, empty when unknown (`hosttrust.homogeneous_class`)
+    # its coarse class, empty when unknown (`host_trust.homogeneous_class`)
     coarse: str = ""
     fine: str = ""  # its fine class
     trusted_account: bool = False  # it is one of the operator's own machines
@@ -196,7 +199,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Look for a quorum among these results (`quorum.judge`)."""
+    """Look for a quorum among these results (`validator.judge`)."""
 
     results: tuple[str, ...]
 

@@ -1,8 +1,9 @@
-"""What stock BOINC clients run, its signatures, and the key for them, as stored.
+"""What stock BOINC clients run: stored, checked, and chosen for the client that calls.
 
-The files and their signatures come from the release; no key to sign with is ever here.
-Each is checked as a client will check it before anything is stored, so that a ceremony's
-mistake stops at the server instead of making every host's tasks fail.
+Files and signatures come from the release; no key to sign with is ever here. A host that
+runs results by its own program (`stoilo volunteer`) needs none of this. Any other gets work
+only when its platform has a program and it would believe our signatures; if not, a notice
+says what to do, because a client would fail every task in silence.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What all hosts need beside their tasks: today's release, programs, code-sign keys.
+"""What all hosts need beside their tasks (release, programs, keys), and the tasks' own files.
 
-It changes a few times a year and is needed at every call, so it is read once and kept
+The first changes a few times a year and is needed at every call, so it is read once and kept
 until its version changes. The version is a row that changes in the same transaction; each
 call reads it with the first thing it reads, so a call never sees an old catalogue.
 """

@@ -1,8 +1,8 @@
-"""Filtering by a host's opt-in before anything is sent (design §4).
+"""Which workunits a host may be sent: its opt-in (design §4), its memory, its disk.
 
 A host may say what it would refuse. Its word can only take away: what the account's level
 does not allow is not sent either, and the executor refuses by its own file whatever comes.
-Here the two sides meet in SQL: offers of workunits, wishes of hosts.
+Here the two sides meet in SQL: offers and bounds of workunits, wishes of hosts.
 """
 
 from __future__ import annotations

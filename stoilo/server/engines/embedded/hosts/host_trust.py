@@ -8,7 +8,7 @@ A record is BOINC's ``consecutive_valid`` of a host and an app: valid results si
 last that was invalid, failed or never came. Only results that agreed with another host's
 count, so nobody earns trust by being believed.
 
-A ban follows a spot check that failed (`spotchecks`). It holds for the host and for
+A ban follows a spot check that failed (`spot_checks`). It holds for the host and for
 whoever calls with its identity; a cheat can come back as another host, without a record.
 """
 

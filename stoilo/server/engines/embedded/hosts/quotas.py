@@ -177,11 +177,10 @@ def note_results(
     apps: Iterable[str],
     known: Mapping[str, Quota],
     now: int,
-    rules: QuotaRules = RULES,
 ) -> None:
     """Count results just handed out, one `app` each, on a standing that is `known`."""
     for app, count in Counter(apps).items():
-        quota = known.get(app, Quota(rules.per_cpu))
+        quota = known.get(app, Quota(RULES.per_cpu))
         better = after_issue(quota, count, now)
         store_quota(connection, host_id, app, better, known=app in known)
 
@@ -192,33 +191,28 @@ def note_errors(
     apps: Iterable[str],
     known: Mapping[str, Quota],
     now: int,
-    rules: QuotaRules = RULES,
 ) -> dict[str, Quota]:
     """Count bad results of a host, one `app` each; return its standing with every app."""
     after = dict(known)
     for app, count in Counter(apps).items():
-        quota = after.get(app, Quota(rules.per_cpu))
+        quota = after.get(app, Quota(RULES.per_cpu))
         for _ in range(count):
-            quota = after_error(quota, now, rules)
+            quota = after_error(quota, now)
         store_quota(connection, host_id, app, quota, known=app in known)
         after[app] = quota
     return after
 
 
-def note_error(
-    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
-) -> None:
+def note_error(connection: Connection, result: str, now: int) -> None:
     """Count a bad result against the host that had the result of that name."""
     place = _place(connection, result)
     if place is not None:
         host_id, app = place
         known = load_quotas(connection, host_id)
-        note_errors(connection, host_id, [app], known, now, rules)
+        note_errors(connection, host_id, [app], known, now)
 
 
-def note_refusal(
-    connection: Connection, result: str, now: int, rules: QuotaRules = RULES
-) -> None:
+def note_refusal(connection: Connection, result: str, now: int) -> None:
     """Count a result just refused by opt-in, if its host has long brought nothing else."""
     place = _place(connection, result)
     if place is None:
@@ -238,18 +232,16 @@ def note_refusal(
             ~unchecked,
         )
         .order_by(results.c.id.desc())
-        .limit(rules.refusals + 1)
+        .limit(RULES.refusals + 1)
     ).all()
-    if len(latest) > rules.refusals and ResultOutcome.SUCCESS.value not in latest:
-        note_error(connection, result, now, rules)
+    if len(latest) > RULES.refusals and ResultOutcome.SUCCESS.value not in latest:
+        note_error(connection, result, now)
 
 
-def note_success(
-    connection: Connection, host_id: int, app: str, rules: QuotaRules = RULES
-) -> None:
+def note_success(connection: Connection, host_id: int, app: str) -> None:
     """Count a valid result for a host."""
     quota = load_quotas(connection, host_id).get(app)
-    better = None if quota is None else after_success(quota, rules)
+    better = None if quota is None else after_success(quota)
     if better is not None and better != quota:
         store_quota(connection, host_id, app, better, known=True)
 

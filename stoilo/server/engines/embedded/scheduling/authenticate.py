@@ -1,7 +1,9 @@
-"""Who calls: account, hosts that it may be, what is known of them. One query.
+"""Who calls, in one query, and what the account's choices leave of what the host asks for.
 
 Everything that a call needs to know before it looks at results comes from one row for each
-host and app, because a query costs far more than a column.
+host and app, because a query costs far more than a column. Levels, wishes and room are then
+each only ever made smaller (`receive`); `Guest.complete` adds what the client shows and
+keeps.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class KnownHost:
     record: tuple[object, ...]  # what it said of itself, by `RECORD_COLUMNS`
     # what it asked not to be sent, by `WISH_COLUMNS`; None for nothing
     wishes: tuple[object, ...] | None
-    # workunit for which it gets no work, see `hosttrust.find_ban`; None for none
+    # workunit for which it gets no work, see `host_trust.find_ban`; None for none
     ban: int | None
     credit: float  # cobblestones
     quotas: dict[str, Quota]  # with every app that it has had
@@ -104,7 +106,7 @@ class Host:
     created_at: int  # s
     # what was stored of it, None when it has just been made
     known: KnownHost | None = None
-    # why it gets no work, see `hosttrust.find_ban`; None for no ban
+    # why it gets no work, see `host_trust.find_ban`; None for no ban
     ban: int | None = None
 
 

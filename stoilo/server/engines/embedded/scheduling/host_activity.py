@@ -1,7 +1,8 @@
-"""What is remembered of hosts between two calls and need not be stored each time.
+"""When hosts called, when they shall call again, and what they are told meanwhile.
 
-Lost at a restart: the number of a host's last call is then the stored one, at most some
-minutes old (`hosts.SEEN_EVERY_S`), and when it last had work is looked up again.
+What is remembered of them between two calls need not be stored each time. Lost at a
+restart: the number of a host's last call is then the stored one, at most some minutes old
+(`hosts.SEEN_EVERY_S`), and when it last had work is looked up again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.scheduling.authenticate import Host
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 
-__all__ = ["Presence", "is_idle", "level_notice", "next_call", "wants_results"]
+__all__ = ["HostActivity", "is_idle", "level_notice", "next_call", "wants_results"]
 
 
 MOST: Final = 65_536
@@ -40,7 +41,7 @@ class _Seen:
     worked_at: int | None = None
 
 
-class Presence:
+class HostActivity:
     """The hosts that have called lately; safe for several threads."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -87,12 +88,15 @@ def is_idle(request: SchedulerRequest, reply: SchedulerReply) -> bool:
     return wants_results(request) and not reply.results
 
 
+# A stock client calls by itself when a task ends, so one that has what it asked for is only
+# called for aborts. One that asked in vain would not ask again for ten minutes and more: it
+# is called soon while there was work a short time ago, and seldom in quiet times.
 def next_call(
     connection: Connection,
     host: Host,
     request: SchedulerRequest,
     reply: SchedulerReply,
-    presence: Presence,
+    activity: HostActivity,
     pace: Pace,
     now: int,
 ) -> float:
@@ -101,23 +105,23 @@ def next_call(
         return pace.next_rpc_delay_s
     if not is_idle(request, reply):
         return max(pace.busy_rpc_delay_s, pace.next_rpc_delay_s)
-    if _had_work(connection, host, presence, now - RECENT_S):
+    if _had_work(connection, host, activity, now - RECENT_S):
         return pace.next_rpc_delay_s
     return max(pace.quiet_rpc_delay_s, pace.next_rpc_delay_s)
 
 
 def _had_work(
-    connection: Connection, host: Host, presence: Presence, since: int
+    connection: Connection, host: Host, activity: HostActivity, since: int
 ) -> bool:
     """Say whether a host is new since then, or has had a result."""
     if host.created_at >= since:
         return True
-    known = presence.worked_at(host.id)
+    known = activity.worked_at(host.id)
     if known is None:
         results = schema.results
         query = select(func.max(results.c.sent_at)).where(results.c.host_id == host.id)
         known = int(connection.scalar(query) or 0)
-        presence.note_work(host.id, known)
+        activity.note_work(host.id, known)
     return known >= since
 
 

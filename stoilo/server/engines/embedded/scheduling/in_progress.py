@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -127,26 +127,15 @@ def result_columns() -> list[Any]:
 
 def _held(row: Row) -> HeldResult:  # type: ignore[type-arg]  # of `_results`
     """Return one row."""
-    return HeldResult(
-        row.copy_id,
-        row.result_name,
-        row.workunit_id,
-        row.workunit,
-        row.app,
-        row.fpops_est,
-        row.fpops_bound,
-        row.result_max_bytes,
-        HostBounds(row.memory_bytes or 0, row.disk_bytes or 0),
-        row.upload_name,
-        row.upload_token,
-        row.deadline,
-        ResultProgress(row.state),
-        ResultOutcome(row.result_outcome),
-        row.upload_digest is not None,
-        None if row.ended is None else OutcomeKind(row.ended),
-        row.lingering is not None,
-        None if row.verdict is None else CheckVerdict(row.verdict),
-        row.measured is not None,
+    return replace(
+        HeldResult.given(row, row.deadline),
+        state=ResultProgress(row.state),
+        outcome=ResultOutcome(row.result_outcome),
+        uploaded=row.upload_digest is not None,
+        ended=None if row.ended is None else OutcomeKind(row.ended),
+        lingering=row.lingering is not None,
+        recheck=None if row.verdict is None else CheckVerdict(row.verdict),
+        measured=row.measured is not None,
     )
 
 

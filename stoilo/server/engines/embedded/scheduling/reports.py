@@ -1,4 +1,7 @@
-"""What a host reports, and which of its unfinished results nobody needs any more."""
+"""What a host reports: results that ended, what they took, and which of the rest nobody needs.
+
+Nothing of it is proven. It moves only what is this host's own.
+"""
 
 from __future__ import annotations
 

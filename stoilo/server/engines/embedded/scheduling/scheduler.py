@@ -33,7 +33,7 @@ from stoilo.server.engines.embedded.scheduling.dispatch import (
     notices,
 )
 from stoilo.server.engines.embedded.scheduling.host_activity import (
-    Presence,
+    HostActivity,
     is_idle,
     level_notice,
     next_call,
@@ -91,7 +91,7 @@ class Scheduler:
         self._pace = pace
         self._on_report = on_report
         self._chance = chance
-        self._presence = Presence()
+        self._activity = HostActivity()
         self._catalogue: Catalogue | None = None
 
     def handle(
@@ -104,7 +104,7 @@ class Scheduler:
         Raises:
             InternalError: ``STO-E003`` when the database refuses; nothing is stored.
         """
-        last_call = self._presence.last_call(request.host_id)
+        last_call = self._activity.last_call(request.host_id)
 
         def answer(connection: Connection) -> tuple[SchedulerReply, Host | None]:
             """Return the reply and the host that it is for."""
@@ -114,7 +114,7 @@ class Scheduler:
             answer
         )
         if host is not None and host.known is not None:
-            self._presence.note_call(host.id, request.rpc_seqno, anew=host.new)
+            self._activity.note_call(host.id, request.rpc_seqno, anew=host.new)
         if request.results:
             self._on_report()
         return reply
@@ -185,7 +185,7 @@ class Scheduler:
             if not some_download_failed(reports):
                 fresh = fresh_results(connection, guest, busy, self._pace, self._chance)
         if fresh:
-            self._presence.note_work(host.id, now)
+            self._activity.note_work(host.id, now)
         files = file_refs(
             connection,
             [result.workunit_id for result in (*lost, *fresh)],
@@ -244,7 +244,7 @@ class Scheduler:
             said = level_notice(connection, guest.account, request)
             reply = replace(reply, messages=said)
         again = next_call(
-            connection, host, request, reply, self._presence, self._pace, guest.now
+            connection, host, request, reply, self._activity, self._pace, guest.now
         )
         if len(request.results) > REPORTS_TAKEN:  # the rest is to come
             again = self._pace.next_rpc_delay_s

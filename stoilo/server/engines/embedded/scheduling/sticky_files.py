@@ -1,9 +1,14 @@
-"""Which host keeps which sticky files: learnt from its requests, told in replies.
+"""Which host keeps which sticky files, and for how long: learnt from requests, told in replies.
 
-File names on the wire are the files' SHA-256: same name, same bytes, for ever, so a name
-that was deleted may come again. What a host says that it keeps is a claim; it moves only
-what this host is told. A name that was never sent to the host is answered like one that
-nobody needs, so nobody learns which files exist.
+A file that a result brings stays with the host for a while after its last use, because the
+next result often needs it again (a round of training, the next task of a map), and as long
+as any workunit names it. It is given back when neither holds, or when the host's files are
+more than its cap; never while a result on the host needs it.
+
+Names on the wire are the files' SHA-256: same name, same bytes, for ever, so a name that was
+deleted may come again. What a host says that it keeps is a claim; it moves only what this
+host is told. A name that was never sent to the host is answered like one that nobody needs,
+so nobody learns which files exist.
 """
 
 from __future__ import annotations

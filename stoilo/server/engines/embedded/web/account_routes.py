@@ -6,16 +6,20 @@ it. Bodies are small and bounded in time; nothing that came in is echoed or logg
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stoilo.core.errors import DeniedError, InternalError, UsageError
+from stoilo.core.errors import DeniedError, UsageError
+from stoilo.server.engines.embedded.web.body_limit import (
+    BodyPace,
+    read_bounded,
+    read_pieces,
+)
 from stoilo.server.engines.embedded.web.messages import (
     render_account,
     render_account_error,
@@ -38,7 +42,8 @@ __all__ = ["ERROR_NUMBERS", "people_routes"]
 
 FORM_BYTES: Final = 16 * 1024
 FORM_FIELDS: Final = 64
-FORM_S: Final = 20.0
+# All of a form within some 20 s; a pause inside it is no error of its own.
+FORM_PACE: Final = BodyPace(pause_s=60.0, first_s=20.0)
 XML: Final = "text/xml; charset=utf-8"
 ERR_PROJECT_DOWN: Final = -183  # clients show it as: try again later
 ERR_XML_PARSE: Final = -112
@@ -170,29 +175,15 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
     """
     text = request.url.query
     if request.method == "POST":
-        text = (await _read_body(request)).decode("utf-8", "replace")
+        pieces = read_pieces(request, FORM_PACE)
+        body = await read_bounded(pieces, FORM_BYTES, FORM_PACE)
+        text = body.decode("utf-8", "replace")
     if len(text) > FORM_BYTES:
         raise UsageError("STO-E012", "the request is too large")
     try:
         return parse_qs(text, max_num_fields=FORM_FIELDS)
     except ValueError as error:
         raise UsageError("STO-E012", "the request has too many fields") from error
-
-
-async def _read_body(request: Request) -> bytes:
-    """Return a body of at most `FORM_BYTES`."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(FORM_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > FORM_BYTES:
-                    raise UsageError("STO-E012", "the request is too large")
-    except TimeoutError as error:
-        raise UsageError("STO-E012", "the request came too slowly") from error
-    except ClientDisconnect as error:
-        raise InternalError("STO-E034", "the connection was lost") from error
-    return bytes(body)
 
 
 def _address(request: Request) -> str:

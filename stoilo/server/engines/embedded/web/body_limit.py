@@ -1,4 +1,9 @@
-"""Bodies of requests: bounded in bytes and in time before anything is done with them."""
+"""Bodies of requests, bounded in bytes, time and number before anything is done with them.
+
+What one account may have in hand is bounded, and so is what all large bodies take together.
+Strangers who made an account over the web and have helped with nothing yet get a part of
+the places for large bodies, so that they cannot take them from those who have.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,6 @@ __all__ = [
 ]
 
 
-FIRST_S = 60.0
 DRAINED_BYTES = 16 * 1024 * 1024
 DRAINED_S = 10.0
 LENGTH_DIGITS = 18
@@ -42,10 +46,11 @@ class BodyPace:
 
     pause_s: float = 20.0  # longest pause inside it, s
     bytes_per_s: int = 16 * 1024  # slowest pace, bytes/s, after a first minute
+    first_s: float = 60.0  # before the pace counts
 
     def seconds(self, size: int) -> float:
         """Return how long a body of `size` bytes may take, s."""
-        return FIRST_S + size / self.bytes_per_s
+        return self.first_s + size / self.bytes_per_s
 
 
 async def check_announced(
@@ -149,6 +154,7 @@ BODIES_OF_ACCOUNT: Final = 64
 """Bodies of one account's computers that are read, or wait to be parsed."""
 
 
+# For the event loop: nothing here waits or is called from two threads.
 class BodiesInHand:
     """The bodies that are being read or wait to be parsed, by whose they are."""
 

@@ -1,6 +1,15 @@
-"""How often strangers may call: bounded tables of token buckets, in memory.
+"""Who may put a question to the scheduler, and how often: looked at before it is read.
 
-Nothing here survives a restart or needs to; what must (daily quotas) is in `quotas`.
+In this order, each step cheaper than what it keeps out: the address has calls left (nothing
+is read), the key in the first bytes is an account's and has calls left (some KiB), the body
+is as large as such a caller may send and neither the caller nor all together have too much
+in hand (`body_limit`), and only then it is parsed, some at a time. A caller whose key is
+unknown is told so without its body being parsed. Parsing has threads of its own, the large
+bodies one for all of them, so that whoever sends much waits for others who do, and nobody
+else waits for those. Who has a large body in hand, or too many of any size, is asked to call
+again: what was sent is thrown away as it comes.
+
+Nothing here survives a restart or needs to; what must (daily quotas) is in `hosts.quotas`.
 """
 
 from __future__ import annotations

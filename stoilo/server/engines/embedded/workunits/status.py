@@ -1,4 +1,4 @@
-"""Where a workunit is, as its owner is told."""
+"""Where a workunit is, as its owner is told; how much there is of all, as the operator is."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 Every decision is a function of a frozen view and the time (s since 1970); nothing here
 reads a clock, a file or a database. Source of the rules: BOINC's
 ``sched/transitioner.cpp`` and ``sched/validator.cpp`` (`handle_wu` in both),
-``sched/validate_util2.cpp`` (`check_set`: `quorum`), ``sched/sched_send.cpp``
+``sched/validate_util2.cpp`` (`check_set`: `validator`), ``sched/sched_send.cpp``
 (homogeneous redundancy, adaptive replication). As in BOINC
 
 - a limit is broken when it is *exceeded* (errors, successes without a quorum) or when one
   more result is needed and the total is used up;
 - a host that does not answer in time uses up the total and is no error;
 - a result that comes late counts while there is something to compare it with
-  (`lingering`: what happens after the end);
+  (`late_results`: what happens after the end);
 - one more result is wanted than disagree.
 
 What differs is meant as a kindness or is stricter, never silently:

@@ -5,7 +5,7 @@ upload URL, and never beyond the workunit's size limit. Bytes go straight to a `
 file; when all are there, size and MD5 are checked, the file is made durable under its
 final name and then named in the database. What is complete never changes again.
 
-Room is set aside for what is announced before a byte of it is taken (`uploadroom`); what
+Room is set aside for what is announced before a byte of it is taken (`upload_quota`); what
 stops coming is removed after some hours, and its client begins again.
 """
 

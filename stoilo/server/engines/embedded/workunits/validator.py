@@ -1,4 +1,9 @@
-"""Putting the rules' questions to the server's validator, outside of any transaction."""
+"""BOINC's validator: the rules' questions to the server's validation, and the quorum (pure).
+
+Outside of any transaction. BOINC's ``check_set`` takes a majority of the quorum for enough
+(``min_quorum / 2 + 1``). Here all of `min_quorum` must agree, which is what a researcher
+reads in the word.
+"""
 
 from __future__ import annotations
 

@@ -222,12 +222,13 @@ def test_outvoted_invalid_and_late_copies_count(bench, clock):
     assert known["pure"].errors_in_row == 10
 
 
-def test_day_of_a_host_ends_with_its_quota_and_says_so(bench):
+def test_day_of_a_host_ends_with_its_quota_and_says_so(bench, monkeypatch):
     bench.request(1)
     host = host_of(bench)
     rules = QuotaRules(per_cpu=2)
+    monkeypatch.setattr(quotas, "RULES", rules)
     with bench.engine._database.write() as connection:
-        quotas.note_results(connection, host, ["pure"] * 2, {}, NOW, rules)
+        quotas.note_results(connection, host, ["pure"] * 2, {}, NOW)
         known = quotas.load_quotas(connection, host)
     allowance = quotas.allowed_today(known, ("pure",), 1, NOW, rules)
     assert (allowance.apps, allowance.results) == ((), 0)

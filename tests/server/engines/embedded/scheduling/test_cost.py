@@ -19,7 +19,7 @@ from stoilo.server.engines.database import is_writing
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.db.database import NeedsWritingError, must_write
 from stoilo.server.engines.embedded.scheduling import reports
-from stoilo.server.engines.embedded.scheduling.host_activity import Presence
+from stoilo.server.engines.embedded.scheduling.host_activity import HostActivity
 from stoilo.server.engines.embedded.scheduling.hosts import SEEN_EVERY_S
 from stoilo.server.engines.interface import ResultProgress
 from tests.support.engine import OutcomeRecorder, make_spec
@@ -217,7 +217,7 @@ def test_number_that_grows_is_no_copy(bench):
 
 
 def test_presence_forgets_those_who_have_not_called_for_longest():
-    presence = Presence(most=2)
+    presence = HostActivity(most=2)
     for host in (1, 2, 1, 3):
         presence.note_call(host, host)
     assert [presence.last_call(host) for host in (1, 2, 3)] == [1, 0, 3]

@@ -7,7 +7,7 @@ from stoilo.core.boinc.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.scheduling import hosts
 from stoilo.server.engines.embedded.scheduling.authenticate import find_visitor
-from stoilo.server.engines.embedded.scheduling.host_activity import Presence
+from stoilo.server.engines.embedded.scheduling.host_activity import HostActivity
 from tests.support.engine import make_spec
 
 SLOW = Redundancy(delay_bound_s=10**7)
@@ -92,7 +92,7 @@ def test_call_that_its_successor_overtook_is_no_copied_state(bench, last_call, c
 
 
 def test_number_of_a_host_falls_only_when_it_counts_anew():
-    presence = Presence()
+    presence = HostActivity()
     for number, anew in ((11, False), (10, False)):
         presence.note_call(1, number, anew=anew)
     assert presence.last_call(1) == 11
