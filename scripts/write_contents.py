@@ -58,7 +58,7 @@ import ast, importlib, sys
 from pathlib import Path
 sys.path += {folders!r}
 names = ["tuf.api.serialization.json", "_strptime"]  # imported by functions of others
-names += ["stoilo.executor.main"]  # the first: it leaves out parts of what comes after
+names += ["stoilo.executor.verifier.main"]  # the first: it leaves out parts of what comes after
 seen, absent = set(), {{"google", "typing_extensions"}}  # not in its lock
 while names:
     name = names.pop()

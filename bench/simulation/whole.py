@@ -15,9 +15,9 @@ from sqlalchemy import insert, select
 
 from bench.simulation.hosts import HostKind
 from bench.simulation.project import Assignment, Ending
+from stoilo.core.boinc.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
-from stoilo.executor.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bench.simulation.hosts import Host
     from bench.simulation.project import Report
     from bench.simulation.scenario import Policy
-    from stoilo.executor.messages import SchedulerReply
+    from stoilo.core.boinc.messages import SchedulerReply
     from stoilo.server.engines.embedded.people.accounts import Account
     from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome
 

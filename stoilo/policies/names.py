@@ -19,7 +19,6 @@ from stoilo.policies.findings import Place, make_finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stoilo.core.types import Finding
 
 __all__ = ["Word", "find_deceptive_names", "find_deep_brackets", "find_words"]
 

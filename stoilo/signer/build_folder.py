@@ -22,7 +22,7 @@ import msgspec
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.release import PartFile, read_target
+from stoilo.executor.verifier.release.targets import PartFile, read_target
 from stoilo.flavors.archive import Source, XzReader, read_archive
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
 

@@ -13,12 +13,20 @@ from typing import Final
 import msgspec
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.built import Built, BuiltFloors, parse_built, render_built
-from stoilo.executor.release import ArchiveFile, PartFile
-from stoilo.executor.trust import is_development_root, is_rehearsal_root
+from stoilo.executor.verifier.installation import (
+    Built,
+    BuiltFloors,
+    parse_built,
+    render_built,
+)
+from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
+from stoilo.executor.verifier.release.trust import (
+    is_development_root,
+    is_rehearsal_root,
+)
 from stoilo.flavors.build import BuiltPart, build_flavor, build_verifier
 from stoilo.flavors.freeze import make_empty
-from stoilo.flavors.launcher import LauncherHeld, build_launcher
+from stoilo.flavors.launcher_build import LauncherHeld, build_launcher
 from stoilo.flavors.manifest import FlavorManifest
 from stoilo.flavors.tree import platform_name
 

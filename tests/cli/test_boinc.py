@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from stoilo.cli.main import main
+from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.errors import DeniedError
-from stoilo.executor.messages import HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.embedded.rules.hosttrust import is_trusted_account

@@ -90,7 +90,7 @@ def test_tree_holds_the_committed_contents_and_nothing_else(part, frozen):
     missing = set(contents.modules) - set(inside.modules)
     assert {name for name in missing if not name.startswith("_")} <= set(BUILT_IN)
     assert set(inside.libraries) <= set(contents.libraries)
-    expected = {*contents.data, "stoilo/executor/built.json"}
+    expected = {*contents.data, "stoilo/executor/verifier/built.json"}
     others = {f for f in inside.files if not f.startswith("licences/")}
     assert others - expected == set()
     assert {o.partition(" ")[0] for o in inside.options} == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     FileInfo,
     FileRef,
     ReportedResult,

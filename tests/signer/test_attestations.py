@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from stoilo.core.dsse import render_envelope, sign_envelope
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
-from stoilo.executor.release import ArchiveFile, BuilderFile, BuilderKey, PartFile
+from stoilo.executor.verifier.release.targets import (
+    ArchiveFile,
+    BuilderFile,
+    BuilderKey,
+    PartFile,
+)
 from stoilo.signer.attestations import (
     BuildInputs,
     BuildTool,

@@ -14,7 +14,12 @@ from pathlib import Path
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.witness.settings import NO_WITNESSES
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.release import BuilderFile, BuilderKey, EpochFile, PartFile
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    BuilderKey,
+    EpochFile,
+    PartFile,
+)
 from stoilo.policies.policy import default_policy
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
 from stoilo.signer.ceremony.base_release import open_published

@@ -35,8 +35,8 @@ from stoilo.audit.format.release_proof import (
 from stoilo.audit.witness.settings import without_urls
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
-from stoilo.executor.built import Built, render_built
-from stoilo.executor.release import (
+from stoilo.executor.verifier.installation import Built, render_built
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     BuilderFile,
     BuilderKey,
@@ -49,9 +49,9 @@ from stoilo.executor.release import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
+    part_target,
 )
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,
@@ -350,7 +350,7 @@ def make_verifier(folder: Path, built: Built) -> dict[str, bytes | Path]:
     """Return the targets of a tiny verifier and of the launcher that starts it."""
     tree = {
         "stoilo-verifier": b"a verifier",
-        "_internal/stoilo/executor/built.json": render_built(built),
+        "_internal/stoilo/executor/verifier/built.json": render_built(built),
     }
     files = _make_tree(folder, "verifier", tree, built.serial)
     record = files[f"verifier/{PLATFORM}.json"]

@@ -29,8 +29,13 @@ from stoilo.cli.release.ceremony_folder import (
 )
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.release import BuilderFile, BuilderKey, ReviewerFile, read_target
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    BuilderKey,
+    ReviewerFile,
+    read_target,
+)
 from stoilo.policies.levels import level_files
 from stoilo.policies.policy import default_policy
 from stoilo.signer.ceremony.built_parts import (

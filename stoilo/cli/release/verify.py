@@ -12,7 +12,7 @@ import click
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.installed import installed_release
+from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.change_words import show_line
 from stoilo.signer.ceremony.key_holders import group_digest
 from stoilo.signer.published.history import RoleVersion

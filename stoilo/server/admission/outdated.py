@@ -24,7 +24,7 @@ from stoilo.server.db.states import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.release import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
@@ -104,7 +104,7 @@ class _Recheck(Generic[TermsT]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTerms:
-    """What is withdrawn at one moment; see `stoilo.executor.release.TrustedRelease`."""
+    """What is withdrawn at one moment, as the `TrustedRelease` in force says."""
 
     epochs: frozenset[int] = frozenset()
     min_epoch: int = 1

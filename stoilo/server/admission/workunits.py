@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
-from stoilo.executor import workdir
-from stoilo.executor.result import largest_result
+from stoilo.executor.verifier import workunit
+from stoilo.executor.verifier.result import largest_result
 from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
 from stoilo.server.db import rows
 from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
@@ -58,7 +58,9 @@ class WorkunitWriter:
         """Return one spec for each signed attempt; raises ``STO-L160``."""
         # One file of revocations for the batch: fresh enough for the youngest is for all.
         newest = max(attempt.admitted_at or 0 for attempt, _ in attempts)
-        revocations = _file(workdir.REVOCATIONS, self._revocations(newest), sticky=True)
+        revocations = _file(
+            workunit.REVOCATIONS, self._revocations(newest), sticky=True
+        )
         modules = Counter(task.spec.task_module for _, task in attempts)
         wanted = {*modules, *(task.spec.arguments for _, task in attempts)}
         with self._store.read() as connection:
@@ -93,16 +95,16 @@ class WorkunitWriter:
             raise InternalError("STO-R041", "an attempt without admission was issued")
         blobs = [
             WorkunitFile(
-                workdir.blob_name(index), digest, self._blobs.path(digest), sticky=True
+                workunit.blob_name(index), digest, self._blobs.path(digest), sticky=True
             )
             for index, digest in enumerate(spec.blobs)
         ]
         module, arguments = spec.task_module, spec.arguments
         return [
-            _file(workdir.ADMISSION, attempt.envelope),
-            _file(workdir.PROOF, attempt.proof),
-            _file(workdir.TASK_MODULE, contents[module], module, sticky=source_sticky),
-            _file(workdir.ARGUMENTS, contents[arguments], arguments),
+            _file(workunit.ADMISSION, attempt.envelope),
+            _file(workunit.PROOF, attempt.proof),
+            _file(workunit.TASK_MODULE, contents[module], module, sticky=source_sticky),
+            _file(workunit.ARGUMENTS, contents[arguments], arguments),
             *blobs,
         ]
 

@@ -25,7 +25,7 @@ from stoilo.server.engines.mirrors import MOST_NAMED, rank
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from stoilo.executor.messages import FileInfo, ReportedResult, SchedulerReply
+    from stoilo.core.boinc.messages import FileInfo, ReportedResult, SchedulerReply
     from stoilo.server.engines.mirrors import Mirror
 
 __all__ = ["DOWNLOAD_FAILED", "Health", "MirrorBoard", "after_bad", "after_good"]

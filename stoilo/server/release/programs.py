@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.wire import BOINC_PLATFORMS
+from stoilo.executor.verifier.release.targets import part_target
+from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
 from stoilo.server.engines.interface import (
     AppProgram,
     CodeSignKey,
@@ -42,7 +42,7 @@ from stoilo.signer.ceremony.boinc_files import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.executor.release import PartFile, TrustedRelease
+    from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
 
 __all__ = [
     "ReleasedPrograms",

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import read_witnesses, with_log
 from stoilo.core.errors import StoiloError, UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.release import InstalledRelease, TrustedRelease
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.targets import InstalledRelease, TrustedRelease
+from stoilo.executor.verifier.release.trust import (
     ReleaseFiles,
     load_trust,
     pack_release,

@@ -16,7 +16,7 @@ from sqlalchemy import insert, select
 from stoilo.audit.format.record import ReviewRecord, salted_commitment
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.review import OpenedReview, open_review
+from stoilo.executor.verifier.review import OpenedReview, open_review
 from stoilo.server.db import schema
 from stoilo.server.db.records import NO_REVIEWS, Reviews
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
@@ -29,7 +29,7 @@ from stoilo.server.log.public_records import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.release import Reviewer
+    from stoilo.executor.verifier.release.targets import Reviewer
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
 

@@ -27,7 +27,11 @@ from stoilo.core.revocation import (
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.revocation import in_force, open_revocations, revocation_leaf
+from stoilo.executor.verifier.revocation import (
+    in_force,
+    open_revocations,
+    revocation_leaf,
+)
 from stoilo.server.revocation.wishes import Withdrawals, merge_wishes
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
 __all__ = [

@@ -17,7 +17,7 @@ from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
-from stoilo.executor.verifier import check_validator_module
+from stoilo.executor.verifier.admission import check_validator_module
 
 __all__ = [
     "Call",

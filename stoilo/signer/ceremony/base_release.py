@@ -28,7 +28,7 @@ from tuf.api.metadata import (
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
-from stoilo.executor.releasepack import ReleaseFiles, travels
+from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     open_metadata,

@@ -19,8 +19,7 @@ from typing import Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.release import PartFile, read_target
-from stoilo.executor.releaseparts import part_target
+from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
 from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes

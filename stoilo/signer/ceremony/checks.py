@@ -12,9 +12,17 @@ from tuf.api.metadata import Root, Targets
 
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.release import BuilderFile, PartFile, read_target
-from stoilo.executor.releaseparts import part_target
-from stoilo.executor.trust import BUILDERS_FILE, DEVELOPMENT_MARK, REHEARSAL_MARK
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    PartFile,
+    part_target,
+    read_target,
+)
+from stoilo.executor.verifier.release.trust import (
+    BUILDERS_FILE,
+    DEVELOPMENT_MARK,
+    REHEARSAL_MARK,
+)
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,

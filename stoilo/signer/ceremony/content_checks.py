@@ -20,7 +20,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import parse_levels
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     EpochFile,
     EpochsFile,
@@ -30,11 +30,12 @@ from stoilo.executor.release import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
+    part_target,
     read_epoch,
+    read_parts,
     read_target,
 )
-from stoilo.executor.releaseparts import part_target, read_parts
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -13,9 +13,8 @@ from typing import IO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.built import parse_built
-from stoilo.executor.release import PartFile
-from stoilo.executor.releaseparts import part_target
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.release.targets import PartFile, part_target
 from stoilo.flavors.archive import read_archive
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony

@@ -19,7 +19,7 @@ from stoilo.audit.format.policy_history import (
 from stoilo.audit.witness.settings import with_log, without_urls
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     BuilderFile,
     BuilderKey,
     EpochsFile,
@@ -31,7 +31,7 @@ from stoilo.executor.release import (
     RevocationFile,
     read_target,
 )
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     BUILDERS_FILE,
     EPOCHS_FILE,
     FLOORS_FILE,

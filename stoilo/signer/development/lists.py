@@ -13,13 +13,13 @@ import msgspec
 from stoilo.core.ed25519 import PrivateKey, parse_public_key
 from stoilo.core.errors import UsageError
 from stoilo.core.revocation import RevocationStatement
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     ReviewerFile,
     ReviewerKey,
     RevocationFile,
     read_target,
 )
-from stoilo.executor.trust import REVIEWERS_FILE
+from stoilo.executor.verifier.release.trust import REVIEWERS_FILE
 from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,

@@ -6,7 +6,7 @@ that nothing changes but the ceremony. It protects nobody, because its offline k
 the online ones: the root is marked and release-built verifiers refuse it (I3).
 
     DIR/root.json            what a volunteer's --root FILE is
-    DIR/metadata, targets    public, see `stoilo.executor.trust.read_release`
+    DIR/metadata, targets    public, see `stoilo.executor.verifier.release.trust.read_release`
     DIR/online/*.pem         gate epochs, log, snapshot/timestamp, adding revocations:
                              the signer's
     DIR/offline/*.pem        root, targets, gate, policy, revocation, reviewers: nobody's at
@@ -37,7 +37,7 @@ from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     EpochFile,
     EpochsFile,
     FloorsFile,
@@ -47,10 +47,10 @@ from stoilo.executor.release import (
     ReviewerFile,
     RevocationFile,
     TrustedRelease,
+    is_part_file,
     read_target,
 )
-from stoilo.executor.releaseparts import is_part_file
-from stoilo.executor.trust import (
+from stoilo.executor.verifier.release.trust import (
     DEVELOPMENT_MARK,
     EPOCHS_FILE,
     FLOORS_FILE,

@@ -23,9 +23,13 @@ from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.built import parse_built
-from stoilo.executor.release import BuilderFile, PartFile, TrustedRelease
-from stoilo.executor.releaseparts import part_target
+from stoilo.executor.verifier.installation import parse_built
+from stoilo.executor.verifier.release.targets import (
+    BuilderFile,
+    PartFile,
+    TrustedRelease,
+    part_target,
+)
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
     MIN_BUILDERS,

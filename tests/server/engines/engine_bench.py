@@ -6,7 +6,7 @@ import hashlib
 
 from sqlalchemy import insert, select, update
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     OtherResult,
     ReportedResult,
     ResultState,

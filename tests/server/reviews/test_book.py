@@ -32,8 +32,8 @@ from stoilo.core.errors import (
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.release import Reviewer
-from stoilo.executor.review import (
+from stoilo.executor.verifier.release.targets import Reviewer
+from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
     Review,

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.errors import StoiloError, TrustError
-from stoilo.executor.releasepack import ReleaseFiles
+from stoilo.executor.verifier.release.pack import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
     open_current,
     open_published,

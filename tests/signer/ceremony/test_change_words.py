@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.release import (
+from stoilo.executor.verifier.release.targets import (
     ArchiveFile,
     EpochFile,
     PartFile,

@@ -4,8 +4,8 @@ import pytest
 
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.release import ReviewerKey
-from stoilo.executor.trust import load_trust
+from stoilo.executor.verifier.release.targets import ReviewerKey
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.development.lists import (
     enroll_reviewer,
     list_reviewers,

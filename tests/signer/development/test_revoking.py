@@ -2,9 +2,9 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.core.revocation import RevocationStatement, render_revocation
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.revocation import revocation_leaf
-from stoilo.executor.trust import load_trust
+from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.executor.verifier.revocation import revocation_leaf
 from stoilo.signer.development.lists import settle_list, settle_revocations
 from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 from stoilo.signer.process.protocol import RevocationSigned, SignRevocation

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.executor.trust import is_development_root
+from stoilo.executor.verifier.release.trust import is_development_root
 from stoilo.signer.development.root import create_development_root
 from tests.support.gate import DAY_S, INSTALLED, NOW
 

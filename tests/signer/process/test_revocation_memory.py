@@ -12,9 +12,9 @@ from stoilo.core.revocation import (
     split_revocations,
 )
 from stoilo.core.statement import render_statement
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.revocation import open_revocations, revocation_leaf
-from stoilo.executor.verifier import admission_leaf
+from stoilo.executor.verifier.admission import admission_leaf
+from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.executor.verifier.revocation import open_revocations, revocation_leaf
 from stoilo.signer.development.lists import replace_online_key
 from stoilo.signer.development.root import revoke
 from stoilo.signer.process.protocol import (

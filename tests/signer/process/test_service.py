@@ -7,8 +7,8 @@ from stoilo.audit.format.policy import open_checkpoint
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.rate_limit import WindowLimit
-from stoilo.executor.release import RevocationFile
-from stoilo.executor.verifier import HostState, verify_bundle
+from stoilo.executor.verifier.admission import HostState, verify_bundle
+from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.signer.development.root import revoke
 from stoilo.signer.process.protocol import (
     Admission,

@@ -18,8 +18,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import StoiloError
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded.answering import answer, is_pending, is_unsure
 from stoilo.server.engines.embedded.database import Database, NeedsWritingError
 from stoilo.server.engines.embedded.figures import read_figures

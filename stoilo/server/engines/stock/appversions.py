@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock import boinctables
 
 if TYPE_CHECKING:

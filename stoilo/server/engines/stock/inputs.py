@@ -11,8 +11,8 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.interface import WorkunitFile
 from stoilo.server.engines.stock.creation import Draft
 from stoilo.server.engines.stock.jobs import stdin_line

@@ -12,10 +12,10 @@ import time
 import pytest
 
 from stoilo.core.types import Redundancy
-from stoilo.executor.host import Volunteer
-from stoilo.executor.ledger import Ledger
-from stoilo.executor.pace import Settings
-from stoilo.executor.transfer import Transfer
+from stoilo.executor.volunteer.client import Volunteer
+from stoilo.executor.volunteer.ledger import Ledger
+from stoilo.executor.volunteer.scheduler import Settings
+from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import EchoExecutor, make_spec
 

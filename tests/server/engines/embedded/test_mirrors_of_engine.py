@@ -14,8 +14,8 @@ import urllib3
 from engine_bench import EmbeddedBench
 from sqlalchemy import select
 
+from stoilo.core.boinc.messages import ReportedResult
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
-from stoilo.executor.messages import ReportedResult
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.people.accounts import load_secret

@@ -4,9 +4,9 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import delete, func, insert, select
 
+from stoilo.core.boinc.messages import OtherResult, ReportedResult, ResultState
 from stoilo.core.errors import StoiloError
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import OtherResult, ReportedResult, ResultState
 from stoilo.server.engines.embedded import purge, schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.purge import DAY_S, Retention

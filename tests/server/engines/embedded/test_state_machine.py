@@ -21,9 +21,14 @@ from hypothesis.stateful import (
 from reference_model import SPOT_CHECK_RATE, Host, Project
 from sqlalchemy import select
 
+from stoilo.core.boinc.messages import (
+    HostInfo,
+    OtherResult,
+    ReportedResult,
+    ResultState,
+)
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo, OtherResult, ReportedResult, ResultState
 from stoilo.server.engines.embedded import schema, steps, verdicts
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.engine import EngineOptions

@@ -14,8 +14,8 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.executor.xmltext import escape
 
 if TYPE_CHECKING:
     from pathlib import Path

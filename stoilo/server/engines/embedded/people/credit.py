@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Table, exists, insert, select, update
 
-from stoilo.executor.messages import UserInfo
+from stoilo.core.boinc.messages import UserInfo
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people.people import ensure_person, shown_name
 from stoilo.server.engines.embedded.rules.records import Validity

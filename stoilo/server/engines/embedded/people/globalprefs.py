@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import must_write
 

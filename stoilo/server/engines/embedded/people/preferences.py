@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, exists, insert, or_, select, update
 
+from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC
+from stoilo.core.boinc.xml import escape
 from stoilo.core.errors import UsageError
-from stoilo.executor.messages import MOST_TOPICS, TOPIC
-from stoilo.executor.xmltext import escape
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people.levels import LEVELS, app_id, levels_up_to
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from stoilo.executor.messages import Wishes
+    from stoilo.core.boinc.messages import Wishes
 
 __all__ = [
     "NO_TOPIC",

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from sqlalchemy import func, select
 
+from stoilo.core.boinc.xml import escape
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError
-from stoilo.executor.xmltext import escape
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people.people import shown_name
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-    from stoilo.executor.messages import HostInfo
+    from stoilo.core.boinc.messages import HostInfo
 
 __all__ = [
     "BY_OPERATOR",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
-    from stoilo.executor.messages import SchedulerRequest, Wishes
+    from stoilo.core.boinc.messages import SchedulerRequest, Wishes
     from stoilo.server.engines.embedded.people.accounts import User
     from stoilo.server.engines.embedded.rules.records import WorkunitView
     from stoilo.server.engines.embedded.scheduling.hosts import Host

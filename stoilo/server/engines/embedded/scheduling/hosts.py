@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, exists, func, insert, select, update
 
-from stoilo.executor.messages import HostInfo
+from stoilo.core.boinc.messages import HostInfo
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import is_writing, must_write
 from stoilo.server.engines.embedded.rules.hosttrust import BY_OPERATOR, ban
@@ -19,7 +19,7 @@ from stoilo.server.engines.interface import CopyState
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
     from stoilo.server.engines.embedded.scheduling.visitors import KnownHost, Visitor
 

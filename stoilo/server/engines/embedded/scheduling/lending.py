@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from stoilo.executor.messages import FileInfo, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, SchedulerRequest
 
 __all__ = ["NAMES_READ", "forget_lost_hosts", "held_files", "settle_leases"]
 

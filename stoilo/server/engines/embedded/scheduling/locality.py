@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import exists, func, select
 
-from stoilo.executor.workdir import FLAVOR
+from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.lending import held_files
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
 
 __all__ = ["Candidate", "in_order", "local_first"]
 

@@ -14,7 +14,7 @@ from stoilo.server.engines.interface import CopyState
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
 
 __all__ = ["level_notice"]

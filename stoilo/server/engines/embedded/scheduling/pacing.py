@@ -16,7 +16,7 @@ from stoilo.server.engines.embedded import schema
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.scheduling.dispatch import Pace
     from stoilo.server.engines.embedded.scheduling.hosts import Host
     from stoilo.server.engines.embedded.scheduling.presence import Presence

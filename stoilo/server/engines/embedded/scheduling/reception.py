@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stoilo.executor.messages import SchedulerReply
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.server.engines.embedded.people.globalprefs import (
     exchange_global_preferences,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.people.accounts import User
     from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
     from stoilo.server.engines.embedded.rules.quotas import Allowance, Quota

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, update
 
-from stoilo.executor.messages import ResultState
+from stoilo.core.boinc.messages import ResultState
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.rules.conduct import note_turned_away
 from stoilo.server.engines.embedded.rules.hosttrust import note_failed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Update
 
-    from stoilo.executor.messages import ReportedResult
+    from stoilo.core.boinc.messages import ReportedResult
     from stoilo.server.engines.embedded.rules.quotas import Quota
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
     from stoilo.server.engines.embedded.scheduling.hosts import Host

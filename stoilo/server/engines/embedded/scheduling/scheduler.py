@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     ResultInfo,
     SchedulerReply,
     UploadInfo,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import FileInfo, FileRef, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, FileRef, SchedulerRequest
     from stoilo.server.engines.embedded.database import Database
     from stoilo.server.engines.embedded.scheduling.dispatch import Chance, Pace
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy

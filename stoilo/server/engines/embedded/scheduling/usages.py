@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.executor.messages import ReportedResult
+    from stoilo.core.boinc.messages import ReportedResult
     from stoilo.server.engines.embedded.scheduling.holdings import HeldCopy
 
 __all__ = ["note_usages"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, ScalarSelect, Select, Table
 
-    from stoilo.executor.messages import SchedulerRequest, UserInfo
+    from stoilo.core.boinc.messages import SchedulerRequest, UserInfo
     from stoilo.server.engines.embedded.people.accounts import User
 
 __all__ = ["RECORD_COLUMNS", "WISH_COLUMNS", "KnownHost", "Visitor", "find_visitor"]

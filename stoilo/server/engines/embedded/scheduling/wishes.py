@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, exists, insert, or_, select
 
-from stoilo.executor.messages import Wishes
+from stoilo.core.boinc.messages import Wishes
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import must_write
 from stoilo.server.engines.embedded.people.accounts import LEVELS

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stoilo.executor.messages import AppVersion, ProgramFile
+from stoilo.core.boinc.messages import AppVersion, ProgramFile
 from stoilo.server.engines.embedded.wire.programs import VERIFIER_OPEN_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stoilo.executor.messages import FileInfo, SchedulerReply, SchedulerRequest
+    from stoilo.core.boinc.messages import FileInfo, SchedulerReply, SchedulerRequest
     from stoilo.server.engines.embedded.wire.catalogue import (
         Catalogue,
         HeldFile,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select
 
-from stoilo.executor.messages import FileInfo
+from stoilo.core.boinc.messages import FileInfo
 from stoilo.server.engines.embedded import schema
 
 if TYPE_CHECKING:

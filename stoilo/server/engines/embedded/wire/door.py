@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
-from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.people.accounts import key_digest
 from stoilo.server.engines.embedded.scheduling.reception import too_many_calls
 from stoilo.server.engines.embedded.scheduling.scheduler import unknown_key
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.wire.bodies import BodyPace
     from stoilo.server.engines.embedded.wire.rates import CallRates
 

@@ -22,6 +22,7 @@ from starlette.middleware import Middleware
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import (
     DeniedError,
     InternalError,
@@ -29,7 +30,6 @@ from stoilo.core.errors import (
     TrustError,
     UsageError,
 )
-from stoilo.executor.messages import SchedulerReply
 from stoilo.server.engines.embedded.people.peopleroutes import people_routes
 from stoilo.server.engines.embedded.wire.bodies import (
     BodyPace,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.executor.messages import SchedulerRequest
+    from stoilo.core.boinc.messages import SchedulerRequest
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
     from stoilo.server.engines.embedded.wire.uploads import Incoming
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select
 
-from stoilo.executor.messages import FileInfo, FileRef
-from stoilo.executor.workdir import RELEASE
+from stoilo.core.boinc.messages import FileInfo, FileRef
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.wire.catalogue import HeldFile
 

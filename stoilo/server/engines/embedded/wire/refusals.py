@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from stoilo.executor.messages import SchedulerReply
+    from stoilo.core.boinc.messages import SchedulerReply
 
 __all__ = ["RefusalLog"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.xml import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoilo.executor.messages import (
+    from stoilo.core.boinc.messages import (
         AppVersion,
         FileInfo,
         ProgramFile,

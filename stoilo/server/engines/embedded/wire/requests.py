@@ -11,9 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import TrustError
-from stoilo.core.limits import BOUNDS
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     MOST_TOPICS,
     TOPIC,
     ClientVersion,
@@ -23,8 +21,10 @@ from stoilo.executor.messages import (
     SchedulerRequest,
     Wishes,
 )
-from stoilo.executor.wire import check_name
-from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
+from stoilo.core.boinc.xml import Element, XmlBounds, escape, parse_xml
+from stoilo.core.errors import TrustError
+from stoilo.core.limits import BOUNDS
+from stoilo.executor.volunteer.scheduler_rpc import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

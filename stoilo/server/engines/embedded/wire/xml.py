@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stoilo.core.boinc.xml import XmlBounds, escape, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.wire import check_name
-from stoilo.executor.xmltext import XmlBounds, escape, parse_xml
+from stoilo.executor.volunteer.scheduler_rpc import check_name
 from stoilo.server.engines.embedded.people.passwords import MIN_CHARS
 from stoilo.server.engines.embedded.wire.replies import leaf, render_reply
 from stoilo.server.engines.embedded.wire.requests import natural, parse_request

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
 from stoilo.server.engines.embedded.people.levels import LEVELS
 from stoilo.server.engines.stock.marks import WISHES, Wish

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.trust import load_trust
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.server.engines.embedded.wire.programs import check_programs
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
 

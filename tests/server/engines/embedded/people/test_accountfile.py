@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import InternalError, StoiloError, UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.people.accountfile import (
     account_file_name,
     render_account_file,

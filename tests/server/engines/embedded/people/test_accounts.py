@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from stoilo.core.boinc.messages import SchedulerRequest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
-from stoilo.executor.messages import SchedulerRequest
 from stoilo.server.engines.embedded.database import Database
 from stoilo.server.engines.embedded.people.accounts import (
     LEVELS,

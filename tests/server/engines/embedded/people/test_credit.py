@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
+from stoilo.core.boinc.messages import ReportedResult, ResultState
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ReportedResult, ResultState
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.people.credit import (
     HALF_LIFE_S,

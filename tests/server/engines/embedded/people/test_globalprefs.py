@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.messages import SchedulerRequest
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.messages import SchedulerRequest
+from stoilo.core.boinc.xml import escape
 from stoilo.server.engines.embedded.people.globalprefs import (
     GLOBAL_TAGS,
     GlobalPreferences,

@@ -10,10 +10,10 @@ from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.messages import MOST_TOPICS, TOPIC, Wishes
 from stoilo.core.errors import UsageError
-from stoilo.executor.messages import MOST_TOPICS, TOPIC, Wishes
-from stoilo.executor.optin import LEVEL_ORDER, OptIn, lower_by_server
-from stoilo.executor.slot import parse_init_data
+from stoilo.executor.verifier.boinc_slot import parse_init_data
+from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn, lower_by_server
 from stoilo.server.engines.embedded.people.levels import LEVELS
 from stoilo.server.engines.embedded.people.preferences import (
     NO_TOPIC,

@@ -5,10 +5,10 @@ import gzip
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.boinc.messages import HostInfo
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import DeniedError, InternalError
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.people.people import Person
 from stoilo.server.engines.embedded.people.preferences import ProjectPreferences
 from tests.support.engine import make_spec

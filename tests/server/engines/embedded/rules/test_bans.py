@@ -6,9 +6,9 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import func, select
 
+from stoilo.core.boinc.messages import ReportedResult, ResultState
 from stoilo.core.errors import DeniedError
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ReportedResult, ResultState
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.interface import CopyOutcome
 from tests.support.engine import make_spec

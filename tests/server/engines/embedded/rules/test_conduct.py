@@ -7,8 +7,8 @@ from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.messages import ResultState
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ResultState
 from stoilo.server.engines.embedded.rules.conduct import (
     CONDUCT_RULES,
     Conduct,

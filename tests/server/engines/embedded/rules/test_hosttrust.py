@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.messages import HostInfo
+from stoilo.core.boinc.messages import HostInfo
 from stoilo.server.engines.embedded.rules.hosttrust import homogeneous_class, is_trusted
 from stoilo.server.engines.interface import Homogeneity
 

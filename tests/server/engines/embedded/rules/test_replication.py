@@ -8,8 +8,8 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import select
 
+from stoilo.core.boinc.messages import HostInfo
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.interface import Homogeneity, OutcomeKind, Replication

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
-from stoilo.executor.messages import HostInfo
+from stoilo.core.boinc.messages import HostInfo
 from tests.support.engine import make_spec
 
 GIB = 1024**3

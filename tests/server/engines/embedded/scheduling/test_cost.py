@@ -8,13 +8,13 @@ import pytest
 from engine_bench import EmbeddedBench
 from sqlalchemy import event, select
 
-from stoilo.core.types import Redundancy
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
     ReportedResult,
     ResultState,
 )
+from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.database import (
     NeedsWritingError,

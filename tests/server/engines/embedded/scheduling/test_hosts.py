@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.boinc.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import ClientVersion, HostInfo, SchedulerRequest
 from stoilo.server.engines.embedded.scheduling import hosts
 from stoilo.server.engines.embedded.scheduling.presence import Presence
 from stoilo.server.engines.embedded.scheduling.visitors import find_visitor

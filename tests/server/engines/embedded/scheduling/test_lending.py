@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.boinc.messages import HostInfo
 from stoilo.core.digests import content_digest
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo
 from stoilo.server.engines.embedded.scheduling.leases import KEEP_S
 from stoilo.server.engines.embedded.scheduling.lending import LOST_AFTER_S, NAMES_READ
 from stoilo.server.engines.embedded.wire.requests import parse_request

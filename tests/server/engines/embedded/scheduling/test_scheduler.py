@@ -4,14 +4,14 @@ import pytest
 from engine_bench import BASE, EmbeddedBench
 from sqlalchemy import select
 
-from stoilo.core.types import Redundancy
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     OtherResult,
     ReportedResult,
     ResultState,
     SchedulerRequest,
     Wishes,
 )
+from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling import dispatch, hosts
 from stoilo.server.engines.embedded.wire.requests import RESULTS_PER_REQUEST

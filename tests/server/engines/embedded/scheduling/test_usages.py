@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from engine_bench import EmbeddedBench
 
+from stoilo.core.boinc.messages import HostInfo, ReportedResult, ResultState
 from stoilo.core.types import Redundancy
-from stoilo.executor.messages import HostInfo, ReportedResult, ResultState
 from tests.support.engine import make_spec
 
 ONCE = Redundancy(min_quorum=1, target_results=1, max_error=1, max_total=3)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from stoilo.core.boinc.messages import SchedulerRequest, Wishes
 from stoilo.core.errors import TrustError
-from stoilo.executor.messages import SchedulerRequest, Wishes
-from stoilo.executor.optin import LEVEL_ORDER, OptIn
-from stoilo.executor.volunteer import wishes_of
-from stoilo.executor.wire import render_request
+from stoilo.executor.verifier.optin import LEVEL_ORDER, OptIn
+from stoilo.executor.volunteer.main import wishes_of
+from stoilo.executor.volunteer.scheduler_rpc import render_request
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.scheduling.wishes import allowed_apps
 from stoilo.server.engines.embedded.wire.xml import parse_request

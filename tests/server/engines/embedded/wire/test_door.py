@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bench.stock_request import render_stock_request
-from stoilo.executor.messages import SchedulerRequest
-from stoilo.executor.wire import parse_reply, render_request
+from stoilo.core.boinc.messages import SchedulerRequest
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
 from stoilo.server.engines.embedded import schema
 from stoilo.server.engines.embedded.wire import door
 from stoilo.server.engines.embedded.wire.door import (

@@ -11,7 +11,7 @@ from engine_bench import EmbeddedBench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoilo.executor.wire import find_scheduler, parse_reply
+from stoilo.executor.volunteer.scheduler_rpc import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.wire.bodies import BodyPace
 from stoilo.server.engines.embedded.wire.http import HttpOptions
 from stoilo.server.engines.embedded.wire.rates import CallLimits, RateLimit

@@ -9,7 +9,7 @@ import pytest
 import urllib3
 from engine_bench import EmbeddedBench
 
-from stoilo.executor.wire import find_scheduler, parse_reply
+from stoilo.executor.volunteer.scheduler_rpc import find_scheduler, parse_reply
 from stoilo.server.engines.embedded.wire.http import HttpOptions
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.programs import LINUX, ProgramSigner

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from engine_bench import BASE, EmbeddedBench
 
+from stoilo.core.boinc.messages import ClientVersion
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.messages import ClientVersion
 from stoilo.server.engines.interface import CodeSignKey, FormerKey
 from stoilo.signer.boinckeys import sign_key_change
 from tests.support.engine import make_spec

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from stoilo.executor.messages import SchedulerReply
+from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.server.engines.embedded.wire.refusals import LINES, RefusalLog
 
 

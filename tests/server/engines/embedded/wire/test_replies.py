@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoilo.executor.messages import (
+from stoilo.core.boinc.messages import (
     AppVersion,
     FileInfo,
     FileRef,
@@ -15,7 +15,7 @@ from stoilo.executor.messages import (
     UserInfo,
     WorkunitInfo,
 )
-from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.server.engines.embedded.wire.replies import render_reply
 from tests.support.programs import LINUX, ProgramSigner
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.messages import ClientVersion, HostInfo
 from stoilo.core.errors import TrustError
-from stoilo.executor.messages import ClientVersion, HostInfo
 from stoilo.server.engines.embedded.wire.requests import parse_request
 
 # The fields and their order are those of a 7.20.5 client; the values are made up.

@@ -12,9 +12,9 @@ from engine_bench import EmbeddedBench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.messages import UploadInfo
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.messages import UploadInfo
-from stoilo.executor.wire import (
+from stoilo.executor.volunteer.scheduler_rpc import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,
