@@ -78,7 +78,7 @@ _TERMS = {
     "reviewer": ("Reviewer's key", Shape.HASH),
     "review": ("Review (salted)", Shape.HASH),
     "result": ("Canonical result (salted)", Shape.HASH),
-    "agreeing": ("Copies that agreed", Shape.TEXT),
+    "agreeing": ("Results that agreed", Shape.TEXT),
     "root": ("Merkle root", Shape.HASH),
     "epoch": ("Epoch of the gate's key", Shape.TEXT),
     "min_epoch": ("Lowest epoch allowed", Shape.TEXT),
@@ -149,11 +149,11 @@ def describe_limits(limits: RunLimits) -> list[Detail]:
 
 
 def describe_redundancy(redundancy: Redundancy) -> list[Detail]:
-    """Return how many copies run, and how many must agree."""
+    """Return how many results are computed, and how many must agree."""
     return [
-        Detail("Sent out", render_amount(redundancy.target_results, "copy")),
-        Detail("Must agree", render_amount(redundancy.min_quorum, "copy")),
-        Detail("At most in all", render_amount(redundancy.max_total, "copy")),
+        Detail("Sent out", render_amount(redundancy.target_results, "result")),
+        Detail("Must agree", render_amount(redundancy.min_quorum, "result")),
+        Detail("At most in all", render_amount(redundancy.max_total, "result")),
         Detail("Time for each", render_seconds(redundancy.delay_bound_s)),
     ]
 

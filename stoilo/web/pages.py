@@ -95,6 +95,7 @@ class Pages:
         environment = jinja2.Environment(
             loader=jinja2.PackageLoader("stoilo.web"),
             autoescape=True,
+            # A misspelt name must fail a test, not leave a gap on a page.
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -150,6 +150,8 @@ def _statements_in_force(view: _Finder) -> list[Entry]:
         statements = [
             one for one in entries if isinstance(one.record, RevocationRecord)
         ]
+        # Each statement repeats all that its issuer withdrew before: the newest is
+        # enough.
         found += statements[:1]
     return found
 

@@ -25,20 +25,20 @@ from stoilo.executor.verifier.result import Disposition, ResultHeader, render_re
 from stoilo.server.engines.interface import (
     Assimilator,
     Comparison,
-    CopyOutcome,
-    CopyState,
-    CopyView,
     NotDecidedYet,
     OutcomeKind,
     PairVerdict,
     ReceivedResult,
     ResultCheck,
+    ResultOutcome,
+    ResultProgress,
     ResultVerdict,
+    ResultView,
     Validation,
     WorkunitOutcome,
-    WorkunitSpec,
     WorkunitStatus,
 )
+from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.log.ports import SourceUnderReview
 from stoilo.server.validation.validators import JailAnswer, Watch
 
@@ -278,7 +278,9 @@ class MemoryEngine:
         if name not in self.specs:
             return None
         quorum = self.specs[name].redundancy.min_quorum
-        copy = CopyView(f"{name}_0", CopyState.UNSENT, CopyOutcome.NONE, "", 0, 0)
+        copy = ResultView(
+            f"{name}_0", ResultProgress.UNSENT, ResultOutcome.NONE, "", 0, 0
+        )
         text = f"needs {quorum} distinct users, 1 attached"
         return WorkunitStatus(name, (copy,), self.ended.get(name), quorum, 1, text)
 

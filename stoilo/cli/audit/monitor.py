@@ -199,6 +199,7 @@ def _default_state(policy: LogPolicy) -> Path:
 
 def _show_text(finding: Finding, file: str) -> None:
     code = f" [{finding.code}]" if finding.code else ""
+    # Names and messages are hostile: they must not drive the terminal.
     text = "".join(char if char.isprintable() else "?" for char in finding.message)
     click.echo(f"{finding.severity.upper():6} {finding.kind}: {text}{code}")
     if finding.proof:

@@ -2,7 +2,7 @@
 
 The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client
 and a server that it accepts. The text is in `wire` and, for the project's half, in
-`stoilo.server.engines.embedded.wire.xml`.
+`stoilo.server.engines.embedded.web.messages`.
 """
 
 from __future__ import annotations
@@ -248,9 +248,7 @@ class UserInfo:
     name: str
     created_at: int
     total_credit: float = 0.0
-    expavg_credit: float = 0.0
     host_total_credit: float = 0.0
-    host_expavg_credit: float = 0.0
     venue: str = ""
 
 

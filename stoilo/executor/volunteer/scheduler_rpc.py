@@ -2,7 +2,7 @@
 
 The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client
 and a server that it accepts. The project's half (parsing requests, rendering replies)
-is in `stoilo.server.engines.embedded.wire.xml`; both halves share the records of `messages`.
+is `server.engines.embedded.web.messages`; both halves share the records of `messages`.
 A reply is untrusted: names that become file names are checked (`addresses`), URLs must
 stay with the project, numbers are finite, counts are bounded (`replies`).
 """
@@ -331,9 +331,7 @@ def _user(root: Element) -> UserInfo | None:
         name=_shown(root, "user_name"),
         created_at=root.integer("user_create_time"),
         total_credit=root.number("user_total_credit"),
-        expavg_credit=root.number("user_expavg_credit"),
         host_total_credit=root.number("host_total_credit"),
-        host_expavg_credit=root.number("host_expavg_credit"),
         venue=_shown(root, "host_venue"),
     )
 

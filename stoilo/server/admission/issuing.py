@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.interface import Engine, WorkunitSpec
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = [
     "HOLD_LEAST_S",

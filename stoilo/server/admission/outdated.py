@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.interface import Engine
     from stoilo.server.reviews.book import ReviewBook
 
+
 __all__ = [
     "NOTHING_WITHDRAWN",
     "Reconciler",

@@ -11,7 +11,7 @@ from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.result import largest_result
 from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
 from stoilo.server.db import rows
-from stoilo.server.engines.interface import Replication, WorkunitFile, WorkunitSpec
+from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.reviews.book import reviews_in
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from stoilo.server.api.review_service import ReviewService
 from stoilo.server.api.service import TaskService
 from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.db import schema
-from stoilo.server.engines.interface import Replication
+from stoilo.server.engines.workunits import Replication
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.interface import Engine, WorkunitFile
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Judge, Log
 
 __all__ = ["Dependencies", "TaskServer"]

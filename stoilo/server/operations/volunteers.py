@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stoilo.server.data_directory import DataDir
     from stoilo.server.engines.embedded.engine import EmbeddedEngine
 
+
 __all__ = ["LocalVolunteers"]
 
 HIGHEST_LEVEL = level_names()[-1]

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
 
+
 __all__ = [
     "TRANSCRIPT_FILE",
     "ReleaseProof",

@@ -20,7 +20,7 @@ from stoilo.flavors.archive import XzReader, read_any_archive
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import parse_tree
 from stoilo.policies.levels import level_names, load_level
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

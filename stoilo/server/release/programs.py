@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.release.targets import part_target
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
-from stoilo.server.engines.interface import (
+from stoilo.server.engines.programs import (
     AppProgram,
     CodeSignKey,
     FormerKey,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stoilo.executor.verifier.release.targets import PartFile, TrustedRelease
+
 
 __all__ = [
     "ReleasedPrograms",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
 
+
 __all__ = ["WAIT_S", "ReviewQueue"]
 
 WAIT_S = 30 * 86_400

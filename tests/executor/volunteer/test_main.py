@@ -17,7 +17,7 @@ from stoilo.executor.volunteer.ledger import CopyRecord, Ledger
 from stoilo.executor.volunteer.scheduler import Backoff
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from tests.support.engine import EchoExecutor, ProjectServer
 from tests.support.volunteers import VolunteerWorld
 
@@ -66,10 +66,10 @@ def test_result_beyond_the_limit_is_reported_as_failed(world):
     world.join("a", EchoExecutor(lambda _: b"x" * 200_000))
     world.ask("w_1", result_max_bytes=1000)
     limit = time.monotonic() + 60
-    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+    while world.engine.status("w_1").results[0].outcome is ResultOutcome.NONE:
         assert time.monotonic() < limit
         time.sleep(0.01)
-    assert world.engine.status("w_1").copies[0].outcome is CopyOutcome.CLIENT_ERROR
+    assert world.engine.status("w_1").results[0].outcome is ResultOutcome.CLIENT_ERROR
 
 
 def test_lost_server_is_found_again(world):
@@ -130,7 +130,7 @@ def test_executor_in_trouble_is_tried_again_then_reported(world):
     world.join("a", broken)
     world.ask("w_1")
     limit = time.monotonic() + 60
-    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+    while world.engine.status("w_1").results[0].outcome is ResultOutcome.NONE:
         assert time.monotonic() < limit
         time.sleep(0.01)
     assert len(broken.done) == 3
@@ -140,7 +140,7 @@ def test_cancelled_copy_is_dropped(world, tmp_path):
     world.join("a", EchoExecutor(seconds=0.5))
     world.ask("w_1")
     limit = time.monotonic() + 60
-    while not world.engine.status("w_1").copies[0].sent_at:
+    while not world.engine.status("w_1").results[0].sent_at:
         assert time.monotonic() < limit
         time.sleep(0.01)
     world.engine.cancel("w_1")
@@ -155,7 +155,7 @@ def test_cancelled_run_is_killed_not_finished(world, tmp_path):
     world.join("a", executor)
     world.ask("w_1")
     limit = time.monotonic() + 60
-    while not world.engine.status("w_1").copies[0].sent_at:
+    while not world.engine.status("w_1").results[0].sent_at:
         assert time.monotonic() < limit
         time.sleep(0.01)
     world.engine.cancel("w_1")
@@ -173,7 +173,7 @@ def test_closed_volunteer_does_not_wait_for_its_run(world, tmp_path):
     world.join("a", EchoExecutor(seconds=60))
     world.ask("w_1")
     limit = time.monotonic() + 60
-    while not world.engine.status("w_1").copies[0].sent_at:
+    while not world.engine.status("w_1").results[0].sent_at:
         assert time.monotonic() < limit
         time.sleep(0.01)
     began = time.monotonic()
@@ -187,7 +187,7 @@ def test_late_copy_is_not_started(world):
     volunteer = world.build("a", executor, clock=lambda: 4e9)
     world.ask("w_1")
     limit = time.monotonic() + 60
-    while world.engine.status("w_1").copies[0].outcome is CopyOutcome.NONE:
+    while world.engine.status("w_1").results[0].outcome is ResultOutcome.NONE:
         assert time.monotonic() < limit
         volunteer.tick()
         time.sleep(0.01)
@@ -217,7 +217,7 @@ def test_damaged_cache_is_fetched_anew_and_nobody_blamed(world, tmp_path):
     world.join("a", executor)
     assert world.wait("w_1") == [OutcomeKind.CANONICAL]
     assert executor.done == ["w_1_0", "w_1_0"]
-    assert len(world.engine.status("w_1").copies) == 1
+    assert len(world.engine.status("w_1").results) == 1
 
 
 def test_pauses_grow_to_a_limit_and_start_again():
@@ -245,7 +245,7 @@ def test_full_disk_puts_a_copy_off_and_fails_nobody(world):
     world.ask("w_1")
     assert world.wait("w_1") == [OutcomeKind.CANONICAL]
     assert len(executor.done) == TightLedger.refusals + 1
-    assert len(world.engine.status("w_1").copies) == 1
+    assert len(world.engine.status("w_1").results) == 1
 
 
 @pytest.mark.parametrize("shift", [-3e9, -86_400.0, 60.0])

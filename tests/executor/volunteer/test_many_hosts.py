@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import select
 
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,
@@ -52,7 +52,7 @@ class Project:
 
     def copies(self):
         """Return (workunit, user, host) of every copy that was handed out."""
-        table = schema.copies
+        table = schema.results
         query = select(table.c.workunit_id, table.c.user_id, table.c.host_key)
         with self.engine._database.read() as connection:
             return list(connection.execute(query.where(table.c.sent_at > 0)).all())
@@ -124,9 +124,9 @@ def test_crowd_of_cheats_outvotes_nobody_alone(project, wait_until):
     )
     with HostCrowd(project.server.url, hosts, threads=3):
         wait_until(lambda: len(project.outcomes.outcomes) == 21, 240)
-    copies = [copy for name in names for copy in project.engine.status(name).copies]
+    copies = [copy for name in names for copy in project.engine.status(name).results]
     assert (
-        any(copy.outcome is not CopyOutcome.SUCCESS for copy in copies)
+        any(copy.outcome is not ResultOutcome.SUCCESS for copy in copies)
         or len(copies) > 40
     )
     assert all(body.endswith(b"\nin") for body in project.outcomes.bodies.values())

@@ -123,7 +123,7 @@ def test_killed_volunteer_loses_no_copy(world, tmp_path):
     _, kinds, names = kill_volunteers(world, tmp_path, tasks=40, kills=3, seed=1)
     assert set(kinds) == {OutcomeKind.CANONICAL}
     for name in names:  # one copy each: nothing was lost, nothing given out twice
-        assert len(world.engine.status(name).copies) == 1
+        assert len(world.engine.status(name).results) == 1
         assert world.outcomes.calls[name] == 1
 
 
@@ -137,7 +137,7 @@ def test_volunteer_killed_many_times_loses_no_copy(world, tmp_path):
     )
     assert done == 25
     assert set(kinds) == {OutcomeKind.CANONICAL}
-    assert all(len(world.engine.status(name).copies) == 1 for name in names)
+    assert all(len(world.engine.status(name).results) == 1 for name in names)
 
 
 def interrupt_while_waiting(stop, wait, rounds):
@@ -191,4 +191,4 @@ def test_killed_volunteer_starts_its_task_in_the_same_slot(world, tmp_path, wait
         second.terminate()
         assert second.wait() == 0
     assert world.outcomes.bodies["w_1"].endswith(b"\ntwice")
-    assert len(world.engine.status("w_1").copies) == 1
+    assert len(world.engine.status("w_1").results) == 1

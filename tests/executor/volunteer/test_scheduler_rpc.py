@@ -34,14 +34,14 @@ from stoilo.executor.volunteer.scheduler_rpc import (
     render_size_query,
     render_upload_head,
 )
-from stoilo.server.engines.embedded.wire.xml import (
+from stoilo.server.engines.embedded.web.messages import (
     SizeQuery,
-    UploadHead,
     parse_request,
     parse_upload,
     render_reply,
     render_upload_reply,
 )
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 
 URL = "http://127.0.0.1:8080/"
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_-]{0,30}", fullmatch=True)
@@ -115,7 +115,7 @@ FULL = SchedulerReply(
     waits=True,
     down=True,
     delete_files=("e" * 64,),
-    user=UserInfo(5, "ann <&>", 7, 1.5, 0.5, 1.25, 0.25, "home"),
+    user=UserInfo(5, "ann <&>", 7, 1.5, 1.25, "home"),
     project_preferences="<project_specific><max_level>pure</max_level></project_specific>",
     global_preferences="<run_on_batteries>1</run_on_batteries>",
     code_sign_key=f"1024\n{'cd' * 32}\n.\n",

@@ -26,7 +26,7 @@ def test_suspended_volunteer_runs_nothing_until_resumed(world, wait_until):
     executor = EchoExecutor(seconds=60)
     world.join("a", executor)
     world.ask("w_1")
-    wait_until(lambda: world.engine.status("w_1").copies[0].sent_at)
+    wait_until(lambda: world.engine.status("w_1").results[0].sent_at)
     steer(world, "a", suspended=True)
     wait_until(lambda: executor.cancelled)
     wait_until(lambda: read_status(world.directory / "a").suspended)

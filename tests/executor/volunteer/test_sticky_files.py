@@ -15,8 +15,8 @@ from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
-from stoilo.server.engines.embedded.scheduling.leases import KEEP_S
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.embedded.scheduling.sticky_files import KEEP_S
+from stoilo.server.engines.workunits import WorkunitFile
 from tests.support.engine import (
     BodyValidation,
     EchoExecutor,

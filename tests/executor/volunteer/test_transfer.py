@@ -12,7 +12,7 @@ from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, Ledger
 from stoilo.executor.volunteer.scheduler import Caller, Known, Settings, request_of
 from stoilo.executor.volunteer.transfer import Refused, Transfer
-from stoilo.server.engines.embedded.wire.xml import render_reply
+from stoilo.server.engines.embedded.web.messages import render_reply
 from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from stoilo.core.errors import DeniedError, StoiloError, TrustError
 from stoilo.executor.volunteer.transfer import parse_account, render_lookup
-from stoilo.server.engines.embedded.wire.xml import render_account, render_account_error
+from stoilo.server.engines.embedded.web.messages import (
+    render_account,
+    render_account_error,
+)
 
 
 def test_password_travels_as_boincs_hash_only():

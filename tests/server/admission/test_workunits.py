@@ -8,7 +8,8 @@ import pytest
 from stoilo.core.codec.skeleton import encode
 from stoilo.executor.verifier import workunit
 from stoilo.server.admission.estimates import MARGIN
-from stoilo.server.engines.interface import OutcomeKind, WorkunitSpec
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.workunits import WorkunitSpec
 from tests.support.server import make_result
 from tests.support.serverbench import SOURCE, Bench
 

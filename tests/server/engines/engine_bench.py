@@ -12,10 +12,10 @@ from stoilo.core.boinc.messages import (
     ResultState,
     SchedulerRequest,
 )
-from stoilo.server.engines.embedded import schema
+from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.embedded.rules.hosttrust import consecutive_valid
-from stoilo.server.engines.embedded.wire.xml import UploadHead
+from stoilo.server.engines.embedded.hosts.host_trust import consecutive_valid
+from stoilo.server.engines.embedded.workunits.uploads import UploadHead
 from tests.support.engine import BodyValidation, OutcomeRecorder
 
 BASE = "http://project.example/"

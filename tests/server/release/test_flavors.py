@@ -21,7 +21,7 @@ from stoilo.flavors.archive import write_archive
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.tree import describe_tree
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.server.engines.workunits import WorkunitFile
 from stoilo.server.release.flavors import (
     USUAL_GROWTH,
     FlavorFiles,

@@ -16,7 +16,7 @@ from stoilo.executor.verifier.release.targets import (
     TrustedRelease,
 )
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.server.engines.interface import AppProgram, CodeSignKey
+from stoilo.server.engines.programs import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs
 from stoilo.signer.boinckeys import md5_hex, sign_key_change, sign_md5
 from tests.support.gate import GateBench

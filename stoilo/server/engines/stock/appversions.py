@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import AppProgram
+    from stoilo.server.engines.programs import AppProgram
 
 __all__ = ["check_app_versions", "signatures_in"]
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from stoilo.server.engines.interface import WorkunitSpec
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.tools import Tools
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["Creator", "Draft", "insert_drafts"]
 

@@ -20,7 +20,7 @@ from stoilo.executor.verifier.workunit import RESULT
 from stoilo.server.engines.stock.marks import NO_BATCH, batch_of
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["InputSlot", "Template", "input_template", "result_template"]
 

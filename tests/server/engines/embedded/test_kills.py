@@ -129,7 +129,7 @@ def check(directory, found, tasks, database_url=""):
             status = engine.status(name)
             assert status.outcome == "canonical"
             assert data.split(b"\n")[0].split()[1].decode() in {
-                copy.name for copy in status.copies if copy.outcome == "success"
+                copy.name for copy in status.results if copy.outcome == "success"
             }
     finally:
         engine.close()

@@ -16,7 +16,7 @@ from typing import Final
 
 from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
-from stoilo.server.engines.embedded.people.levels import LEVELS
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.engines.stock.marks import WISHES, Wish
 
 __all__ = [
