@@ -105,7 +105,7 @@ class _Recheck(Generic[TermsT]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTerms:
-    """What is withdrawn at one moment; see `TrustedRelease`."""
+    """What is withdrawn at one moment, as the `TrustedRelease` in force says."""
 
     epochs: frozenset[int] = frozenset()
     min_epoch: int = 1
