@@ -97,10 +97,10 @@ def render_tile_path(tile: Tile) -> str:
 
 
 def parse_tile_path(path: str) -> Tile:
-    """Return the tile that `path` names; raises ``STO-L030`` unless it is canonical."""
+    """Return the tile that `path` names; raises ``STO-L010`` unless it is canonical."""
     match = _PATH.fullmatch(path)
     if match is None:
-        raise TrustError("STO-L030", f"not a tile's name: {path[:80]!r}")
+        raise TrustError("STO-L010", f"not a tile's name: {path[:80]!r}")
     level, groups, width = match.groups()
     tile = Tile(
         level=ENTRIES if level == "entries" else int(level),
@@ -109,7 +109,7 @@ def parse_tile_path(path: str) -> Tile:
     )
     # One name a tile: two names could be served with other bytes.
     if render_tile_path(tile) != path:
-        raise TrustError("STO-L030", f"not a canonical tile name: {path[:80]!r}")
+        raise TrustError("STO-L010", f"not a canonical tile name: {path[:80]!r}")
     return tile
 
 
@@ -146,7 +146,7 @@ def encode_bundle(entries: list[bytes]) -> bytes:
 
 
 def decode_bundle(data: bytes, width: int) -> list[bytes]:
-    """Return exactly `width` leaves of a hostile bundle; raises ``STO-L030``.
+    """Return exactly `width` leaves of a hostile bundle; raises ``STO-L010``.
 
     A longer bundle (the full one, read in a partial one's stead) gives its first ones.
     """
@@ -155,7 +155,7 @@ def decode_bundle(data: bytes, width: int) -> list[bytes]:
     while len(entries) < width:
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if at + 2 > len(data) or end > len(data):
-            raise TrustError("STO-L030", "an entry bundle ends before its entries do")
+            raise TrustError("STO-L010", "an entry bundle ends before its entries do")
         entries.append(data[at + 2 : end])
         at = end
     return entries

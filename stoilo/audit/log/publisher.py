@@ -91,7 +91,7 @@ class Publisher:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
                 ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note,
                 ``STO-L081`` when somebody else has published.
-            UnreachableError: ``STO-L059`` when the signer is out of reach, ``STO-L080``
+            UnreachableError: ``STO-L058`` when the signer is out of reach,
                 or the witnesses' own codes when too few of them cosigned.
             OSError, sqlite3.Error: the machine failed.
         """
@@ -155,7 +155,7 @@ class Publisher:
             note = self._sign(body)
         except OSError as error:
             raise UnreachableError(
-                "STO-L059", f"the checkpoint's signer cannot be reached: {error}"
+                "STO-L058", f"the checkpoint's signer cannot be reached: {error}"
             ) from error
         if parse_note(note).text != body:
             raise TrustError("STO-L054", "the signer signed something else")
@@ -168,7 +168,7 @@ class Publisher:
                 note = self._cosign(note, self._prover(checkpoint.size))
             except OSError as error:
                 raise UnreachableError(
-                    "STO-L080", f"the witnesses cannot be asked: {error}"
+                    "STO-L058", f"the witnesses cannot be asked: {error}"
                 ) from error
         if self._policy is not None:
             seen = open_checkpoint(note, self._policy).checkpoint

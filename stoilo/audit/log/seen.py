@@ -100,13 +100,13 @@ def parse_seen_page(data: bytes) -> tuple[SeenRow, ...]:
     """Parse one page of a hostile server.
 
     Raises:
-        TrustError: ``STO-L130``.
+        TrustError: ``STO-L010``.
     """
     if len(data) > MAX_PAGE_BYTES or (data and not data.endswith(b"\n")):
-        raise TrustError("STO-L130", "a page of seen checkpoints is cut or too long")
+        raise TrustError("STO-L010", "a page of seen checkpoints is cut or too long")
     lines = data.split(b"\n")[:-1]
     if len(lines) > PAGE_ROWS:
-        raise TrustError("STO-L130", f"a page holds at most {PAGE_ROWS} rows")
+        raise TrustError("STO-L010", f"a page holds at most {PAGE_ROWS} rows")
     return tuple(_parse_row(line) for line in lines)
 
 
@@ -114,14 +114,14 @@ def _parse_row(line: bytes) -> SeenRow:
     try:
         row = msgspec.json.decode(line, type=SeenRow)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise TrustError("STO-L130", "a row of a seen page is malformed") from error
+        raise TrustError("STO-L010", "a row of a seen page is malformed") from error
     digests = (row.result, row.task, row.admission)
     if not all(_HEX64.fullmatch(one) for one in digests):
-        raise TrustError("STO-L130", "a row of a seen page holds no digests")
+        raise TrustError("STO-L010", "a row of a seen page holds no digests")
     if not 0 <= row.attempt <= _MOST_ATTEMPTS:
-        raise TrustError("STO-L130", "a row of a seen page holds no attempt's number")
+        raise TrustError("STO-L010", "a row of a seen page holds no attempt's number")
     if len(row.checkpoint) > BOUNDS.seen_checkpoint_bytes:
-        raise TrustError("STO-L130", "a row of a seen page holds too long a note")
+        raise TrustError("STO-L010", "a row of a seen page holds too long a note")
     return row
 
 

@@ -130,7 +130,7 @@ def parse_records(data: bytes) -> list[bytes | None]:
     """Return the records of a tile (hostile; `check_record` comes after).
 
     Raises:
-        TrustError: ``STO-L143``.
+        TrustError: ``STO-L010``.
     """
     return [record or None for record in split_bundle(data, MAX_RECORD_BYTES)]
 
@@ -139,14 +139,14 @@ def split_bundle(data: bytes, max_bytes: int) -> list[bytes]:
     """Return the at most 256 texts of a hostile bundle, each with its length before it.
 
     Raises:
-        TrustError: ``STO-L143`` when it is cut, too long or one is past `max_bytes`.
+        TrustError: ``STO-L010`` when it is cut, too long or one is past `max_bytes`.
     """
     found: list[bytes] = []
     at = 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if end > len(data) or end - at > max_bytes + 2 or len(found) == TILE_WIDTH:
-            raise TrustError("STO-L143", "the bundle of a tile is cut or too long")
+            raise TrustError("STO-L010", "the bundle of a tile is cut or too long")
         found.append(data[at + 2 : end])
         at = end
     return found

@@ -103,7 +103,7 @@ def _check_presence(
         )
     if head is None and (not fresh or (log is not None and log.frontier.size > 0)):
         raise TrustError(
-            "STO-L042",
+            "STO-L041",
             "the head database is gone, but this log has been written before",
             hint="restore audit-head/head.sqlite; never start a new one beside a log",
         )

@@ -71,7 +71,7 @@ class SeenCheck:
 
         Raises:
             UnreachableError: ``STO-L002``.
-            TrustError: ``STO-L130`` a page is malformed.
+            TrustError: ``STO-L010`` a page is malformed.
         """
         self._look_again(now)
         query = "SELECT count(*) FROM ahead"

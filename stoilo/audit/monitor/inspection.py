@@ -261,8 +261,8 @@ def read_leaves(
     To be called inside of a change of the state, which an error undoes.
 
     Raises:
-        TrustError: ``STO-L122`` the entries do not lead to the signed root,
-            ``STO-L030``, ``STO-L031`` a bundle is malformed or missing.
+        TrustError: ``STO-L033`` the entries do not lead to the signed root,
+            ``STO-L010``, ``STO-L031`` a bundle is malformed or missing.
         UnreachableError: ``STO-L002``.
     """
     for number in range(mirror.size // TILE_WIDTH, -(-target.size // TILE_WIDTH)):
@@ -275,7 +275,7 @@ def read_leaves(
             inspection.take(place, entry, records[at] if at < len(records) else None)
     if mirror.root_at(target.size) != target.root:
         raise TrustError(
-            "STO-L122",
+            "STO-L033",
             f"the entries shown for {target.size} leaves have another root than signed",
         )
 

@@ -79,7 +79,7 @@ class Monitor:
         A log that has misbehaved provably is not looked at again: the proof stays.
 
         Raises:
-            TrustError: what does not verify and is not provable either: ``STO-L122``, a
+            TrustError: what does not verify and is not provable either: ``STO-L033``, a
                 signature, a missing tile. Nothing of it was taken into the state.
             UnreachableError: ``STO-L002``.
         """
@@ -154,7 +154,7 @@ class Monitor:
         # Signing a size costs the log nothing; reading up to it would keep us for ever.
         if target.size - state.memory.size > self._settings.most_new:
             raise TrustError(
-                "STO-L122",
+                "STO-L033",
                 f"the log claims {target.size} leaves, more than anybody reads",
             )
         with state.change():

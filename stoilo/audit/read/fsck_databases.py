@@ -242,7 +242,7 @@ def check_head_row(parts: LogParts) -> None:
     rows = parts.guard(name, read)
     if rows is not None and rows != [(1,)]:
         parts.found.fault(
-            "STO-L092",
+            "STO-L049",
             name,
             f"holds {len(rows)} rows, or its row is not row 1",
             place="table head",
@@ -276,7 +276,7 @@ def _check_schema(parts: LogParts, path: Path) -> None:
     found = parts.guard(name, lambda: list(find_schema_faults(path))) or []
     for place, message in found:
         remedy = f"restore the newest backup of {name}"
-        parts.found.fault("STO-L092", name, message, place=place, remedy=remedy)
+        parts.found.fault("STO-L049", name, message, place=place, remedy=remedy)
 
 
 def _report(
@@ -295,7 +295,7 @@ def _report(
             parts.found.notice("STO-L096", name, one.message, place=one.place)
             continue
         parts.found.fault(
-            "STO-L092",
+            "STO-L049",
             name,
             one.message,
             place=one.place,
@@ -337,12 +337,11 @@ def _check_presence(parts: LogParts, states: States, anchor: Anchor | None) -> N
         (parts.paths.database, states.log, states.head and states.head.head.size),
         (parts.paths.head, states.head, states.log and states.log.frontier.size),
     )
-    codes = ("STO-L041", "STO-L042")
-    for code, (path, state, other) in zip(codes, sizes, strict=True):
+    for path, state, other in sizes:
         if state is None and (begun or other) and not _is_reported(parts, path):
             name = parts.name(path)
             parts.found.fault(
-                code,
+                "STO-L041",
                 name,
                 "is gone or empty, but this log has been written before",
                 remedy=f"restore the newest backup of {name}",
@@ -392,10 +391,10 @@ def check_indexes(parts: LogParts, rows: LeafRows, damaged: frozenset[int]) -> N
     count = parts.guard(rows.file, collect) or 0
     remedy = f"restore the newest backup of {rows.file}"
     for place, message in wrong:
-        parts.found.fault("STO-L091", rows.file, message, place=place, remedy=remedy)
+        parts.found.fault("STO-L049", rows.file, message, place=place, remedy=remedy)
     if count > _NAMED:
         message = f"{count - _NAMED} more rows are wrong"
-        parts.found.fault("STO-L091", rows.file, message, remedy=remedy)
+        parts.found.fault("STO-L049", rows.file, message, remedy=remedy)
 
 
 def _wrong_indexes(

@@ -112,7 +112,7 @@ class LogParts:
             self.found.fault("STO-L098", name, text, place=place, remedy=remedy)
         except (sqlite3.DatabaseError, UnicodeError) as error:
             text = f"cannot be read: {error}"
-            self.found.fault("STO-L092", name, text, place=place, remedy=remedy)
+            self.found.fault("STO-L049", name, text, place=place, remedy=remedy)
         except StoiloError as error:
             self.found.fault(
                 error.code, name, error.message, place=place, remedy=remedy

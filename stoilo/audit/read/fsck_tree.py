@@ -307,7 +307,7 @@ class TreeCheck:
         self._damaged.update(first + place for place, _ in wrong)
         for place, is_missing in wrong[:_NAMED]:
             self._found.fault(
-                "STO-L049" if is_missing else "STO-L093",
+                "STO-L049",
                 self._rows.file,
                 "the row is missing"
                 if is_missing
@@ -320,7 +320,7 @@ class TreeCheck:
     def _count_others(self, file: str, index: int, wrong: Sequence[object]) -> None:
         if len(wrong) > _NAMED:
             self._found.fault(
-                "STO-L093",
+                "STO-L049",
                 file,
                 f"{len(wrong) - _NAMED} more leaves here are wrong or missing",
                 place=f"leaves {index * TILE_WIDTH} to {(index + 1) * TILE_WIDTH - 1}",

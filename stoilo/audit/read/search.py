@@ -185,7 +185,7 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
     Memory stays flat in the number of leaves.
 
     Raises:
-        TrustError: ``STO-L066`` when the leaves are not the signed ones; the codes of
+        TrustError: ``STO-L033`` when the leaves are not the signed ones; the codes of
             tiles and records.
     """
     result, tree = SearchResult(), BlockTree()
@@ -203,7 +203,7 @@ def search_log(log: LogView, query: Query, *, limit: int = 100) -> SearchResult:
                 result.more += 1
     if tree.frontier(rest).root() != log.signed.checkpoint.root:
         raise TrustError(
-            "STO-L066", "the entries read do not make up the tree that was signed"
+            "STO-L033", "the entries read do not make up the tree that was signed"
         )
     return result
 

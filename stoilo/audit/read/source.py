@@ -88,7 +88,7 @@ class LogSource(Protocol):
         """Return the records of leaves from 256 times `number` on, as far as they go.
 
         At most 256, None where a leaf has none (as admissions have); nothing is checked,
-        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L143``.
+        `stoilo.audit.format.record.check_record` is for that. Raises ``STO-L010``.
         """
 
     def published_source(self, digest: str) -> bytes | None:
@@ -329,7 +329,7 @@ def read_entries(
     """Return the leaves of one bundle in a log of `size` leaves; hostile until proven.
 
     Raises:
-        TrustError: ``STO-L030`` or ``STO-L031`` when the bundle is bad or missing.
+        TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
     """
     tile = tile_at(ENTRIES, number, size)
     data = read(tile)

@@ -102,7 +102,7 @@ class LogView:
         """Return the leaves of one bundle as listed; hostile until proven.
 
         Raises:
-            TrustError: ``STO-L030`` or ``STO-L031`` when the bundle is bad or missing.
+            TrustError: ``STO-L010`` or ``STO-L031`` when the bundle is bad or missing.
         """
         return read_entries(self.source.tile, number, self.size)
 

@@ -51,7 +51,7 @@ def test_tile_path_is_that_of_the_specification(tile: Tile, path: str) -> None:
     ],
 )
 def test_other_path_is_refused(path: str) -> None:
-    with pytest.raises(TrustError, match="STO-L030"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_tile_path(path)
 
 

@@ -158,12 +158,12 @@ def test_any_bytes_are_records_of_a_tile_or_our_error(data: bytes) -> None:
     try:
         assert render_records(parse_records(data)) == data
     except TrustError as error:
-        assert error.code == "STO-L143"
+        assert error.code == "STO-L010"
 
 
 @pytest.mark.parametrize(
     "data", [b"\0", b"\0\5abc", b"\0\0" * 257, b"\xff\xff" + b"x" * 65535]
 )
 def test_cut_or_too_long_records_are_refused(data: bytes) -> None:
-    with pytest.raises(TrustError, match="STO-L143"):
+    with pytest.raises(TrustError, match="STO-L010"):
         parse_records(data)

@@ -153,7 +153,7 @@ def test_witness_beyond_loopback_needs_tls(tmp_path, key):
         capture_output=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
-    assert b"STO-L113" in done.stderr
+    assert b"STO-L112" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "x", ":1", "x:-1", "x:65536", "x:\u0661", "1"])
