@@ -11,14 +11,16 @@ import msgspec
 
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
-from stoilo.cli.scripts import read_as_task
 from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
-from stoilo.policies.difference import diff_levels, diff_policies, render_changes
+from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
+    diff_levels,
+    diff_policies,
     explain_name,
     explain_source,
+    render_changes,
     render_name,
     render_source,
 )
@@ -31,14 +33,22 @@ from stoilo.policies.policy import (
     default_policy,
     parse_policy,
 )
-from stoilo.policies.render import render_json, render_text
-from stoilo.policies.sarif import render_sarif
+from stoilo.policies.render import render_json, render_sarif, render_text
 
 if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.types import Verdict
 
-__all__ = ["policy", "read_source"]
+__all__ = ["policy", "read_as_task", "read_source"]
+
+
+def read_as_task(data: bytes) -> bytes:
+    """Return the task in a file's bytes, after saying on stderr what is no part of it."""
+    text = read_script(data)
+    for note in text.notes:
+        click.echo(f"note: {note}", err=True)
+    return text.source
+
 
 REFUSED = 3
 _READ_BYTES = 16 * 1024 * 1024  # more than any source may have; the gate refuses less

@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from stoilo.core.errors import UsageError
+from stoilo.core.files import read_bounded
 from stoilo.core.plaintext import show_plainly
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = ["review"]
 AnswerT = TypeVar("AnswerT")
 DAY_S = 86_400
 _MOST_DAYS = 366
+_MOST_BYTES = 1024 * 1024  # of a signed review; the server takes less
 _ENVELOPE = "review.json"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -203,7 +205,7 @@ def sign(
         make_review,
         read_folder,
     )
-    from stoilo.executor.review import sign_review  # noqa: PLC0415 - needs an extra
+    from stoilo.executor.verifier.review import sign_review  # noqa: PLC0415 - needs an extra
     from stoilo.signer.keyfiles import read_private_key  # noqa: PLC0415 - extra
 
     task, private = read_folder(folder), read_private_key(key)
@@ -230,10 +232,9 @@ def sign(
 @json_option
 def submit(task_id: str, file: Path, connection: str | None, as_json: bool) -> None:
     """Hand in the signed review FILE of TASK_ID; every task that it covers goes on."""
-    from stoilo.cli.policy import read_source  # noqa: PLC0415 - each imports the other
     from stoilo.core.rpc import reviews_pb2 as pb  # noqa: PLC0415 - slow import
 
-    request = pb.SubmitReviewRequest(task_id=task_id, envelope=read_source(str(file)))
+    request = pb.SubmitReviewRequest(task_id=task_id, envelope=_read(file))
     answer = _call(connection, lambda wire: wire.call("SubmitReview", request))
     if as_json:
         _print_json({"task_id": task_id, "released": answer.released})
@@ -369,6 +370,15 @@ def reviewers(data: Path, as_json: bool) -> None:
         return
     for one in named:
         click.echo(show_plainly(f"{one.key}  {one.name}"))
+
+
+def _read(place: Path) -> bytes:
+    try:
+        return read_bounded(place, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(
+            "STO-U004", f"{place.name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _write(place: Path, data: bytes) -> None:

@@ -29,8 +29,8 @@ class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         names: attributes handed out, by name; nothing else exists for the task.
-        facade: dotted module whose ``build(level)`` returns replacements by name for
-            attributes that need a guard (for example `stoilo.sandbox.facades.re`);
+        facade: dotted module whose ``FACADES`` builds replacements by name for attributes
+            that need a guard (for example `stoilo.sandbox.facades.clock`);
             empty when every name is handed out as it is.
     """
 
@@ -44,7 +44,7 @@ class SyscallRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         allow: calls let through unconditionally.
         guarded: calls let through under the argument filter of the same name in
-            `stoilo.sandbox.seccomp` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
+            `stoilo.sandbox.kernel.seccomp` (``mmap``, ``mprotect``, ``madvise``, ``write`` …).
         errno: errno name (EACCES, EPERM, ENOSYS) → calls that fail politely with it.
         reasons: call → why it is open or fails politely, for auditors.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.mirrors import parse_mirrors
+from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.replication import parse_replication
 
 EVERY_ONE = 100
@@ -114,7 +114,7 @@ class ServerConfig:
         adaptive: levels for which a host with a record may work alone, comma-separated.
         spot_check_percent: share of results that trusted hosts compute again.
         mirrors: data servers that hosts may have shared files from, as
-            ``URL [weight=N] [utc=±H]``, comma-separated.
+            URLs with final slash, comma-separated.
         keep_workunits_days: how long rows of finished workunits and their copies are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """

@@ -30,7 +30,7 @@ from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.waking import Waking
+from stoilo.executor.volunteer.wakeup import Waking
 
 __all__ = ["check", "monitor"]
 

@@ -8,15 +8,13 @@ import numpy as np
 from numpy.random import bit_generator
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.determinism import RUN
-from stoilo.sandbox.stand_in import StandIn
-
-__all__ = ["build"]
+from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.stand_ins import StandIn
 
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
 
 
-def default_rng(seed: Any = None) -> np.random.Generator:  # noqa: ANN401
+def default_rng(seed: Any = None) -> np.random.Generator:
     """``numpy.random.default_rng``."""
     return np.random.default_rng(RUN.next_seed() if seed is None else seed)
 
@@ -27,7 +25,7 @@ def legacy_words() -> list[int]:
     return [number >> shift & 0xFFFFFFFF for shift in range(0, 256, 32)]
 
 
-def seed(seed: Any = None) -> None:  # noqa: ANN401
+def seed(seed: Any = None) -> None:
     """``numpy.random.seed``."""
     np.random.seed(legacy_words() if seed is None else seed)  # noqa: NPY002 - the façade
 
@@ -37,7 +35,7 @@ class RandomState(metaclass=StandIn):
 
     __stoilo_real__ = np.random.RandomState
 
-    def __new__(cls, seed: Any = None) -> Any:  # noqa: ANN401
+    def __new__(cls, seed: Any = None) -> Any:
         """Return a real one; its own constructor would ask the system for entropy."""
         if isinstance(seed, np.random.BitGenerator):
             return np.random.RandomState(seed)
@@ -55,7 +53,7 @@ class Generator(metaclass=StandIn):
 
     __stoilo_real__ = np.random.Generator
 
-    def __new__(cls, bit_generator: Any) -> Any:  # noqa: ANN401
+    def __new__(cls, bit_generator: Any) -> Any:
         """Return a real one."""
         return np.random.Generator(bit_generator)
 
@@ -73,7 +71,7 @@ def _seeded(name: str) -> type:
 
         __stoilo_real__ = real
 
-        def __new__(cls, seed: Any = None, **options: Any) -> Any:  # noqa: ANN401
+        def __new__(cls, seed: Any = None, **options: Any) -> Any:
             """Return a real one, seeded."""
             if seed is None and not {"entropy", "key", "seed"} & set(options):
                 seed = RUN.next_seed()
@@ -84,9 +82,8 @@ def _seeded(name: str) -> type:
     return Seeded
 
 
-def build(level: Level) -> dict[str, object]:
+def _build_numpy_random(_level: Level) -> dict[str, object]:
     """Return the replacements; what asks for entropy inside the library gets a seed."""
-    del level
     # ``jumped()`` and others make a generator without a seed first.
     bit_generator.randbits = _seed_bits  # type: ignore[attr-defined]  # undeclared
     RandomState.__module__ = Generator.__module__ = "numpy.random"
@@ -97,3 +94,8 @@ def build(level: Level) -> dict[str, object]:
         "default_rng": default_rng,
         "seed": seed,
     }
+
+
+FACADES = {
+    "numpy.random": _build_numpy_random,
+}

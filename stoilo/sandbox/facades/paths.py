@@ -1,6 +1,5 @@
 """`pathlib`: names of files as values. Nothing here looks at a file."""
 
-# ruff: noqa: ANN401 - parts are whatever a task gives; what is no text is refused
 from __future__ import annotations
 
 import posixpath
@@ -9,7 +8,7 @@ from typing import Any
 
 from stoilo.core.levels import Level
 
-__all__ = ["PurePosixPath", "build"]
+__all__ = ["PurePosixPath"]
 
 _Parsed = tuple[str, tuple[str, ...]]
 
@@ -187,7 +186,10 @@ class PurePosixPath:
 PurePosixPath.__module__ = "pathlib"
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
-    del level
+def _build_pathlib(_level: Level) -> dict[str, object]:
     return {"PurePath": PurePosixPath, "PurePosixPath": PurePosixPath}
+
+
+FACADES = {
+    "pathlib": _build_pathlib,
+}

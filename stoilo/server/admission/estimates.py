@@ -19,7 +19,7 @@ import msgspec
 from sqlalchemy import delete, insert, update
 
 from stoilo.core.digests import content_digest
-from stoilo.executor.result import largest_result
+from stoilo.executor.verifier.result import largest_result
 from stoilo.server.db import schema
 from stoilo.server.db.bulk import select_in
 
@@ -240,7 +240,7 @@ def _load(
 ) -> dict[str, tuple[float, ...]]:
     columns = [_TABLE.c.subject, _TABLE.c.samples]
     rows = select_in(connection, columns, _TABLE.c.subject, keys)
-    return {subject: _SAMPLES.decode(samples) for subject, samples in rows}
+    return {row.subject: _SAMPLES.decode(row.samples) for row in rows}
 
 
 def _store(

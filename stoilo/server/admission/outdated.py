@@ -1,8 +1,8 @@
 """Attempts whose admission or workunit is worth nothing any more: found, to be admitted anew.
 
-Three ways lead there. Something that the statement names was withdrawn. The log policy has
-changed, and volunteers no longer accept the proof's cosignatures. Or the engine has lost the
-workunit, because one of the two databases was restored from a backup.
+Four ways lead there. Something that the statement names was withdrawn. A reviewer was. The
+log policy has changed, and volunteers no longer accept the proof's cosignatures. Or the
+engine has lost the workunit, because one of the two databases was restored from a backup.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from stoilo.server.db.states import AttemptState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine
+    from stoilo.server.reviews.book import ReviewBook
+
 
 __all__ = [
     "NOTHING_WITHDRAWN",
     "Reconciler",
+    "UnreviewedWork",
     "UnwitnessedWork",
     "WithdrawnTerms",
     "WithdrawnWork",
@@ -40,6 +43,12 @@ __all__ = [
 ]
 
 MOST_OPEN: Final = 100_000
+_WITH_STATEMENT: Final = (
+    AttemptState.SEALED,
+    AttemptState.LOGGED,
+    AttemptState.SIGNED,
+    AttemptState.ISSUED,
+)
 TermsT = TypeVar("TermsT")
 
 
@@ -49,13 +58,16 @@ class _Recheck(Generic[TermsT]):
     Args:
         store: tasks and attempts.
         terms: what holds at this moment.
-        harmless: terms under which no attempt is void.
+        harmless: terms under which no attempt is void; None for none.
     """
 
     states: ClassVar[tuple[AttemptState, ...]]
 
     def __init__(
-        self, store: Store, terms: Callable[[], TermsT], harmless: TermsT
+        self,
+        store: Store,
+        terms: Callable[[], TermsT],
+        harmless: TermsT | None = None,
     ) -> None:
         self._store = store
         self._terms = terms
@@ -93,7 +105,7 @@ class _Recheck(Generic[TermsT]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnTerms:
-    """What is withdrawn at one moment; see `stoilo.executor.release.TrustedRelease`."""
+    """What is withdrawn at one moment; see `TrustedRelease`."""
 
     epochs: frozenset[int] = frozenset()
     min_epoch: int = 1
@@ -140,12 +152,7 @@ class WithdrawnWork(_Recheck[WithdrawnTerms]):
     wait for them.
     """
 
-    states = (
-        AttemptState.SEALED,
-        AttemptState.LOGGED,
-        AttemptState.SIGNED,
-        AttemptState.ISSUED,
-    )
+    states = _WITH_STATEMENT
 
     def __init__(self, store: Store, terms: Callable[[], WithdrawnTerms]) -> None:
         super().__init__(store, terms, NOTHING_WITHDRAWN)
@@ -153,6 +160,20 @@ class WithdrawnWork(_Recheck[WithdrawnTerms]):
     def is_void(self, attempt: AttemptRow, terms: WithdrawnTerms) -> bool:
         """Whether the attempt's statement names something withdrawn."""
         return terms.names(attempt.statement or b"")
+
+
+class UnreviewedWork(_Recheck["tuple[Reviewer, ...]"]):
+    """Attempts with a review whose reviewer the release no longer names."""
+
+    states = _WITH_STATEMENT
+
+    def __init__(self, store: Store, book: ReviewBook) -> None:
+        super().__init__(store, lambda: book.reviewers)
+        self._book = book
+
+    def is_void(self, attempt: AttemptRow, terms: tuple[Reviewer, ...]) -> bool:
+        """Whether a review in the attempt's statement is by nobody of them."""
+        return not self._book.holds(attempt, terms)
 
 
 def is_accepted(proof: bytes, policy: LogPolicy) -> bool:

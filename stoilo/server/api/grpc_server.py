@@ -9,7 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from stoilo.core.limits import BOUNDS
-from stoilo.server.api.authenticate import Callers
+from stoilo.server.api.authenticate import Authenticator
 from stoilo.server.api.decoding import (
     REVIEW_SERVICE_NAME,
     SERVICE_NAME,
@@ -55,8 +55,8 @@ def bind_grpc(
     `tls` None is for tests on loopback only; `stoilo up` always has TLS.
     Raises ``RuntimeError`` when the port is taken (gRPC's own).
     """
-    callers = Callers(service.store, service.clock)
-    intake = Intake(callers, service.early, bounds or IntakeBounds())
+    authenticator = Authenticator(service.store, service.clock)
+    intake = Intake(authenticator, service.early, bounds or IntakeBounds())
     server = grpc.aio.server(
         interceptors=(*interceptors, intake),
         options=[

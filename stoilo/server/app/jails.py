@@ -11,8 +11,8 @@ from stoilo.policies.gate import GateRequest, verdict_key
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.policies.policy import Policy
-from stoilo.sandbox.report import JailReport, JailStatus
-from stoilo.sandbox.supervisor import Jail
+from stoilo.sandbox.process.report import JailReport, JailStatus
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.server.validation.validators import JailAnswer, JailTrouble
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = [
     "ValidatorJails",
 ]
 
-VALIDATE_JOB = "stoilo.sandbox.jobs.validate"
+VALIDATE_JOB = "stoilo.sandbox.process.validate_job"
 
 
 class JailedJudge:
@@ -123,6 +123,7 @@ class ValidatorJails:
         """Return the jail of `level`."""
         with self._lock:
             turn = self._starting.setdefault(level, threading.Lock())
+        # Starting a jail takes seconds: only calls of the same level wait for it.
         with turn:
             if level not in self._jails:
                 self._jails[level] = self._start(level)

@@ -63,7 +63,6 @@ __all__ = ["UpLine", "check_addresses", "run_server"]
 LOGGER = logging.getLogger(__name__)
 LOCAL_RESEARCHER = "local"
 WATCH_S = 0.5
-STATISTICS_S = 3600.0  # they say themselves whether a day is over
 BLOCKING_THREADS = 32
 """For calls that wait for a disk or a jail, whatever number of processors there is."""
 
@@ -99,6 +98,8 @@ async def run_server(
     allow_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Python would take as many as there are processors: on a small machine a few calls
+    # that wait for a disk would stop all others.
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -176,7 +177,6 @@ async def _run(
     web = web_server(config, lookout.metered(face, path))
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
-    _start_mirror_watch(work, stack)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
     master = work.project_url(url)
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
@@ -185,11 +185,7 @@ async def _run(
     await lookout.serve(config, home, stack)
     await lookout.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
-    chores = (
-        *_chores(project, parts, watch),
-        Chore("the statistics", work.export, STATISTICS_S),
-    )
-    await _watch(stop, chores, volunteers)
+    await _watch(stop, _chores(project, parts, watch), volunteers)
     await set_serving(grpc_server, serving=False)
 
 
@@ -207,14 +203,6 @@ def _bind(
         )
     except RuntimeError as error:  # gRPC's own, without a reason
         raise cannot_bind(config.grpc) from error
-
-
-def _start_mirror_watch(work: WorkEngine, stack: AsyncExitStack) -> None:
-    """Begin to check the mirrors that hosts are sent to, if any are named."""
-    mirrors = work.mirror_watch()
-    if mirrors is not None:
-        mirrors.start()
-        stack.push_async_callback(asyncio.to_thread, mirrors.stop)
 
 
 def _start_volunteers(
@@ -279,6 +267,7 @@ async def _watch(
     """Keep the children alive and the metadata fresh until told to stop."""
     while not stop.is_set():
         for chore in chores:
+            # In a thread each: none of them may hold up the loop that answers calls.
             if not stop.is_set():
                 await asyncio.to_thread(chore.do_if_due)
         if volunteers is not None:

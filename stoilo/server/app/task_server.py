@@ -13,9 +13,10 @@ from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission.blobs import BlobStore
-from stoilo.server.admission.fairturns import FairTurns
+from stoilo.server.admission.fair_turns import FairTurns
 from stoilo.server.admission.gatekeeper import Gatekeeper
 from stoilo.server.admission.outdated import (
+    UnreviewedWork,
     UnwitnessedWork,
     WithdrawnTerms,
     WithdrawnWork,
@@ -28,14 +29,14 @@ from stoilo.server.api.review_service import ReviewService
 from stoilo.server.api.service import TaskService
 from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.db import schema
-from stoilo.server.engines.interface import Replication
+from stoilo.server.engines.workunits import Replication
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.ports import ProjectFacts
 from stoilo.server.log.refusals import RefusalBook
 from stoilo.server.operations.operator_acts import note_start, note_stop
 from stoilo.server.reviews.book import ReviewBook
 from stoilo.server.reviews.desk import ReviewDesk
-from stoilo.server.reviews.review_queue import WAIT_S, Parking
+from stoilo.server.reviews.review_queue import WAIT_S, ReviewQueue
 from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stoilo.executor.release import Reviewer
-    from stoilo.executor.result import ResultHeader
+    from stoilo.executor.verifier.release.targets import Reviewer
+    from stoilo.executor.verifier.result import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
-    from stoilo.server.engines.interface import Engine, WorkunitFile
+    from stoilo.server.engines.interface import Engine
+    from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Judge, Log
 
 __all__ = ["Dependencies", "TaskServer"]
@@ -136,7 +138,7 @@ class TaskServer:
             return gatekeeper.review_again(task)
 
         book = ReviewBook(store, around.reviewers, self._salt_of)
-        self.parking = Parking(
+        self.review_queue = ReviewQueue(
             store, book, around.policy.needs_review, clock, review_wait_s
         )
         self.pipeline = AdmissionPipeline(
@@ -154,8 +156,9 @@ class TaskServer:
             ),
             leaves=self.leaves,
             review=review,
-            parking=self.parking,
+            review_queue=self.review_queue,
             clock=clock,
+            unreviewed=UnreviewedWork(store, book),
             withdrawn=WithdrawnWork(store, around.withdrawn),
             unwitnessed=UnwitnessedWork(store, around.log_policy),
             taken_back=self.docket.drop,
@@ -163,7 +166,7 @@ class TaskServer:
         self.review_desk = ReviewDesk(
             store,
             book,
-            self.parking,
+            self.review_queue,
             salt_of=self._salt_of,
             wake=self.pipeline.wake,
             clock=clock,
@@ -231,6 +234,7 @@ class TaskServer:
 
     def stop(self) -> None:
         """Stop moving; everything acknowledged is on the disk already."""
+        # The engine last: the pipeline's steps in progress still need it.
         self.pipeline.stop()
         self._engine.close()
         self.docket.close()
@@ -239,6 +243,7 @@ class TaskServer:
     def _say_goodbye(self) -> None:
         """Log what still waits, the stop last; what cannot be waits in the outbox."""
         try:
+            # Before the stop is noted: it is to be the last thing that the log tells.
             self.leaves.flush_refusals()
             note_stop(self.store, self._clock())
             self.leaves.append_all(self._log)

@@ -13,7 +13,7 @@ from stoilo.flavors.manifest import shipped_flavors
 from stoilo.flavors.tree import platform_name
 from stoilo.policies.levels import load_level, load_levels
 from stoilo.policies.policy import Policy, default_policy, parse_policy
-from stoilo.sandbox.rules import LANGUAGE_DIGEST
+from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
 from stoilo.server.admission.outdated import WithdrawnTerms, terms_of
 from stoilo.server.log.leaves import LeafBook, log_changes
 from stoilo.server.log.ports import ProjectFacts
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.release import Reviewer, TrustedRelease
-    from stoilo.executor.trust import ReleaseFiles
+    from stoilo.executor.verifier.release.targets import Reviewer, TrustedRelease
+    from stoilo.executor.verifier.release.trust import ReleaseFiles
     from stoilo.server.admission.draft import LevelLookup
     from stoilo.server.app.audit_log import AuditLog
     from stoilo.server.app.engine import ServedEngine

@@ -34,8 +34,7 @@ from stoilo.server.backup.tables import (
     write_rows,
 )
 from stoilo.server.backup.taking import BRANCHES
-from stoilo.server.db.store import begin_writing, open_engine, storage_error
-from stoilo.server.migrations import upgrade
+from stoilo.server.db.store import begin_writing, open_engine, storage_error, upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -85,6 +85,7 @@ def web_server(config: ServerConfig, app: object, *, tls: bool = True) -> WebSer
         log_level="warning",
         access_log=False,
         lifespan="off",
+        # uvicorn itself waits for ever for the rest of a request's head.
         http=TimedProtocol,
         proxy_headers=bool(config.trusted_proxy),  # else who calls is who connects
         forwarded_allow_ips=config.trusted_proxy,

@@ -19,13 +19,13 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.db.store import SERVER, Store, open_engine
-from stoilo.server.engines.embedded.database import ENGINE, Database
-from stoilo.server.engines.embedded.people.accounts import (
-    LEVELS,
+from stoilo.server.engines.embedded.accounts.accounts import (
     SECRET_BYTES,
     Accounts,
     load_secret,
 )
+from stoilo.server.engines.embedded.db.database import ENGINE, Database
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.migrating.attempts import count_running, reopen_running
 from stoilo.server.migrating.people import host_values, missing_rows, user_values
 from stoilo.server.migrating.reading import known_workunits, read_hosts, read_users

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import exists, select
 
-from stoilo.server.engines.embedded import schema
-from stoilo.server.engines.embedded.people.accounts import LEVELS
+from stoilo.server.engines.embedded.db import schema
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.migrating.people import HostRow, UserRow
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.embedded.people.accounts import Account
+    from stoilo.server.engines.embedded.accounts.accounts import Account
 
 __all__ = ["known_workunits", "read_hosts", "read_users"]
 

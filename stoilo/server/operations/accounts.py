@@ -21,7 +21,7 @@ from sqlalchemy import Connection, delete, insert, select
 from stoilo.audit.format.record import OperatorAct
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import TaskState
-from stoilo.executor.release import ReviewerFile, ReviewerKey
+from stoilo.executor.verifier.release.targets import ReviewerFile, ReviewerKey
 from stoilo.server.admission import tokens
 from stoilo.server.admission import tokens as auth
 from stoilo.server.config import load_config
@@ -32,7 +32,7 @@ from stoilo.server.db.store import Store
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.operations.operator_acts import cancel_for_operator
-from stoilo.signer.reviewers import (
+from stoilo.signer.development.lists import (
     enroll_reviewer,
     list_reviewers,
     with_reviewer,
@@ -215,6 +215,7 @@ def revoke(store: Store, name: str, token: str, now: int) -> int:
         account_id, _ = _find(connection, name)
         digests = [row.digest for row in _tokens(connection, account_id)]
         named = [digest for digest in digests if digest.startswith(token)]
+        # Digests' beginnings may meet: rather none than the wrong one.
         if token and len(named) != 1:
             raise UsageError("STO-R029", "the account has no such token")
         return auth.revoke_digests(connection, named, now)

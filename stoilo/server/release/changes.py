@@ -30,7 +30,8 @@ from stoilo.audit.format.release_proof import (
     render_release_proof,
 )
 from stoilo.core.digests import content_digest
-from stoilo.executor.releaseparts import part_target
+from stoilo.core.files import write_durably
+from stoilo.executor.verifier.release.targets import part_target
 from stoilo.server.db import schema
 from stoilo.server.log.outbox import (
     NO_ORIGIN,
@@ -40,18 +41,18 @@ from stoilo.server.log.outbox import (
     note_events,
     read_draft,
 )
-from stoilo.signer.keyfiles import write_private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from stoilo.core.levels import Level
-    from stoilo.executor.release import TrustedRelease
-    from stoilo.executor.trust import ReleaseFiles
+    from stoilo.executor.verifier.release.targets import TrustedRelease
+    from stoilo.executor.verifier.release.trust import ReleaseFiles
     from stoilo.flavors.manifest import FlavorManifest
     from stoilo.server.db.store import Store
     from stoilo.server.log.ports import Log
+
 
 __all__ = [
     "TRANSCRIPT_FILE",
@@ -155,8 +156,8 @@ class ReleaseProof:
         record, leaf, index = row
         self._log.wait_published(index, timeout=PUBLISH_TIMEOUT_S)
         proof = render_release_proof(self._log.proof(index), leaf)
-        write_private_file(self._directory / RELEASE_RECORD_FILE, record)
-        write_private_file(self._directory / RELEASE_PROOF_FILE, proof)
+        write_durably(self._directory / RELEASE_RECORD_FILE, record, mode=0o600)
+        write_durably(self._directory / RELEASE_PROOF_FILE, proof, mode=0o600)
         self._written = record
         return True
 
@@ -172,7 +173,7 @@ class ReleaseProof:
         )
         with self._store.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else (bytes(row[0]), bytes(row[1]), int(row[2]))
+        return row and (bytes(row.record), bytes(row.leaf), int(row.log_index))
 
 
 Standing = dict[str, Record]
@@ -444,6 +445,7 @@ def note_changes(
             row.subject: read_draft(bytes(row.record), NO_ORIGIN)
             for row in connection.execute(select(table))
         }
+        # One transaction: a crash in between would log a change twice, or never.
         events = find_changes(before, after, now, revoked)
         note_events(connection, events)
         for subject in before.keys() - after.keys():

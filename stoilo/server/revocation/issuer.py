@@ -27,7 +27,11 @@ from stoilo.core.revocation import (
     parse_revocation,
     render_revocation,
 )
-from stoilo.executor.revocation import in_force, open_revocations, revocation_leaf
+from stoilo.executor.verifier.revocation import (
+    in_force,
+    open_revocations,
+    revocation_leaf,
+)
 from stoilo.server.revocation.wishes import Withdrawals, merge_wishes
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.audit.format.policy import LogPolicy
-    from stoilo.executor.release import TrustedRelease
+    from stoilo.executor.verifier.release.targets import TrustedRelease
     from stoilo.server.log.ports import LabelledLog
 
 __all__ = [
@@ -218,6 +222,7 @@ class RevocationIssuer:
         """
         statement, now = self._statement, self._clock()
         if self._trouble is not None:
+            # Fail closed: with an older statement out, what was just withdrawn would still run.
             raise _waiting(f"a newer one cannot be issued: {self._trouble}")
         if statement is None or not self._file:
             raise _waiting("none is in force yet")
@@ -234,6 +239,7 @@ class RevocationIssuer:
         """
         with self._issuing:
             now = self._clock()
+            # Called twice a second; a signer that is away is not asked as often.
             if self._trouble is not None and now < self._retry_at:
                 return False
             try:
@@ -307,6 +313,7 @@ class RevocationIssuer:
         if self._unpublished is not None:  # no second leaf before the first is out
             self._log.wait_published(self._unpublished, timeout=PUBLISH_TIMEOUT_S)
         data = self._drafted(due)
+        # Record before leaf: whoever finds the leaf can read what it stands for.
         self._store(data)
         label = f"revocation:{parse_revocation(data).sequence}"
         (index,) = self._log.append_many([revocation_leaf(data)], [label])
@@ -316,7 +323,9 @@ class RevocationIssuer:
         proof = self._log.proof(index)
         envelope = self._signer.sign_revocation(data, proof)
         file = join_revocations(envelope, proof)
+        # As a volunteer would, before any of them gets it.
         statement = open_revocations(file, _today(trust)).statement
+        # Durable before it is in use: a restart must not go back to an older number.
         self._withdrawals.write_file(file)
         self._statement, self._file, self._draft = statement, file, b""
 
@@ -340,6 +349,7 @@ class RevocationIssuer:
         if self._draft:
             draft = parse_revocation(self._draft)
             same = msgspec.structs.replace(due, time=draft.time, epoch=draft.epoch)
+            # The same bytes again: each other draft would be one more leaf for ever.
             if draft == same and 0 <= due.time - draft.time < DRAFT_S:
                 return self._draft
         self._draft = render_revocation(due)

@@ -21,6 +21,7 @@ import msgspec
 from stoilo.core.digests import content_digest
 from stoilo.core.dsse import parse_envelope
 from stoilo.core.errors import TrustError, UsageError, WaitError
+from stoilo.core.files import write_durably
 from stoilo.core.revocation import (
     MAX_DIGESTS,
     MAX_EPOCHS,
@@ -30,10 +31,9 @@ from stoilo.core.revocation import (
     render_revocation,
     split_revocations,
 )
-from stoilo.executor.release import RevocationFile
-from stoilo.signer.devroot import certify_fresh_epoch, offline_list
-from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.revoking import replace_online_key, settle_revocations
+from stoilo.executor.verifier.release.targets import RevocationFile
+from stoilo.signer.development.lists import replace_online_key, settle_revocations
+from stoilo.signer.development.root import certify_fresh_epoch, offline_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,9 +157,10 @@ class Withdrawals:
         """
         data = render_revocation(made)
         path = self._wanted / f"{content_digest(data)}.json"
+        # Wishes are merged at each upkeep: a folder full of them would slow the server.
         if len(self._files()) >= MAX_WISHES:
             raise UsageError("STO-L164", f"{MAX_WISHES} wishes wait already")
-        write_private_file(path, data)
+        write_durably(path, data, mode=0o600)
         return path
 
     def waiting(self) -> bool:
@@ -195,7 +196,7 @@ class Withdrawals:
 
     def write_file(self, data: bytes) -> None:
         """Replace the newest file of revocations, durably."""
-        write_private_file(self._current, data)
+        write_durably(self._current, data, mode=0o600)
 
     def _files(self) -> list[Path]:
         """Return the wishes' files; one that is being written has another name."""
@@ -285,7 +286,7 @@ def take_back(
     add: RevocationStatement | None = None,
     remove: RevocationStatement | None = None,
 ) -> RevocationFile:
-    """Publish the next offline list; see `stoilo.signer.revoking.settle_revocations`."""
+    """Publish the next offline list; see `settle_revocations`."""
     return settle_revocations(_keys(data), int(time.time()), add=add, remove=remove)
 
 

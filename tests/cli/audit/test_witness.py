@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from stoilo.audit.format.note import parse_vkey
 from stoilo.cli.main import cli
 from stoilo.core.errors import UsageError
-from stoilo.signer.devroot import create_development_root
+from stoilo.signer.development.root import create_development_root
 from tests.support.gate import INSTALLED, NOW
 
 

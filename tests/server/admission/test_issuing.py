@@ -14,7 +14,7 @@ from stoilo.server.db.outages import DatabaseAwayError
 from stoilo.server.engines.interface import OutcomeKind
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import WorkunitSpec
+    from stoilo.server.engines.workunits import WorkunitSpec
     from tests.support.serverbench import Bench
 
 NO_APP = UsageError("STO-B009", "the project has no app 'pure'")

@@ -14,7 +14,7 @@ from stoilo.core.statement import (
     statement_digest,
 )
 from stoilo.core.types import TaskState
-from stoilo.executor import workdir
+from stoilo.executor.verifier import workunit as workdir
 from stoilo.server.admission.outdated import WithdrawnTerms, WithdrawnWork
 
 

@@ -6,11 +6,18 @@ import sys
 
 import pytest
 
-from stoilo.server.app.process_limits import settle_collector
+from stoilo.server.app.process_limits import (
+    OPEN_FILES,
+    settle_collector,
+)
 
 PROGRAM = """
 import os, sys
-from stoilo.server.app.process_limits import give_large_blocks_back
+from stoilo.server.app.process_limits import (
+    OPEN_FILES,
+    give_large_blocks_back,
+    settle_collector,
+)
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -47,3 +54,17 @@ def test_collector_leaves_out_what_a_start_has_made() -> None:
     finally:
         gc.unfreeze()
     assert any(one is started for one in gc.get_objects())
+
+
+@pytest.mark.parametrize(("hard", "soft"), [(4096, 4096), (20_000, OPEN_FILES)])
+def test_process_may_have_as_many_files_as_connections_need(hard, soft):
+    program = (
+        "import resource as r; "
+        f"r.setrlimit(r.RLIMIT_NOFILE, (256, {hard})); "
+        "from stoilo.server.app.process_limits import allow_open_files; allow_open_files(); "
+        "print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True
+    )
+    assert int(done.stdout) == soft

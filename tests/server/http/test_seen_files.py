@@ -70,4 +70,4 @@ def test_other_names_are_not_found(face: Face, name: str) -> None:
 def test_damaged_store_answers_503_without_its_text(face: Face) -> None:
     (face.data_dir / "audit").mkdir()
     (face.data_dir / "audit/seen.sqlite").write_bytes(b"no database" * 100)
-    assert face.get("0") == (503, "no-cache", b"damaged or out of reach [STO-L133]\n")
+    assert face.get("0") == (503, "no-cache", b"damaged or out of reach [STO-L049]\n")

@@ -32,8 +32,8 @@ from stoilo.core.errors import (
 from stoilo.core.limits import RunLimits
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import TaskState
-from stoilo.executor.release import Reviewer
-from stoilo.executor.review import (
+from stoilo.executor.verifier.release.targets import Reviewer
+from stoilo.executor.verifier.review import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
     Review,
@@ -344,7 +344,7 @@ def test_cancelled_task_waits_no_more(desk: Desk) -> None:
         owner = tokens.find_owner(connection, desk.bench.token, desk.bench.clock())
     assert desk.bench.server.desk.cancel(owner, task_id) is TaskState.CANCELLED
     desk.run()
-    assert desk.bench.server.parking.waiting() == []
+    assert desk.bench.server.review_queue.waiting() == []
 
 
 def test_reviewer_sees_what_waits_and_nothing_else(desk: Desk) -> None:

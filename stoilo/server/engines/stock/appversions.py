@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock import boinctables
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import AppProgram
+    from stoilo.server.engines.programs import AppProgram
 
 __all__ = ["check_app_versions", "signatures_in"]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select, update
 
 from stoilo.core.errors import InternalError, StoiloError
-from stoilo.server.engines.interface import CopyOutcome, OutcomeKind
+from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import StageState, Validate
 from stoilo.server.engines.stock.outcomes import copy_code, copy_outcome, kind_of
@@ -51,10 +51,10 @@ _DOUBLINGS: Final = 6
 """So many times an end is put off for a result that cannot be judged: two hours."""
 
 _FAILED: Final = {
-    CopyOutcome.CLIENT_ERROR,
-    CopyOutcome.ABORTED,
-    CopyOutcome.NO_REPLY,
-    CopyOutcome.INVALID,
+    ResultOutcome.CLIENT_ERROR,
+    ResultOutcome.ABORTED,
+    ResultOutcome.NO_REPLY,
+    ResultOutcome.INVALID,
 }
 _LOST: Final = ("STO-E023", "the canonical result's file is lost")
 

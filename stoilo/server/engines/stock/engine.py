@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
 
+from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.rounds import Round
-from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock import boinctables
 from stoilo.server.engines.stock.admissions import Admissions
 from stoilo.server.engines.stock.appversions import check_app_versions
@@ -46,20 +45,20 @@ from stoilo.server.engines.stock.staging import file_md5
 from stoilo.server.engines.stock.statusview import read_settled, read_status
 from stoilo.server.engines.stock.sweeping import stray_outcomes
 from stoilo.server.engines.stock.tools import Tools
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from stoilo.server.engines.figures import EngineFigures
     from stoilo.server.engines.interface import (
-        AppProgram,
         Assimilator,
-        CodeSignKey,
+        EngineFigures,
         Validation,
-        WorkunitSpec,
         WorkunitStatus,
     )
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.project import StockProject
+    from stoilo.server.engines.workunits import WorkunitSpec
 
 __all__ = ["StockEngine", "StockOptions"]
 
@@ -268,7 +267,7 @@ class StockEngine:
         """Go one round; returns whether there was anything to do. For one thread."""
         return sum(each.go() for each in self._rounds) > 0
 
-    def _make_rounds(self) -> tuple[Round, ...]:
+    def _make_rounds(self) -> tuple[Repeater, ...]:
         """Return what goes on side by side: what may be slow holds nothing else up."""
         rounds = (
             ("tools", (self._create_if_due, self._cancel)),
@@ -288,7 +287,7 @@ class StockEngine:
             ),
         )
         return tuple(
-            Round(f"stoilo-{name}", chores, self._options.idle_s)
+            Repeater(f"stoilo-{name}", chores, self._options.idle_s)
             for name, chores in rounds
         )
 

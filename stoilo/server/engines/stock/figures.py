@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select
 
-from stoilo.server.engines.figures import EngineFigures
-from stoilo.server.engines.interface import CopyOutcome, CopyState
+from stoilo.server.engines.interface import EngineFigures, ResultOutcome, ResultProgress
 from stoilo.server.engines.stock import boinctables, schema
 from stoilo.server.engines.stock.boinctables import (
     BoincOutcome,
@@ -72,7 +71,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
         workunits=_count(connection, _rows(own.c.outcome.is_(None))),
-        copies=_copies(connection),
+        results=_copies(connection),
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),
@@ -97,8 +96,8 @@ def _copies(connection: Connection) -> dict[tuple[str, str], int]:
     query = _of_open(*key, func.count().label("n")).group_by(*key)
     for row in connection.execute(query):
         where = copy_state(row.server_state)
-        ended = CopyOutcome.NONE
-        if where is CopyState.OVER:
+        ended = ResultOutcome.NONE
+        if where is ResultProgress.OVER:
             ended = copy_outcome(row.outcome, row.validate_state, 0)
         counts[where.value, ended.value] += row.n
     return dict(counts)

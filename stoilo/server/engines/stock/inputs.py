@@ -11,9 +11,8 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Final
 
-from stoilo.executor.trust import parse_release_pack
-from stoilo.executor.workdir import RELEASE
-from stoilo.server.engines.interface import WorkunitFile
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
 from stoilo.server.engines.stock.creation import Draft
 from stoilo.server.engines.stock.jobs import stdin_line
 from stoilo.server.engines.stock.staging import Stage, StagedFile
@@ -23,14 +22,16 @@ from stoilo.server.engines.stock.templates import (
     input_template,
     result_template,
 )
+from stoilo.server.engines.workunits import WorkunitFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stoilo.server.engines.interface import WorkunitSpec
     from stoilo.server.engines.stock.database import Database
     from stoilo.server.engines.stock.project import StockProject
     from stoilo.server.engines.stock.settings import Settings
+    from stoilo.server.engines.workunits import WorkunitSpec
+
 
 __all__ = ["Inputs"]
 

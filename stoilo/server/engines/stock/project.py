@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.engines.stock.dbhost import find_socket, parse_host
 
 if TYPE_CHECKING:
-    from stoilo.executor.xmltext import Element
+    from stoilo.core.boinc.xml import Element
 
 __all__ = [
     "ConfiguredDaemon",

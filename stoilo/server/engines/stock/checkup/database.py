@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.xmltext import XmlBounds, parse_xml
 from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.checkup.ownrows import read_own
 from stoilo.server.engines.stock.checkup.snapshot import (

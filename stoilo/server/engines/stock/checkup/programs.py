@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
-from stoilo.executor.xmltext import Element, XmlBounds, parse_xml
 from stoilo.server.engines.stock.checkup.findings import fail, ok, skip, warn
 from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
 from stoilo.signer.boinckeys import check_boinc_signature, parse_boinc_public

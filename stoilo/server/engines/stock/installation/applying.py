@@ -32,7 +32,7 @@ from stoilo.server.engines.stock.installation.versions import version_xml
 from stoilo.server.engines.stock.tools import tool_environment
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import SignedFile
+    from stoilo.server.engines.programs import SignedFile
     from stoilo.server.engines.stock.installation.steps import Step
     from stoilo.server.engines.stock.installation.versions import VersionFolder
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stoilo.executor.xmltext import escape
+from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
-from stoilo.server.engines.embedded.people.levels import LEVELS
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
 from stoilo.server.engines.stock.marks import WISHES, Wish
 
 __all__ = [

@@ -48,7 +48,7 @@ from stoilo.server.engines.stock.installation.versions import new_versions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stoilo.server.engines.interface import AppProgram, CodeSignKey
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.installation.versions import KnownVersion
 
 __all__ = ["CONFIG_FILE", "ProjectFacts", "make_plan"]

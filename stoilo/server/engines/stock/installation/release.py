@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.executor.installed import installed_release
-from stoilo.executor.trust import load_trust
-from stoilo.server.engines.embedded.wire.programs import check_programs
+from stoilo.executor.verifier.installation import installed_release
+from stoilo.executor.verifier.release.trust import load_trust
+from stoilo.server.engines.embedded.files.app_versions import check_programs
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import SignedFile
+    from stoilo.server.engines.programs import SignedFile
+
 
 __all__ = ["read_offer"]
 

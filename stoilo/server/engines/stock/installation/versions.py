@@ -20,7 +20,7 @@ from stoilo.server.engines.stock.installation.levelapps import plan_classes
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stoilo.server.engines.interface import AppProgram, SignedFile
+    from stoilo.server.engines.programs import AppProgram, SignedFile
 
 __all__ = [
     "FIRST_VERSION",

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.engines.interface import CodeSignKey, FormerKey
+from stoilo.server.engines.programs import CodeSignKey, FormerKey
 from stoilo.server.engines.stock.installation.applying import Installer
 from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes

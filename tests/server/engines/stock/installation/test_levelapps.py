@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.server.engines.stock.installation.levelapps import (
     APPS,
     MOST_APPS,
