@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.audit import pacing
-from stoilo.audit.log import publisher, sequencer, sqlite
+from stoilo.audit.log import publisher, sequencer
+from stoilo.audit.log import sqlite as log_sqlite
 from stoilo.audit.log.sequencer import Sequencer
 from stoilo.core.errors import InternalError, UnreachableError
 
@@ -28,7 +28,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def log(open_log: Opener, monkeypatch: pytest.MonkeyPatch) -> Sequencer:
-    monkeypatch.setattr(sqlite, "_BUSY_S", 0.05)
+    monkeypatch.setattr(log_sqlite, "_BUSY_S", 0.05)
     found = open_log()
     found.append(b"first")
     found.wait_published(0, 60)
@@ -68,7 +68,7 @@ def test_lock_met_while_reading_is_told_from_a_file_that_is_gone() -> None:
         cause.sqlite_errorcode = code  # type: ignore[misc]  # as SQLite sets it
         error = UnreachableError("STO-L002", "cannot be read")
         error.__cause__ = cause
-        return pacing.harmless_refusal(error)
+        return log_sqlite.harmless_refusal(error)
 
     assert told(sqlite3.SQLITE_BUSY_SNAPSHOT) is not None
     assert told(sqlite3.SQLITE_CANTOPEN) is None

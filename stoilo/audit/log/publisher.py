@@ -91,7 +91,7 @@ class Publisher:
             TrustError: ``STO-L049`` when tiles and head disagree (nothing is signed),
                 ``STO-L047`` when a tile's name is taken, ``STO-L054`` for a bad note,
                 ``STO-L081`` when somebody else has published.
-            UnreachableError: ``STO-L058`` when the signer is out of reach, or
+            UnreachableError: ``STO-L058`` when the signer is out of reach,
                 or the witnesses' own codes when too few of them cosigned.
             OSError, sqlite3.Error: the machine failed.
         """

@@ -73,7 +73,7 @@ def test_copies_of_one_attempt_must_rest_on_one_leaf(filled: Fill) -> None:
     for name, copy in (("s0", 0), ("s0", 1), ("s1", 2)):
         watcher.log.see(name, watcher.log.sign(), copy)
     (finding,) = watcher.poll()
-    assert "another admission than the other copies" in finding.message
+    assert "another admission than the other results" in finding.message
 
 
 def test_attempts_of_one_task_rest_on_their_own_leaves(filled: Fill) -> None:

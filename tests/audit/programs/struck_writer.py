@@ -75,9 +75,9 @@ def write(phase: str, data_dir: Path) -> None:
             leaves = [b"leaf %d" % number for number in numbers]
             labels = [f"task-{number}" for number in numbers]
             try:
-                database = log.append_many(leaves, labels)
+                places = log.append_many(leaves, labels)
                 say(f"ack {numbers[0]} {' '.join(map(str, places))}")
-                log.wait_published(database[-1], 0.5)
+                log.wait_published(places[-1], 0.5)
             except StoiloError as error:
                 say(f"refused {error.code}")
         reach("close", phase)
