@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.calls import run_map
 from bench.rows import Row
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.project import read_project
+from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.testing.deployment import Deployment
 from tests.support.boinc import BoincClient
 from tests.support.stockvolunteer import create_stock_account

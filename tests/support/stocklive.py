@@ -28,8 +28,8 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
-from stoilo.server.engines.stock.installation.reading import short_host
-from stoilo.server.engines.stock.project import StockProject
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.project.directory import StockProject
 from tests.support.engine import BodyValidation, OutcomeRecorder
 from tests.support.stockvolunteer import StockVolunteer, create_stock_account
 

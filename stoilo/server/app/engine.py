@@ -24,9 +24,9 @@ from stoilo.server.engines.embedded.wire.pathprefix import PathPrefix
 from stoilo.server.engines.figures import MeasuredEngine
 from stoilo.server.engines.interface import Engine
 from stoilo.server.engines.mirrors import parse_mirrors
-from stoilo.server.engines.stock.claim import owner_name
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
-from stoilo.server.engines.stock.project import read_project
+from stoilo.server.engines.stock.project.database import owner_name
+from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.server.mirrorwatch import MirrorWatch
 from stoilo.server.operations.volunteers import LocalVolunteers
 

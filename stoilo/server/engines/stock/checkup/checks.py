@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.stock.checkup.ours import check_own_rows, check_tools
-from stoilo.server.engines.stock.checkup.programs import (
-    check_apps,
-    check_replication,
-    check_versions,
-)
 from stoilo.server.engines.stock.checkup.running import (
     check_backlogs,
+    check_clock,
     check_cron,
     check_daemons,
+    check_database,
+    check_disk,
+    check_own_rows,
     check_stopped,
+    check_tables,
+    check_tools,
+    check_web,
 )
-from stoilo.server.engines.stock.checkup.settled import (
+from stoilo.server.engines.stock.checkup.setup import (
+    check_apps,
     check_entry_points,
     check_keys,
     check_modes,
     check_plan_classes,
+    check_replication,
     check_settings,
     check_submission,
     check_templates,
+    check_versions,
 )
 from stoilo.server.engines.stock.checkup.snapshot import Verdict
-from stoilo.server.engines.stock.checkup.surroundings import (
-    check_clock,
-    check_database,
-    check_disk,
-    check_tables,
-    check_web,
-)
 
 if TYPE_CHECKING:
     from stoilo.server.engines.stock.checkup.snapshot import Finding, Snapshot

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.stock.installation.privatekeys import KeySearch
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stoilo.server.engines.stock.installation.configtext import ConfigText, Daemon
+    from stoilo.server.engines.stock.project.config import ConfigText, Daemon
 
 __all__ = [
     "Answer",
@@ -29,6 +29,10 @@ __all__ = [
     "Verdict",
     "VersionView",
     "WebView",
+    "fail",
+    "ok",
+    "skip",
+    "warn",
 ]
 
 
@@ -293,3 +297,23 @@ class Snapshot:
     entry_points: tuple[EntryPoint, ...] = ()
     tools: tuple[EntryPoint, ...] = ()
     socket: str = ""
+
+
+def ok(name: str, text: str) -> Finding:
+    """All is well."""
+    return Finding(name, Verdict.OK, text)
+
+
+def warn(name: str, text: str, advice: str) -> Finding:
+    """It works, and will not for long or not well."""
+    return Finding(name, Verdict.WARN, text, advice)
+
+
+def fail(name: str, text: str, advice: str) -> Finding:
+    """It does not work, or not safely."""
+    return Finding(name, Verdict.FAIL, text, advice)
+
+
+def skip(name: str, text: str) -> Finding:
+    """It could not be looked at; another finding says why."""
+    return Finding(name, Verdict.SKIP, text)

@@ -19,14 +19,10 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     Verdict,
     WebView,
 )
-from stoilo.server.engines.stock.installation.configtext import (
-    Daemon,
-    edit_config,
-    read_config,
-)
-from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.server.engines.stock.installation.privatekeys import KeySearch
-from stoilo.server.engines.stock.installation.reading import short_host
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
+from stoilo.server.engines.stock.project.config import Daemon, edit_config, read_config
 from stoilo.signer.boinckeys import render_boinc_private
 from tests.support.stockproject import StockTree
 
