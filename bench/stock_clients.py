@@ -49,7 +49,7 @@ def two_clients(project_dir: Path, data: Path) -> Iterator[Path]:
         project_dir: the stock project's.
         data: directory of the server whose release is installed there.
     """
-    url = read_project(project_dir).config.master_url
+    url = read_project(project_dir).config.text("master_url")
     options = ("--engine", "stock", "--project-dir", str(project_dir))
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="stock-clients-"))

@@ -299,7 +299,7 @@ class LiveBench:
         """Return a user's computer; the first time an account is made."""
         if user not in self._volunteers:
             mail = f"{_MAIL}-{self.prefix}{user}@example.org"
-            key = create_stock_account(self.project.config.master_url, mail)
+            key = create_stock_account(self.project.config.text("master_url"), mail)
             self._volunteers[user] = StockVolunteer(self.scheduler, key)
         return self._volunteers[user]
 

@@ -127,7 +127,7 @@ def open_engine(config: ServerConfig, home: DataDir, log_key: str = "") -> WorkE
             database_url=config.engine_database,
             options=StockOptions(owner=owner_name(log_key)),
         )
-        return WorkEngine(stock, master_url=project.config.master_url)
+        return WorkEngine(stock, master_url=project.config.text("master_url"))
     embedded = EmbeddedEngine(
         home.part("engine"),
         database_url=engine_url(config),

@@ -2,8 +2,8 @@
 
 BOINC decides who gets which copy and when a copy is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
-(`handover`). Everything that must not be lost is in rows before anybody is answered:
-what was asked for (`creation`), what was decided (`ending`), what is undelivered. Some
+(`scripts`). Everything that must not be lost is in rows before anybody is answered:
+what was asked for (`creation`), what was decided (`outcomes`), what is undelivered. Some
 threads go the rounds that BOINC does not (`rounds`); they hold no state that matters, so
 a crash at any point loses nothing.
 """
@@ -19,13 +19,14 @@ from sqlalchemy import select
 
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.rounds import Round
 from stoilo.server.engines.specs import check_spec
 from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
 from stoilo.server.engines.stock.creation.input_files import InputFiles, ReleaseRenewal
-from stoilo.server.engines.stock.creation.staging import file_md5
-from stoilo.server.engines.stock.installation.app_versions import check_app_versions
+from stoilo.server.engines.stock.installation.app_versions import (
+    check_app_versions,
+    check_signatures,
+)
 from stoilo.server.engines.stock.project import boinc_tables
 from stoilo.server.engines.stock.project.boinc_rows import BoincRows, find_own
 from stoilo.server.engines.stock.project.database import (
@@ -138,8 +139,8 @@ class StockEngine:
         self._swept = False
         self._create_at = self._listen_at = self._purge_at = 0
         self._assimilator: Assimilator | None = None
-        self._listener: ScriptAssimilator | None = None
-        self._handover: ScriptServer | None = None
+        self._script_assimilator: ScriptAssimilator | None = None
+        self._script_server: ScriptServer | None = None
         self._rounds = self._make_rounds()
 
     def now(self) -> int:
@@ -198,7 +199,7 @@ class StockEngine:
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on; see `interface.Engine`.
 
-        Workunits made before get it in the rounds that follow (`renewal`).
+        Workunits made before get it in the rounds that follow.
 
         Raises:
             TrustError: ``STO-K013`` when it is no release.
@@ -213,12 +214,7 @@ class StockEngine:
             UsageError: ``STO-B008`` when it runs others: only an operator with the
                 project's tools may change that (``stoilo boinc install``).
         """
-        files = [file for one in programs for file in (one.launcher, one.verifier)]
-        check_programs(
-            programs,
-            {file.digest: file_md5(file.source, file.digest) for file in files},
-            key,
-        )
+        check_signatures(programs, key)
         with self._database.read() as connection:
             levels = [level.name for level in load_levels()]
             check_app_versions(connection, levels, programs)
@@ -236,29 +232,29 @@ class StockEngine:
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
         uploads = Uploads(self._project)
-        judge = ScriptValidator(
+        validator = ScriptValidator(
             self._database, uploads, self._outcomes, validation, self.now
         )
-        self._listener = ScriptAssimilator(
-            self._database, self._outcomes, judge, self.now
+        self._script_assimilator = ScriptAssimilator(
+            self._database, self._outcomes, validator, self.now
         )
         self._assimilator = assimilator
         self._delivery.retry_all()
-        self._handover = ScriptServer(
+        self._script_server = ScriptServer(
             self._project.socket,
-            judge,
-            self._listener,
+            validator,
+            self._script_assimilator,
             self._options.workers,
         )
-        self._handover.open()
+        self._script_server.open()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
         for each in self._rounds:
             each.stop()
-        if self._handover is not None:
-            self._handover.close()
-            self._handover = None
+        if self._script_server is not None:
+            self._script_server.close()
+            self._script_server = None
         self._release_all()
 
     def _release_all(self) -> None:
@@ -305,10 +301,10 @@ class StockEngine:
 
     def _look_around(self) -> bool:
         """Do what means looking at every workunit, from time to time."""
-        if self._listener is None or self.now() < self._listen_at:
+        if self._script_assimilator is None or self.now() < self._listen_at:
             return False
         self._listen_at = self.now() + self._options.listen_s
-        did = self._listener.hear_what_was_missed()
+        did = self._script_assimilator.hear_what_was_missed()
         with self._inputs.turn:
             return self._clean_up.close(self._inputs.remove) or did
 
@@ -323,7 +319,7 @@ class StockEngine:
 
     def _sweep(self) -> bool:
         """Remove what a crash has left, once."""
-        if self._swept or self._listener is None:
+        if self._swept or self._script_assimilator is None:
             return False
         self._inputs.remove_strays(self._database)
         kept = stray_outcomes(self._database, self._project.own / "kept")

@@ -160,8 +160,8 @@ def _explain(own: OwnWorkunit, copies: tuple[CopyView, ...], attached: int) -> s
 
 
 WITHIN_S: Final = {"10m": 600, "1d": 86_400}
+# How long a count is told, s.
 COUNTED_S: Final = 60
-"""How long a count is told, s."""
 
 _WAITING: Final = (ServerState.INACTIVE, ServerState.UNSENT)
 

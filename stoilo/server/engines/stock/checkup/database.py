@@ -6,12 +6,10 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import create_engine, inspect, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import inspect, text
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
-from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.checkup.snapshot import (
     AppReplication,
     Backlog,
@@ -20,6 +18,11 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     VersionView,
 )
 from stoilo.server.engines.stock.installation.facts import open_file
+from stoilo.server.engines.stock.project.database import (
+    is_maria,
+    join_cache_level,
+    open_database,
+)
 from stoilo.server.engines.stock.project.tables import workunits
 
 if TYPE_CHECKING:
@@ -98,14 +101,11 @@ def read_database(
     url: str, download: Path, clock: Callable[[], float] = time.time
 ) -> DatabaseView:
     """Return what the database says."""
-    engine = create_engine(url)
     try:
-        with engine.connect() as connection:
+        with open_database(url, "the database") as connection:
             return _view(connection, download, clock)
-    except SQLAlchemyError as error:
-        return DatabaseView(trouble=cause_of(error))
-    finally:
-        engine.dispose()
+    except InternalError as error:
+        return DatabaseView(trouble=error.message.partition(": ")[2])
 
 
 def _view(
@@ -115,7 +115,7 @@ def _view(
     now = int(clock())
     apps = connection.scalars(text("SELECT name FROM app WHERE deprecated = 0"))
     return DatabaseView(
-        join_cache_level=_join_cache_level(connection),
+        join_cache_level=join_cache_level(connection),
         clock_ahead_s=_clock_ahead(connection, clock),
         apps=tuple(apps),
         replications=tuple(
@@ -135,22 +135,9 @@ def _view(
     )
 
 
-def _is_maria(connection: Connection) -> bool:
-    return connection.dialect.name in {"mysql", "mariadb"}
-
-
-def _join_cache_level(connection: Connection) -> int:
-    """Return MariaDB's setting, 0 on any other database."""
-    if not _is_maria(connection):
-        return 0
-    return int(
-        connection.exec_driver_sql("SELECT @@GLOBAL.join_cache_level").scalar_one()
-    )
-
-
 def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
     """Return how far the database's time is before ours, s."""
-    if not _is_maria(connection):
+    if not is_maria(connection):
         return 0.0
     now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
     return float(now) - clock()
@@ -165,7 +152,7 @@ def _since(connection: Connection) -> str:
     """Return SQL for when a row of ``workunit`` was last changed, s since 1970."""
     return (
         "UNIX_TIMESTAMP(workunit.mod_time)"
-        if _is_maria(connection)
+        if is_maria(connection)
         else "workunit.mod_time"
     )
 

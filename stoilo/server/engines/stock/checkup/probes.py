@@ -12,7 +12,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from stoilo.server.engines.stock.checkup.snapshot import Answer, WebView
+from stoilo.server.engines.stock.checkup.snapshot import WebAnswer, WebView
 from stoilo.server.engines.stock.scripts.server import PING
 
 if TYPE_CHECKING:
@@ -48,37 +48,38 @@ def ask_web(project: StockProject, database: DatabaseView) -> WebView:
     The request to the scheduler has no account, so nobody's host appears by it.
     """
     config = project.config
-    master = _ask(config.master_url)
+    master_url = config.text("master_url")
+    master = _ask(master_url)
     found = _SCHEDULER.search(master.body)
     scheduler = (found[1] or found[2]) if found else ""
     names = [name for one in database.versions for name in one.sizes]
-    file = f"{config.download_url}/{names[0]}" if names else ""
+    file = f"{project.download_url}/{names[0]}" if names else ""
     return WebView(
         master=master,
         scheduler=_ask(scheduler, _REQUEST),
-        upload=_ask(config.upload_url, _QUESTION),
+        upload=_ask(config.text("upload_url"), _QUESTION),
         download=_ask(file),
-        config=_ask(f"{config.master_url}get_project_config.php"),
+        config=_ask(f"{master_url}get_project_config.php"),
     )
 
 
-def _ask(url: str, body: bytes | None = None) -> Answer:
+def _ask(url: str, body: bytes | None = None) -> WebAnswer:
     """Return what a URL says, its beginning only."""
     if urlsplit(url).scheme not in {"http", "https"}:
-        return Answer(url, trouble="no address is known")
+        return WebAnswer(url, trouble="no address is known")
     request = urllib.request.Request(  # noqa: S310 - of these two schemes
         url, body, {"Content-Type": "application/x-www-form-urlencoded"}
     )
     try:
         with urllib.request.urlopen(request, timeout=WAIT_S) as reply:  # noqa: S310
             text = reply.read(MOST_BYTES).decode("utf-8", "replace")
-            return Answer(url, reply.status, text)
+            return WebAnswer(url, reply.status, text)
     except urllib.error.HTTPError as error:
         error.close()
-        return Answer(url, error.code)
+        return WebAnswer(url, error.code)
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        return Answer(url, trouble=str(why)[:160])
+        return WebAnswer(url, trouble=str(why)[:160])
 
 
 SOCKET_S: Final = 10.0

@@ -31,7 +31,6 @@ from stoilo.server.engines.stock.installation.levels import (
 )
 from stoilo.server.engines.stock.installation.owner import Owner, try_interpreter
 from stoilo.server.engines.stock.installation.plan import CONFIG_FILE, PLAN_CLASS_FILE
-from stoilo.server.engines.stock.project.config import read_config
 from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS
 
 if TYPE_CHECKING:
@@ -67,12 +66,12 @@ def read_snapshot(
         clock: of the project, s since 1970; files have the machine's.
 
     Raises:
-        UsageError: ``STO-B020``, ``STO-B024`` when config.xml cannot be read.
+        UsageError: ``STO-B024`` when a file cannot be read.
     """
     root, host = project.root, short_host()
-    config = read_config(read_bounded(root / CONFIG_FILE) or b"")
+    config = project.config
     database = read_database(url or project.database_url, project.download, clock)
-    keys = Path(project.config.key_dir or root / "keys")
+    keys = project.key_dir
     page = read_bounded(root / PREFERENCES_FILE)
     modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
     return Snapshot(

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stoilo.server.engines.stock.checkup.snapshot import (
-        Answer,
         Backlog,
+        CheckResult,
         DaemonState,
-        Finding,
         OwnView,
         Snapshot,
         Space,
+        WebAnswer,
     )
 
 __all__ = [
@@ -34,16 +34,16 @@ __all__ = [
 ]
 
 
+# A daemon that looks every second has taken a row long before.
 LATE_S: Final = 120
-"""A daemon that looks every second has taken a row long before."""
 
+# ``bin/start --cron`` runs every five minutes.
 CRON_S: Final = 900
-"""``bin/start --cron`` runs every five minutes."""
 
 _START: Final = "run bin/start in the project's directory"
 
 
-def check_stopped(seen: Snapshot) -> Finding:
+def check_stopped(seen: Snapshot) -> CheckResult:
     """Say whether somebody has stopped the project."""
     if not seen.stop_files:
         return ok("stopped", "the project is not stopped")
@@ -55,7 +55,7 @@ def check_stopped(seen: Snapshot) -> Finding:
     )
 
 
-def check_daemons(seen: Snapshot) -> Iterator[Finding]:
+def check_daemons(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of each daemon whether it lives."""
     if not seen.daemons:
         yield fail(
@@ -74,7 +74,7 @@ def _cause(seen: Snapshot) -> str:
     return "the project is stopped" if seen.stop_files else ""
 
 
-def _daemon(state: DaemonState, cause: str) -> Finding:
+def _daemon(state: DaemonState, cause: str) -> CheckResult:
     daemon = state.daemon
     name = f"daemon {daemon.pid_name.removesuffix('.pid')}"
     if daemon.disabled:
@@ -88,7 +88,7 @@ def _daemon(state: DaemonState, cause: str) -> Finding:
     return fail(name, f"{what}{said}", f"read {daemon.log_name}, then {_START}")
 
 
-def check_cron(seen: Snapshot) -> Finding:
+def check_cron(seen: Snapshot) -> CheckResult:
     """Say whether something starts dead daemons again."""
     advice = "let cron run `cd PROJECT; bin/start --cron` every five minutes"
     if seen.cron_age_s is None:
@@ -127,7 +127,7 @@ _STEPS: Final = (
 )
 
 
-def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
+def check_backlogs(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of each stage whether workunits wait in it for too long."""
     for name, who, what, advice in _STEPS:
         if seen.database.trouble:
@@ -144,7 +144,7 @@ def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
 _LOG = "read the server's log (journalctl -u stoilo)"
 
 
-def check_tools(seen: Snapshot) -> Finding:
+def check_tools(seen: Snapshot) -> CheckResult:
     """Say whether the programs of BOINC's that make and cancel workunits can be run."""
     missing = [one.name for one in seen.tools if not (one.present and one.executable)]
     if missing:
@@ -153,7 +153,7 @@ def check_tools(seen: Snapshot) -> Finding:
     return ok("tools", f"{len(seen.tools)} in bin")
 
 
-def check_own_rows(seen: Snapshot) -> Iterator[Finding]:
+def check_own_rows(seen: Snapshot) -> Iterator[CheckResult]:
     """Say what waits too long on its way into BOINC and out of it."""
     own = seen.database.own
     if seen.database.trouble:
@@ -177,7 +177,7 @@ def check_own_rows(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _creation(own: OwnView) -> Finding:
+def _creation(own: OwnView) -> CheckResult:
     waiting = own.uncreated
     if waiting.count and waiting.oldest_s > LATE_S:
         text = (
@@ -190,7 +190,7 @@ def _creation(own: OwnView) -> Finding:
     return ok("backlog creation", f"{waiting.count} for create_work")
 
 
-def _delivery(own: OwnView) -> Finding:
+def _delivery(own: OwnView) -> CheckResult:
     waiting = own.undelivered
     if waiting.count and (own.refused or waiting.oldest_s > LATE_S):
         text = (
@@ -210,7 +210,7 @@ LEAST_FILES: Final = 1_000
 CLOCK_S: Final = 60.0
 
 
-def check_database(seen: Snapshot) -> Finding:
+def check_database(seen: Snapshot) -> CheckResult:
     """Say whether the project's database answers."""
     if seen.database.trouble:
         return fail(
@@ -221,7 +221,7 @@ def check_database(seen: Snapshot) -> Finding:
     return ok("database", "it answers")
 
 
-def check_tables(seen: Snapshot) -> Iterator[Finding]:
+def check_tables(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether BOINC's tables are what its files need: an upgrade may end before them."""
     if seen.tables is None:
         return
@@ -236,7 +236,7 @@ def check_tables(seen: Snapshot) -> Iterator[Finding]:
         yield ok("tables", f"BOINC's of {there}")
 
 
-def check_web(seen: Snapshot) -> Iterator[Finding]:
+def check_web(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of each URL whether clients get what they expect."""
     if seen.web is None:
         yield skip("web", "not asked")
@@ -268,7 +268,9 @@ def check_web(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _page(name: str, answer: Answer, needed: str, what: str, advice: str) -> Finding:
+def _page(
+    name: str, answer: WebAnswer, needed: str, what: str, advice: str
+) -> CheckResult:
     """Return what one page is like."""
     if answer.trouble:
         return fail(name, f"{answer.url}: {answer.trouble}", "start the web server")
@@ -277,7 +279,7 @@ def _page(name: str, answer: Answer, needed: str, what: str, advice: str) -> Fin
     return ok(name, answer.url)
 
 
-def _scheduler(seen: Snapshot) -> Finding:
+def _scheduler(seen: Snapshot) -> CheckResult:
     """Return what the scheduler is like."""
     assert seen.web is not None  # noqa: S101 - the caller has looked
     answer = seen.web.scheduler
@@ -299,7 +301,7 @@ def _scheduler(seen: Snapshot) -> Finding:
     )
 
 
-def _download(seen: Snapshot) -> Finding:
+def _download(seen: Snapshot) -> CheckResult:
     """Return whether programs can be fetched."""
     assert seen.web is not None  # noqa: S101 - the caller has looked
     answer = seen.web.download
@@ -315,13 +317,13 @@ def _download(seen: Snapshot) -> Finding:
     return ok("download", answer.url)
 
 
-def check_disk(seen: Snapshot) -> Iterator[Finding]:
+def check_disk(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether there is room where files are written."""
     for space in seen.spaces:
         yield _space(space)
 
 
-def _space(space: Space) -> Finding:
+def _space(space: Space) -> CheckResult:
     name = f"disk {space.name}"
     left = f"{space.free // 1_000_000} MB free"
     advice = "make room: uploads fail and clients try again, log files stop"
@@ -334,7 +336,7 @@ def _space(space: Space) -> Finding:
     return ok(name, left)
 
 
-def check_clock(seen: Snapshot) -> Finding:
+def check_clock(seen: Snapshot) -> CheckResult:
     """Say whether database and machine agree on the time, by which deadlines go."""
     if seen.database.trouble:
         return skip("clock", "the database does not answer")

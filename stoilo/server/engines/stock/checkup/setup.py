@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.engines.stock.checkup.snapshot import (
         AppReplication,
-        Finding,
+        CheckResult,
         Snapshot,
         VersionView,
     )
@@ -59,7 +59,7 @@ _QUORUM: Final = re.compile(
 )
 
 
-def check_settings(seen: Snapshot) -> Iterator[Finding]:
+def check_settings(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of config.xml which hazards are in it."""
     wrong = correct_settings(seen.config, Surroundings(seen.host))
     for one in wrong:
@@ -71,7 +71,7 @@ def check_settings(seen: Snapshot) -> Iterator[Finding]:
         yield fail("daemon lines", change.why, f"{_INSTALL}: {change.becomes.cmd}")
 
 
-def check_keys(seen: Snapshot) -> Iterator[Finding]:
+def check_keys(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether a private signing key lies here, and whether uploads can be signed."""
     yield from _private_keys(seen.keys)
     if seen.upload_key is None:
@@ -90,7 +90,7 @@ def check_keys(seen: Snapshot) -> Iterator[Finding]:
         yield ok("upload-key", "upload certificates can be made")
 
 
-def _private_keys(keys: KeySearch) -> Iterator[Finding]:
+def _private_keys(keys: KeySearch) -> Iterator[CheckResult]:
     """Say whether a private code-sign key lies here, or that nobody could look."""
     owner = "run this as the project's owner or as root"
     if keys.found:
@@ -106,7 +106,7 @@ def _private_keys(keys: KeySearch) -> Iterator[Finding]:
         yield ok("private-key", "no private code-sign key was found")
 
 
-def check_modes(seen: Snapshot) -> Iterator[Finding]:
+def check_modes(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether the web server may write where it has to, and read what it must not."""
     for name in ("download", "upload"):
         mode = seen.modes.get(name)
@@ -130,7 +130,7 @@ def check_modes(seen: Snapshot) -> Iterator[Finding]:
         yield warn("mode config.xml", text, "chmod 640 config.xml")
 
 
-def check_plan_classes(seen: Snapshot) -> Iterator[Finding]:
+def check_plan_classes(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether levels above pure are held back from who did not choose them."""
     missing = missing_plan_classes(seen.plan_classes)
     if missing:
@@ -143,7 +143,7 @@ def check_plan_classes(seen: Snapshot) -> Iterator[Finding]:
         yield warn("preferences page", text, _INSTALL)
 
 
-def check_templates(seen: Snapshot) -> Finding:
+def check_templates(seen: Snapshot) -> CheckResult:
     """Say whether a template silently replaces the researchers' redundancy."""
     wrong = [name for name, text in seen.templates.items() if _QUORUM.search(text)]
     if wrong:
@@ -155,7 +155,7 @@ def check_templates(seen: Snapshot) -> Finding:
     return ok("templates", f"{len(seen.templates)} of ours, none with a quorum")
 
 
-def check_submission(seen: Snapshot) -> Iterator[Finding]:
+def check_submission(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether jobs can come past the gate, and the database's known trap."""
     view = seen.database
     if view.trouble:
@@ -170,7 +170,7 @@ def check_submission(seen: Snapshot) -> Iterator[Finding]:
         yield ok("join-cache", "join_cache_level is 0")
 
 
-def check_entry_points(seen: Snapshot) -> Iterator[Finding]:
+def check_entry_points(seen: Snapshot) -> Iterator[CheckResult]:
     """Say whether BOINC's daemons reach the engine."""
     missing = [one.name for one in seen.entry_points if not one.present]
     closed = [
@@ -203,7 +203,7 @@ _CLASSES: Final = (
 _OWN_WAYS: Final = "set it to 0 on the project's page for apps, or leave it knowingly"
 
 
-def check_apps(seen: Snapshot) -> Finding:
+def check_apps(seen: Snapshot) -> CheckResult:
     """Say whether each level is an app."""
     if seen.database.trouble:
         return skip("apps", "the database does not answer")
@@ -214,7 +214,7 @@ def check_apps(seen: Snapshot) -> Finding:
     return ok("apps", ", ".join(APPS))
 
 
-def check_replication(seen: Snapshot) -> Iterator[Finding]:
+def check_replication(seen: Snapshot) -> Iterator[CheckResult]:
     """Name what BOINC would do about copies beside what tasks ask for.
 
     Results are judged right all the same: by the quorum that the task asks for.
@@ -248,7 +248,7 @@ def _own_ways(one: AppReplication) -> Iterator[str]:
         )
 
 
-def check_versions(seen: Snapshot) -> Iterator[Finding]:
+def check_versions(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of the newest version of each app and platform what is wrong with it."""
     if seen.database.trouble:
         yield skip("versions", "the database does not answer")

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from stoilo.server.engines.stock.project.config import ConfigText, Daemon
 
 __all__ = [
-    "Answer",
     "Backlog",
+    "CheckResult",
+    "CheckVerdict",
     "DaemonState",
     "DatabaseView",
     "EntryPoint",
-    "Finding",
     "OwnView",
     "Snapshot",
     "Space",
-    "Verdict",
     "VersionView",
+    "WebAnswer",
     "WebView",
     "fail",
     "ok",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How one check came out."""
 
     OK = "ok"
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the checkup.
 
     Attributes:
@@ -57,7 +57,7 @@ class Finding:
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     advice: str = ""
 
@@ -188,7 +188,7 @@ class DatabaseView:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebAnswer:
     """What one URL said.
 
     Attributes:
@@ -216,11 +216,11 @@ class WebView:
         config: BOINC's description of the project.
     """
 
-    master: Answer
-    scheduler: Answer
-    upload: Answer
-    download: Answer
-    config: Answer
+    master: WebAnswer
+    scheduler: WebAnswer
+    upload: WebAnswer
+    download: WebAnswer
+    config: WebAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,21 +299,21 @@ class Snapshot:
     socket: str = ""
 
 
-def ok(name: str, text: str) -> Finding:
+def ok(name: str, text: str) -> CheckResult:
     """All is well."""
-    return Finding(name, Verdict.OK, text)
+    return CheckResult(name, CheckVerdict.OK, text)
 
 
-def warn(name: str, text: str, advice: str) -> Finding:
+def warn(name: str, text: str, advice: str) -> CheckResult:
     """It works, and will not for long or not well."""
-    return Finding(name, Verdict.WARN, text, advice)
+    return CheckResult(name, CheckVerdict.WARN, text, advice)
 
 
-def fail(name: str, text: str, advice: str) -> Finding:
+def fail(name: str, text: str, advice: str) -> CheckResult:
     """It does not work, or not safely."""
-    return Finding(name, Verdict.FAIL, text, advice)
+    return CheckResult(name, CheckVerdict.FAIL, text, advice)
 
 
-def skip(name: str, text: str) -> Finding:
+def skip(name: str, text: str) -> CheckResult:
     """It could not be looked at; another finding says why."""
-    return Finding(name, Verdict.SKIP, text)
+    return CheckResult(name, CheckVerdict.SKIP, text)

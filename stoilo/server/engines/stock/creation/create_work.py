@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "JobClass", "batches", "check_line", "class_arguments", "stdin_line"]
 
+# Of a line with its newline; `create_work` refuses a buffer that is full (4,095).
 LINE_BYTES: Final = 4094
-"""Of a line with its newline; `create_work` refuses a buffer that is full (4,095)."""
 
 LINE_WORDS: Final = 98
+# Workunits in one call: BOINC sends a statement for each MB, a half-way failure for
+# each.
 BATCH: Final = 1000
-"""Workunits in one call: BOINC sends a statement for each MB, a half-way failure for each."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 

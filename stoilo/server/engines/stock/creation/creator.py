@@ -46,16 +46,16 @@ __all__ = ["Creator", "Draft", "insert_drafts"]
 
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4000
+# Columns that `create_work` is told of.
 _TOLD: Final = (
     *("id", "name", "app", "priority", "input_template", "result_template"),
     *("min_quorum", "target_results", "max_error", "max_total", "max_success"),
     "delay_bound_s",
 )
-"""Columns that `create_work` is told of."""
 
 _WAIT_S: Final = 10
+# From so many tries on, the wait for the next is no longer than after the last.
 _TRIES: Final = 6
-"""From so many tries on, the wait for the next is no longer than after the last."""
 
 
 @dataclass(frozen=True, slots=True)

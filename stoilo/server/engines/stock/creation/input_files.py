@@ -67,7 +67,7 @@ class InputFiles:
         settings.write(_SECRET, secrets.token_hex(32), replace=False)
         self.stage = Stage(
             project.download,
-            project.config.fanout,
+            project.fanout,
             bytes.fromhex(settings.read(_SECRET)),
             beside=(project.templates,),
         )
@@ -188,9 +188,9 @@ class ReleaseRenewal:
 
     def url_of(self, name: str) -> str:
         """Return where hosts get a file."""
-        config = self._project.config
-        folder = fan_out(name, config.fanout)
-        return "/".join(part for part in (config.download_url, folder, name) if part)
+        folder = fan_out(name, self._project.fanout)
+        parts = (self._project.download_url, folder, name)
+        return "/".join(part for part in parts if part)
 
     def renew(self, new: StagedFile) -> bool:
         """Rewrite some workunits with an older release; returns whether there were any."""

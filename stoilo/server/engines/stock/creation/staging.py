@@ -44,9 +44,10 @@ _FILE_MODE: Final = 0o644  # a web server hands them out
 _FOLDER_MODE: Final = 0o2775  # BOINC's tools may run as another user of the group
 _FOR_ALL: Final = stat.S_IROTH | stat.S_IXOTH
 _REMEMBERED: Final = 65_536
+# Below the downloads. Files that begin in one folder lie close together on the disk:
+# to make each in a folder of its own costs many times as much as to rename it into
+# that.
 _DRAFTS: Final = ".stoilo"
-"""Below the downloads. Files that begin in one folder lie close together on the disk: to
-make each in a folder of its own costs many times as much as to rename it into that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from sqlalchemy import select
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.executor.xmltext import XmlBounds, parse_xml
+from stoilo.server.engines.programs import check_programs
+from stoilo.server.engines.stock.creation.staging import file_md5
 from stoilo.server.engines.stock.installation.levels import plan_classes
 from stoilo.server.engines.stock.project import boinc_tables
 
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from stoilo.server.engines.interface import AppProgram, SignedFile
+    from stoilo.server.engines.interface import AppProgram, CodeSignKey, SignedFile
 
 __all__ = [
     "FIRST_VERSION",
     "KnownVersion",
     "VersionFolder",
     "check_app_versions",
+    "check_signatures",
     "new_versions",
     "parse_version_name",
     "signatures_in",
@@ -43,8 +46,8 @@ __all__ = [
 
 
 FIRST_VERSION: Final = 100
+# Without one, or below 6.0, a client shares no memory-mapped file with the launcher.
 API_VERSION: Final = "7.20.5"
-"""Without one, or below 6.0, a client shares no memory-mapped file with the launcher."""
 
 VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
 _NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
@@ -169,6 +172,13 @@ def parse_version_name(name: str) -> int | None:
 
 _BYTES: Final = 65_536
 _BOUNDS: Final = XmlBounds(_BYTES + 32, depth=8, elements=2000)
+
+
+def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
+    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-E050``."""
+    files = [file for one in programs for file in (one.launcher, one.verifier)]
+    md5s = {file.digest: file_md5(file.source, file.digest) for file in files}
+    check_programs(programs, md5s, key)
 
 
 def check_app_versions(

@@ -14,11 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from sqlalchemy import bindparam, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import bindparam, text
 
 from stoilo.core.errors import InternalError
-from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.stock.installation.app_versions import version_xml
 from stoilo.server.engines.stock.installation.levels import mark_preferences
 from stoilo.server.engines.stock.installation.owner import Owner, acting_as
@@ -30,6 +28,7 @@ from stoilo.server.engines.stock.installation.plan import (
     SetMode,
     WriteFile,
 )
+from stoilo.server.engines.stock.project.database import open_database
 from stoilo.server.engines.stock.project.directory import tool_environment
 
 if TYPE_CHECKING:
@@ -42,12 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["UNMARKED", "Installer", "mark_accounts", "retire_versions"]
 
 
+# Accounts whose preferences were saved before the page wrote ``<stoilo_work>``.
 UNMARKED: Final = (
     "user WHERE instr(project_prefs, '</project_specific>') > 0"
     " AND instr(project_prefs, '<max_level>') > 0"
     " AND instr(project_prefs, '<stoilo_work>') = 0"
 )
-"""Accounts whose preferences were saved before the page wrote ``<stoilo_work>``."""
 
 _RETIRE: Final = text(
     "UPDATE app_version SET deprecated = 1 WHERE id IN :rows"
@@ -59,16 +58,9 @@ _SAVE: Final = text(
 
 def retire_versions(database_url: str, rows: tuple[int, ...]) -> None:
     """Mark app versions as deprecated, as BOINC's own pages do; raises ``STO-B025``."""
-    engine = create_engine(database_url)
-    try:
-        with engine.begin() as connection:
-            connection.execute(_RETIRE, {"rows": rows})
-    except SQLAlchemyError as error:
-        raise InternalError(
-            "STO-B025", f"app versions could not be retired: {cause_of(error)}"
-        ) from error
-    finally:
-        engine.dispose()
+    what = "app versions could not be retired"
+    with open_database(database_url, what) as connection:
+        connection.execute(_RETIRE, {"rows": rows})
 
 
 def mark_accounts(database_url: str) -> None:
@@ -76,16 +68,9 @@ def mark_accounts(database_url: str) -> None:
 
     One that its owner saves meanwhile stays as he saved it.
     """
-    engine = create_engine(database_url)
-    try:
-        with engine.begin() as connection:
-            _mark(connection)
-    except SQLAlchemyError as error:
-        raise InternalError(
-            "STO-B025", f"accounts' preferences could not be marked: {cause_of(error)}"
-        ) from error
-    finally:
-        engine.dispose()
+    what = "accounts' preferences could not be marked"
+    with open_database(database_url, what) as connection:
+        _mark(connection)
 
 
 def _mark(connection: Connection) -> None:
@@ -100,11 +85,11 @@ def _mark(connection: Connection) -> None:
 
 TOOL_S: Final = 600.0
 _SHOWN: Final = 500
+# What BOINC's PHP programs say as they end with 0 and have not done it.
 _FAILED: Final = re.compile(
     r"^\s*(?:PHP )?(?:Fatal |Parse )?[Ee]rror\b|^\S+ not found\b|is listed in version\.xml but",
     re.MULTILINE,
 )
-"""What BOINC's PHP programs say as they end with 0 and have not done it."""
 
 _PROGRAM_MODE: Final = 0o755
 _FILE_MODE: Final = 0o644

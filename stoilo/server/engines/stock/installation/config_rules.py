@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 
+# ``daily_result_quota`` of a quick project: chunks of a `map` are small.
 TASKS_A_DAY: Final = 100_000
-"""``daily_result_quota`` of a quick project: chunks of a `map` are small."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,13 @@ import errno
 import os
 import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import text
 
-from stoilo.core.errors import InternalError, UsageError
-from stoilo.server.db.outages import cause_of
+from stoilo.core.errors import UsageError
 from stoilo.server.engines.stock.installation.app_versions import (
     KnownVersion,
     parse_version_name,
@@ -36,6 +35,10 @@ from stoilo.server.engines.stock.installation.private_keys import (
     below,
     find_private_keys,
     read_small,
+)
+from stoilo.server.engines.stock.project.database import (
+    join_cache_level,
+    open_database,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def read_facts(
         *STAGE_FILES,
         *wanted,
     )
-    key_dir = Path(project.config.key_dir or root / "keys").resolve()
+    key_dir = project.key_dir
     with acting_as(
         Owner.of(root)
     ):  # what is read here is written again, for all to see
@@ -108,14 +111,15 @@ def read_facts(
         keys=search_keys(project),
         versions=tuple(_versions(root / "apps")),
     )
-    return _with_database(facts, url or project.database_url)
+    what = "the project's database does not answer as BOINC's does"
+    with open_database(url or project.database_url, what) as connection:
+        return _ask(facts, connection)
 
 
 def search_keys(project: StockProject) -> KeySearch:
     """Return where private code-sign keys lie on a project's server."""
-    key_dir = Path(project.config.key_dir or project.root / "keys").resolve()
     skipped = (project.download, project.upload, project.own / "kept")
-    return find_private_keys(project.root, key_dir, skipped)
+    return find_private_keys(project.root, project.key_dir, skipped)
 
 
 def read_bounded(path: Path) -> bytes | None:
@@ -201,21 +205,6 @@ _OFFERED: Final = """SELECT app_version.id, app.name, app_version.plan_class
  FROM app_version, app WHERE app.id = app_version.appid AND app_version.deprecated = 0"""
 
 
-def _with_database(facts: ProjectFacts, url: str) -> ProjectFacts:
-    """Return `facts` with what the database says; raises ``STO-B025``."""
-    engine = create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return _ask(facts, connection)
-    except SQLAlchemyError as error:
-        raise InternalError(
-            "STO-B025",
-            f"the project's database does not answer as BOINC's does: {cause_of(error)}",
-        ) from error
-    finally:
-        engine.dispose()
-
-
 def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
     """Return `facts` with what the database says."""
 
@@ -236,14 +225,8 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         for row, app, plan in connection.execute(text(_OFFERED))
         if app in APPS and plan not in plan_classes(app)
     ]
-    return ProjectFacts(
-        files=facts.files,
-        modes=facts.modes,
-        host=facts.host,
-        key=facts.key,
-        key_dir=facts.key_dir,
-        keys=facts.keys,
-        versions=facts.versions,
+    return replace(
+        facts,
         apps=names("app"),
         platforms=names("platform"),
         registered=frozenset(registered),
@@ -252,14 +235,5 @@ def _ask(facts: ProjectFacts, connection: Connection) -> ProjectFacts:
         hosts=count("host"),
         uncertified=count(_UNCERTIFIED),
         submitters=count("user_submit") + count("user_submit_app"),
-        join_cache_level=_join_cache_level(connection),
-    )
-
-
-def _join_cache_level(connection: Connection) -> int:
-    """Return MariaDB's setting, 0 on any other database."""
-    if connection.dialect.name not in {"mysql", "mariadb"}:
-        return 0
-    return int(
-        connection.exec_driver_sql("SELECT @@GLOBAL.join_cache_level").scalar_one()
+        join_cache_level=join_cache_level(connection),
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.errors import UsageError
 from stoilo.executor.installed import installed_release
 from stoilo.executor.trust import load_trust
-from stoilo.server.engines.embedded.wire.programs import check_programs
+from stoilo.server.engines.stock.installation.app_versions import check_signatures
 from stoilo.server.engines.stock.installation.apply import Installer
 from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.owner import (
@@ -24,7 +23,6 @@ from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point
 from stoilo.server.release.programs import ReleasedPrograms, read_programs
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.interface import SignedFile
     from stoilo.server.engines.stock.installation.plan import Plan
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.release.programs import ReleasedPrograms
@@ -50,7 +48,7 @@ def install_project(
         url: of its database (SQLAlchemy form), if another than config.xml names.
 
     Raises:
-        UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B020`` to
+        UsageError, InternalError: ``STO-B001``, ``STO-B002``, ``STO-B021`` to
             ``STO-B027``, ``STO-B100``.
     """
     project = _read(root)
@@ -79,9 +77,6 @@ def _entry_points(owner: Owner) -> tuple[WriteFile, ...]:
     return tuple(WriteFile(f"bin/{name}", content, 0o755, why) for name in ENTRY_POINTS)
 
 
-_CHUNK = 1024 * 1024
-
-
 def read_offer(directory: Path) -> ReleasedPrograms:
     """Return what stock clients get of the release in `directory`, checked as by them.
 
@@ -107,23 +102,5 @@ def read_offer(directory: Path) -> ReleasedPrograms:
             "the release has no programs that are signed for BOINC clients",
             hint="let the ceremony sign launcher and verifier with the role boinc",
         )
-    files = [file for one in found.programs for file in (one.launcher, one.verifier)]
-    md5s = {file.digest: _md5(file) for file in files}
-    check_programs(found.programs, md5s, found.key)
+    check_signatures(found.programs, found.key)
     return found
-
-
-def _md5(file: SignedFile) -> str:
-    """Return a file's MD5; raises ``STO-E002`` where it is not of its digest."""
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    if isinstance(file.source, Path):
-        with file.source.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                sha256.update(chunk)
-                md5.update(chunk)
-    else:
-        sha256.update(file.source)
-        md5.update(file.source)
-    if sha256.hexdigest() != file.digest:
-        raise TrustError("STO-E002", "a program is not of the digest that names it")
-    return md5.hexdigest()

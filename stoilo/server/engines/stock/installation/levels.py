@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 
+# Compiled into a stock scheduler (``MAX_APPS``).
 MOST_APPS: Final = 10
-"""Compiled into a stock scheduler (``MAX_APPS``)."""
 
+# 7.0.0, as plan classes write it: older ones have no memory-mapped runtime interface.
 OLDEST_CLIENT: Final = 70_000
-"""7.0.0, as plan classes write it: older ones have no memory-mapped runtime interface."""
 
+# Element of the project preferences that plan classes look at.
 CHOICE: Final = "stoilo_work"
-"""Element of the project preferences that plan classes look at."""
 
 ANY: Final = HostFilter()
 _LABELS: Final = {
@@ -53,8 +53,8 @@ _LABELS: Final = {
     "numeric": "Python with arrays",
     "tensor": "Python with tensors, for training",
 }
+# The levels that this package holds, lowest first: an app each.
 APPS: Final = tuple(name for name in LEVELS if name in level_files())
-"""The levels that this package holds, lowest first: an app each."""
 
 
 def app_label(app: str) -> str:

@@ -321,7 +321,7 @@ def make_plan(
         quick: see `Surroundings`.
 
     Raises:
-        UsageError: ``STO-B020``, ``STO-B021`` config.xml; ``STO-B022`` too many apps;
+        UsageError: ``STO-B021`` config.xml cannot be edited; ``STO-B022`` too many apps;
             ``STO-B023`` hosts know another code-sign key.
     """
     config = read_config(facts.files.get(CONFIG_FILE, b""))

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["KeySearch", "below", "find_private_keys", "read_small"]
 
 MAX_KEY_BYTES: Final = 16 * 1024
+# That one search reads, folders among them.
 MOST_FILES: Final = 100_000
-"""That one search reads, folders among them."""
 
+# Folders below one another.
 DEEPEST: Final = 100
-"""Folders below one another."""
 
 _NAMED: Final = 20
 

@@ -18,9 +18,11 @@ from stoilo.executor.xmltext import Element, XmlBounds, escape, parse_xml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["ConfigText", "Daemon", "edit_config", "read_config"]
+__all__ = ["CONFIG_BYTES", "ConfigText", "Daemon", "edit_config", "read_config"]
 
-BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, depth=8, elements=20_000)
+CONFIG_BYTES: Final = 256 * 1024  # real ones have some 4 KiB
+_BOUNDS: Final = XmlBounds(CONFIG_BYTES, depth=8, elements=5000)
+_LARGEST_FANOUT: Final = 65_536
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -87,7 +89,8 @@ class ConfigText:
         daemons: in their order.
     """
 
-    settings: Mapping[str, str] = field(default_factory=dict)
+    # never shown: the database's password is among them
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     daemons: tuple[Daemon, ...] = ()
 
     def text(self, tag: str) -> str:
@@ -110,23 +113,30 @@ def read_config(data: bytes) -> ConfigText:
     """Return what the bytes of a config.xml say.
 
     Raises:
-        UsageError: ``STO-B020``.
+        TrustError: ``STO-B001``.
     """
     try:
-        root = parse_xml(data, BOUNDS)
+        root = parse_xml(data, _BOUNDS)
+        config = _config_of(root)
     except TrustError as error:
-        raise UsageError(
-            "STO-B020", f"config.xml cannot be read: {error.message}"
-        ) from error
-    config = root.find("config")
-    if root.tag != "boinc" or config is None:
-        raise UsageError("STO-B020", "config.xml has no <config> inside <boinc>")
+        raise TrustError("STO-B001", f"config.xml: {error.message}") from error
     settings: dict[str, str] = {}
     for child in config.children:
         settings.setdefault(child.tag, child.text)
     listed = root.find("daemons")
     daemons = () if listed is None else tuple(map(_daemon, listed.every("daemon")))
     return ConfigText(settings, daemons)
+
+
+def _config_of(root: Element) -> Element:
+    """Return ``<config>``; raises ``STO-X030``."""
+    config = root.find("config")
+    if root.tag != "boinc" or config is None:
+        raise TrustError("STO-X030", "there is no <boinc><config>")
+    # a number out of range would have us look for files in the wrong folders
+    if not 0 <= config.integer("uldl_dir_fanout") <= _LARGEST_FANOUT:
+        raise TrustError("STO-X030", "uldl_dir_fanout makes no sense")
+    return config
 
 
 def _daemon(element: Element) -> Daemon:
@@ -157,7 +167,8 @@ def edit_config(
         added: daemons that come behind the others.
 
     Raises:
-        UsageError: ``STO-B020`` unreadable; ``STO-B021`` written in a way that the wanted
+        TrustError: ``STO-B001`` unreadable.
+        UsageError: ``STO-B021`` written in a way that the wanted
             text cannot be put into.
     """
     replaced, added = tuple(replaced), tuple(added)
@@ -202,7 +213,7 @@ def _replace_daemon(text: str, old: Daemon, new: Daemon) -> str:
     start, end = _inside(text, "daemons")
     pattern = re.compile(r"<daemon>.*?</daemon>", re.DOTALL)
     for match in _outside_comments(text, pattern, start, end):
-        if _daemon(parse_xml(match[0].encode(errors="replace"), BOUNDS)) == old:
+        if _daemon(parse_xml(match[0].encode(errors="replace"), _BOUNDS)) == old:
             return text[: match.start()] + _render(new) + text[match.end() :]
     raise UsageError("STO-B021", f"the daemon {old.program} cannot be edited")
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.db.outages import cause_of
 from stoilo.server.engines.database import EngineDatabase
 from stoilo.server.engines.stock.project import tables
 from stoilo.server.engines.stock.project.tables import metadata
 from stoilo.server.migrations import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
 __all__ = [
     "PACKET_BYTES",
@@ -34,13 +39,16 @@ __all__ = [
     "Settings",
     "claim_project",
     "find_socket",
+    "is_maria",
+    "join_cache_level",
+    "open_database",
     "owner_name",
     "parse_host",
 ]
 
 
+# Less than MariaDB's own default: no file of ours lies in these tables.
 PACKET_BYTES: Final = 4 * 1024 * 1024
-"""Less than MariaDB's own default: no file of ours lies in these tables."""
 
 STOCK = Branch("stock", "stoilo_version", metadata)
 
@@ -50,6 +58,36 @@ class Database(EngineDatabase):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, STOCK, PACKET_BYTES)
+
+
+@contextmanager
+def open_database(url: str, what: str) -> Iterator[Connection]:
+    """Yield a transaction in a project's database, for one command.
+
+    Raises:
+        InternalError: ``STO-B025``: it does not answer; nothing has changed.
+    """
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise InternalError("STO-B025", f"{what}: {cause_of(error)}") from error
+    finally:
+        engine.dispose()
+
+
+def is_maria(connection: Connection) -> bool:
+    """Whether it is MariaDB; tests play a project in SQLite."""
+    return connection.dialect.name in {"mysql", "mariadb"}
+
+
+def join_cache_level(connection: Connection) -> int:
+    """Return MariaDB's setting, 0 on any other database."""
+    if not is_maria(connection):
+        return 0
+    query = "SELECT @@GLOBAL.join_cache_level"
+    return int(connection.exec_driver_sql(query).scalar_one())
 
 
 class Settings:
@@ -147,8 +185,8 @@ def _unusable(error: OSError) -> InternalError:
 
 
 LOCAL: Final = "localhost"
+# By which MariaDB's client library is told of another socket.
 SOCKET_VARIABLE: Final = "MYSQL_UNIX_PORT"
-"""By which MariaDB's client library is told of another socket."""
 
 SOCKETS: Final = (
     "/run/mysqld/mysqld.sock",  # Debian, and what is tried where none is there

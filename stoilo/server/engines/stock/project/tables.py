@@ -173,5 +173,5 @@ kept_results = Table(
     Column("flops", Real, nullable=False),
 )
 
+# The tables whose rows belong to a workunit.
 parts = tuple(table for table in metadata.sorted_tables if "workunit_id" in table.c)
-"""The tables whose rows belong to a workunit."""

@@ -26,8 +26,8 @@ __all__ = ["CleanUp", "stray_outcomes"]
 
 _CLOSED_AT_ONCE: Final = 200
 _PURGED_AT_ONCE: Final = 500
+# A row lives so long at least: one that BOINC never had is gone from it at once.
 _KEPT_S: Final = 86_400
-"""A row lives so long at least: one that BOINC never had is gone from it at once."""
 
 
 class CleanUp:

@@ -38,14 +38,14 @@ __all__ = ["AdmissionEnds", "Cancellations"]
 
 
 log = logging.getLogger(__name__)
+# Workunits looked at together.
 _AT_ONCE: Final = 1000
-"""Workunits looked at together."""
 
+# Each is a process of BOINC's; making workunits waits for them.
 _CALLS: Final = 20
-"""Each is a process of BOINC's; making workunits waits for them."""
 
+# After a failure of the tool, or a call that changed nothing.
 _PAUSE_S: Final = 10
-"""After a failure of the tool, or a call that changed nothing."""
 
 _UNTOLD: Final = (
     boinc_tables.workunits.c.error_mask.bitwise_and(ErrorMask.CANCELLED) == 0
@@ -178,8 +178,8 @@ def _untold(first: int, last: int) -> Select[int]:
 
 
 _DUE_AT_ONCE: Final = 200
+# So long before the last moment no copy is issued any more: we look once a second.
 ADMISSION_MARGIN_S: Final = 5
-"""So long before the last moment no copy is issued any more: we look once a second."""
 
 
 class AdmissionEnds:

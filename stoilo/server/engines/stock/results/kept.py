@@ -52,7 +52,7 @@ class Uploads:
 
     def path_of(self, row: ResultRow) -> Path:
         """Return where a result's file lies, or would."""
-        return place(self._project.upload, row.output, self._project.config.fanout)
+        return place(self._project.upload, row.output, self._project.fanout)
 
     def received(self, row: ResultRow, workunit: str, path: Path) -> ReceivedResult:
         """Return a result and the size and digest of its file; raises ``OSError``.

@@ -215,8 +215,8 @@ def _result(one: Row, workunit: str, outcomes: Outcomes) -> ReceivedResult:  # t
     )
 
 
+# BOINC's exit status; not counted as an error there either.
 ABORTED_BY_VOLUNTEER: Final = 203
-"""BOINC's exit status; not counted as an error there either."""
 
 _STATES: Final[dict[int, CopyState]] = {
     ServerState.INACTIVE: CopyState.UNSENT,
@@ -283,8 +283,8 @@ def copy_code(outcome: CopyOutcome) -> str:
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 64
 _LONGEST_WAIT_S: Final = 30
+# After so many tries, about a minute and a half, a file that is gone stays gone.
 _LOST_TRIES: Final = 8
-"""After so many tries, about a minute and a half, a file that is gone stays gone."""
 
 
 class Delivery:

@@ -51,8 +51,8 @@ __all__ = ["ScriptAssimilator"]
 log = logging.getLogger(__name__)
 _AT_ONCE: Final = 500
 _FIRST_WAIT_S: Final = 60
+# So many times an end is put off for a result that cannot be judged: two hours.
 _DOUBLINGS: Final = 6
-"""So many times an end is put off for a result that cannot be judged: two hours."""
 
 _FAILED: Final = {
     CopyOutcome.CLIENT_ERROR,

@@ -27,7 +27,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.server.engines.stock.project.directory import OutputName, output_of
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoilo.server.engines.stock.project.directory import OutputName, StockProject
-    from stoilo.server.engines.stock.scripts.validator import Answer
+    from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
+    from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 
 __all__ = [
     "AGAIN",
@@ -51,8 +52,6 @@ __all__ = [
     "Call",
     "CheckCall",
     "CompareCall",
-    "Judges",
-    "Listens",
     "PingCall",
     "ScriptServer",
     "answer_call",
@@ -161,43 +160,25 @@ def _assimilate(arguments: list[str]) -> AssimilateCall:
 log = logging.getLogger(__name__)
 _MODE: Final = 0o660
 _BACKLOG: Final = 128
+# How long a script may take to say what it wants, s.
 TALK_S: Final = 10.0
-"""How long a script may take to say what it wants, s."""
 
+# Pause after a connection that could not be taken, s: descriptors run out, say.
 _PAUSE_S: Final = 0.5
-"""Pause after a connection that could not be taken, s: descriptors run out, say."""
 
 
-class Judges(Protocol):
-    """Judges results."""
-
-    def check(self, output: OutputName) -> Answer:
-        """See `judging.ScriptValidator`."""
-        ...
-
-    def compare(self, left: OutputName, right: OutputName) -> Answer:
-        """See `judging.ScriptValidator`."""
-        ...
-
-
-class Listens(Protocol):
-    """Takes ends of workunits."""
-
-    def hear(self, *, name: str = "", boinc_id: int = 0) -> None:
-        """See `assimilating.ScriptAssimilator`."""
-        ...
-
-
-def answer_call(call: Call, judge: Judges, listener: Listens) -> int:
+def answer_call(
+    call: Call, validator: ScriptValidator, assimilator: ScriptAssimilator
+) -> int:
     """Return the exit status for a call; our own trouble is "again", never "no"."""
     try:
         match call:
             case CheckCall(output):
-                return judge.check(output).value
+                return validator.check(output).value
             case CompareCall(left, right):
-                return judge.compare(left, right).value
+                return validator.compare(left, right).value
             case AssimilateCall(name, boinc_id):
-                listener.hear(name=name, boinc_id=boinc_id)
+                assimilator.hear(name=name, boinc_id=boinc_id)
                 return 0
             case PingCall():
                 return 0
@@ -213,17 +194,21 @@ class ScriptServer:
 
     Args:
         path: of the socket; one left by a process that died is replaced.
-        judge: for validators.
-        listener: for assimilators.
+        validator: for BOINC's validators.
+        assimilator: for BOINC's assimilators.
         workers: calls answered at a time.
     """
 
     def __init__(
-        self, path: Path, judge: Judges, listener: Listens, workers: int = 8
+        self,
+        path: Path,
+        validator: ScriptValidator,
+        assimilator: ScriptAssimilator,
+        workers: int = 8,
     ) -> None:
         self._path = path
-        self._judge = judge
-        self._listener = listener
+        self._validator = validator
+        self._assimilator = assimilator
         self._workers = workers
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -299,7 +284,7 @@ class ScriptServer:
         except StoiloError as error:
             log.error("BOINC's scripts are not set up as they should be: %s", error)  # noqa: TRY400 - ours, complete
             return answer_unreadable(data)
-        return answer_call(call, self._judge, self._listener)
+        return answer_call(call, self._validator, self._assimilator)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -80,11 +80,11 @@ __all__ = ["Answer", "Passed", "ScriptValidator", "ask_check", "refusal_cap"]
 
 log = logging.getLogger(__name__)
 _REFUSALS_AT_LEAST: Final = 10
+# Below, BOINC's majority of the quorum is all of it.
 _ALL_FROM: Final = 3
-"""Below, BOINC's majority of the quorum is all of it."""
 
+# Outcomes of workunits whose results are judged.
 _LIVE: Final = {None, OutcomeKind.CANONICAL}
-"""Outcomes of workunits whose results are judged."""
 
 _LOST: Final = ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
 _TOO_LONG: Final = ResultCheck(
@@ -113,8 +113,8 @@ _ANSWERS: Final = {
 }
 
 
+# How long one of BOINC's scripts waits for a validator, s.
 PATIENCE_S: Final = 1.0
-"""How long one of BOINC's scripts waits for a validator, s."""
 
 
 def refusal_cap(max_total: int) -> int:

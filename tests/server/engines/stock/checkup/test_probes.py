@@ -31,7 +31,7 @@ def listen(path):
 
 
 def test_engine_that_answers_is_well_and_complains_of_nothing(deep, caplog):
-    handover = ScriptServer(deep, judge=None, listener=None)
+    handover = ScriptServer(deep, validator=None, assimilator=None)
     handover.open()
     with caplog.at_level(logging.WARNING):
         assert ask_socket(deep) == ""

@@ -188,7 +188,7 @@ def test_certificates_are_asked_for_once_every_copy_has_one(tree):
     assert "old-results" in notes(install(tree))
     tree.sql("UPDATE result SET xml_doc_in = '<xml_signature>\nab\n</xml_signature>'")
     assert "old-results" not in notes(install(tree))
-    assert tree.project().config.ignore_upload_certificates is False
+    assert tree.project().config.flag("ignore_upload_certificates") is False
 
 
 @pytest.mark.parametrize("name", ["project.xml", "plan_class_spec.xml"])

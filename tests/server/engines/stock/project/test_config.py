@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.server.engines.stock.project.config import Daemon, edit_config, read_config
 from tests.support.stockproject import CONFIG
 
@@ -16,6 +16,13 @@ VALUES = st.text(
     st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\x85"),
     max_size=20,
 ).map(str.strip)
+
+
+@pytest.mark.parametrize("number", ["-1", "65537", "many"])
+def test_fan_out_that_makes_no_sense_is_refused(number):
+    odd = DATA.replace(b"<uldl_dir_fanout>1024", b"<uldl_dir_fanout>" + number.encode())
+    with pytest.raises(TrustError, match="STO-B001"):
+        read_config(odd)
 
 
 def test_settings_and_daemons_are_read():
@@ -66,7 +73,7 @@ def test_daemon_with_markup_in_its_line_is_added():
     ],
 )
 def test_file_that_is_no_configuration_is_refused(text):
-    with pytest.raises(UsageError, match="STO-B020"):
+    with pytest.raises(TrustError, match="STO-B001"):
         read_config(text.encode())
 
 
@@ -81,7 +88,7 @@ def test_any_bytes_end_in_a_value_or_our_error(data):
     try:
         edit_config(b"<boinc><config>" + data + b"</config></boinc>", {"host": "x"})
     except StoiloError as error:
-        assert error.code.startswith("STO-B02")
+        assert error.code in {"STO-B001", "STO-B021"}
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from sqlalchemy.engine import make_url
 
 from stoilo.server.db.mariadb import open_mariadb
 from stoilo.server.engines.stock.project import directory as projects
+from stoilo.server.engines.stock.project.config import ConfigText
 from stoilo.server.engines.stock.project.database import (
     SOCKETS,
     find_socket,
     parse_host,
 )
-from stoilo.server.engines.stock.project.directory import ProjectConfig, StockProject
+from stoilo.server.engines.stock.project.directory import StockProject
 from tests.support.mariadb import MariaServer
 
 MEANINGS = {
@@ -50,11 +51,13 @@ def test_socket_is_the_named_one_or_the_one_that_is_there():
 
 def project_on(tmp_path, server, db_host):
     url = make_url(server.create_database())
-    config = ProjectConfig(
-        db_host=db_host,
-        db_name=url.database,
-        db_user=url.username,
-        db_passwd=url.password,
+    config = ConfigText(
+        {
+            "db_host": db_host,
+            "db_name": url.database,
+            "db_user": url.username,
+            "db_passwd": url.password or "",
+        }
     )
     return StockProject(tmp_path, config)
 
@@ -83,6 +86,8 @@ def test_without_the_meaning_it_is_not_reached(tmp_path, monkeypatch):
 
 
 def test_host_and_port_are_a_tcp_address(tmp_path):
-    config = ProjectConfig(db_host="db.example:3307", db_name="demo", db_user="b")
+    config = ConfigText(
+        {"db_host": "db.example:3307", "db_name": "demo", "db_user": "b"}
+    )
     url = make_url(StockProject(tmp_path, config).database_url)
     assert (url.host, url.port, dict(url.query)) == ("db.example", 3307, {})

@@ -87,7 +87,7 @@ def overwrite(bench, copy, body):
 
 
 def judge(bench):
-    return bench.engine._handover._judge
+    return bench.engine._script_server._validator
 
 
 def query(bench, words, *values):
@@ -236,7 +236,7 @@ def test_end_waits_while_a_result_that_it_rests_on_cannot_be_read(bench):
     aside = path.rename(path.with_name("aside"))
     path.symlink_to(path.name)
     with pytest.raises(InternalError, match="STO-E003"):
-        bench.engine._listener.hear(name="w_1")
+        bench.engine._script_assimilator.hear(name="w_1")
     assert bench.engine.status("w_1").outcome is None
     aside.replace(path)
     bench.settle()
