@@ -32,14 +32,14 @@ from stoilo.server.engines.interface import (
     ResultCheck,
     ResultVerdict,
 )
-from stoilo.server.engines.stock.claim import owner_name
-from stoilo.server.engines.stock.engine import StockEngine, StockOptions
-from stoilo.server.engines.stock.project import StockProject, read_project
-from stoilo.server.engines.stock.templates import (
+from stoilo.server.engines.stock.creation.templates import (
     InputSlot,
     input_template,
     result_template,
 )
+from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.project.database import owner_name
+from stoilo.server.engines.stock.project.directory import StockProject, read_project
 from stoilo.server.validation.answers import parse_answer
 from stoilo.server.validation.validators import ValidatorProgram, Validators
 from stoilo.testing.deployment import Deployment

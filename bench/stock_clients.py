@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.calls import run_map
 from bench.rows import Row
 from stoilo.core.types import Redundancy
-from stoilo.server.engines.stock.project import read_project
+from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.testing.deployment import Deployment
 from tests.support.boinc import BoincClient
 from tests.support.stockvolunteer import create_stock_account
@@ -49,7 +49,7 @@ def two_clients(project_dir: Path, data: Path) -> Iterator[Path]:
         project_dir: the stock project's.
         data: directory of the server whose release is installed there.
     """
-    url = read_project(project_dir).config.master_url
+    url = read_project(project_dir).config.text("master_url")
     options = ("--engine", "stock", "--project-dir", str(project_dir))
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="stock-clients-"))

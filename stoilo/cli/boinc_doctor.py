@@ -45,7 +45,7 @@ def doctor(
     from stoilo.server.engines.stock.checkup.reading import (  # noqa: PLC0415
         read_snapshot,
     )
-    from stoilo.server.engines.stock.project import read_project  # noqa: PLC0415
+    from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
 
     findings = examine(read_snapshot(read_project(project_dir), web=not no_web))
     healthy = is_healthy(findings)

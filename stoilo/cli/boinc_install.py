@@ -43,10 +43,8 @@ def install(
 
     Example: stoilo boinc install /srv/project --data /srv/stoilo
     """
-    from stoilo.server.engines.stock.installation.installing import (  # noqa: PLC0415
+    from stoilo.server.engines.stock.installation.install import (  # noqa: PLC0415 - extra
         install_project,
-    )
-    from stoilo.server.engines.stock.installation.release import (  # noqa: PLC0415
         read_offer,
     )
 

@@ -42,7 +42,7 @@ def migrate(
     went wrong. Hosts go on by themselves where URL and code-signing key stay the same.
     """
     from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    from stoilo.server.engines.stock.project import read_project  # noqa: PLC0415
+    from stoilo.server.engines.stock.project.directory import read_project  # noqa: PLC0415
     from stoilo.server.migrating.moving import move_project  # noqa: PLC0415
 
     config, _ = load_config(data.absolute(), {}, os.environ)

@@ -16,10 +16,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
-
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import create_engine, text
-
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
     ReceivedResult,
@@ -27,14 +25,18 @@ from stoilo.server.engines.interface import (
     WorkunitStatus,
 )
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
-from stoilo.server.engines.stock.installation.reading import short_host
-from stoilo.server.engines.stock.project import StockProject
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.project.directory import StockProject
 from stoilo.server.engines.workunits import WorkunitSpec
 from tests.support.engine import BodyValidation, OutcomeRecorder
 from tests.support.stockvolunteer import StockVolunteer, create_stock_account
+from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome, WorkunitStatus
+from stoilo.server.engines.stock.project.directory import StockProject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
 
 __all__ = ["LiveBench", "LiveDaemons", "NamedEngine", "NamedRecorder", "live_bench"]
 
@@ -299,7 +301,7 @@ class LiveBench:
         """Return a user's computer; the first time an account is made."""
         if user not in self._volunteers:
             mail = f"{_MAIL}-{self.prefix}{user}@example.org"
-            key = create_stock_account(self.project.config.master_url, mail)
+            key = create_stock_account(self.project.config.text("master_url"), mail)
             self._volunteers[user] = StockVolunteer(self.scheduler, key)
         return self._volunteers[user]
 

@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from stoilo.server.engines.stock.installation.reading import short_host
-from stoilo.server.engines.stock.project import StockProject, read_project
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.project.directory import StockProject, read_project
 from stoilo.server.release.programs import ReleasedPrograms
 from tests.support.programs import ProgramSigner
 from tests.support.stocktools.project import write_tools

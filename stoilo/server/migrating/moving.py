@@ -3,6 +3,11 @@
 The server must be stopped. Steps, each one transaction and each harmless when done again:
 accounts and hosts into BOINC's tables; running tasks get new attempts. What is there
 already is left alone, so a move that was cut off is begun anew.
+
+A workunit cannot be carried over: its results' names, upload places and deadlines are the
+old engine's. The task can: an attempt is closed and the next one opened, in one
+transaction, exactly as when a deadline has passed. What hosts still compute for the old
+attempt counts for nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +16,8 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
 from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
-
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
@@ -26,20 +29,90 @@ from stoilo.server.engines.embedded.accounts.accounts import (
 )
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.migrating.attempts import count_running, reopen_running
 from stoilo.server.migrating.people import host_values, missing_rows, user_values
-from stoilo.server.migrating.reading import known_workunits, read_hosts, read_users
+from stoilo.server.migrating.people import known_workunits, read_hosts, read_users
 from stoilo.server.migrations import newest_revision
+from stoilo.core.types import TaskState
+from stoilo.server.app.databases import engine_url
+from stoilo.server.db import rows
+from stoilo.server.db.states import AttemptState
+from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
+from stoilo.server.engines.embedded.accounts.accounts import SECRET_BYTES, Accounts, load_secret
+from stoilo.server.migrating.people import (
+    host_values,
+    known_workunits,
+    missing_rows,
+    read_hosts,
+    read_users,
+    user_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from sqlalchemy import Connection
+    from stoilo.server.config import ServerConfig
+
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
 
     from stoilo.server.config import ServerConfig
+    from stoilo.server.db.records import AttemptRow, TaskRow
+    from stoilo.server.db.rows import AttemptName
 
-__all__ = ["Moved", "move_project"]
+    # which of these workunits the project has that is left
+    AtHome = Callable[[AbstractSet[str]], AbstractSet[str]]
+
+__all__ = ["Moved", "count_running", "move_project", "reopen_running"]
+
+
+BATCH = 256  # attempts looked at together
+
+
+def count_running(connection: Connection, at_home: AtHome) -> int:
+    """Return how many attempts `reopen_running` would begin anew."""
+    return sum(len(page) for page in _running(connection, at_home))
+
+
+def reopen_running(connection: Connection, now: int, at_home: AtHome) -> int:
+    """Close the attempts that have a workunit, open the next ones; returns how many.
+
+    `at_home` says which workunits the project has that is left: others are the stock
+    project's, where a server has begun to work since an earlier move.
+    """
+    total = 0
+    for page in _running(connection, at_home):
+        for name in page:
+            found = rows.find_issued(connection, name)
+            if found is not None:
+                _reopen(connection, *found, now)
+        total += len(page)
+    return total
+
+
+def _running(connection: Connection, at_home: AtHome) -> Iterator[list[AttemptName]]:
+    """Yield the attempts whose workunit is at home, a page at a time."""
+    last = ("", 0)
+    while page := rows.issued_after(connection, last, BATCH):
+        last = (page[-1].task_id, page[-1].number)
+        known = at_home({one.workunit for one in page})
+        yield [one for one in page if one.workunit in known]
+
+
+def _reopen(
+    connection: Connection, attempt: AttemptRow, task: TaskRow, now: int
+) -> None:
+    rows.move_attempts(connection, [attempt], AttemptState.CLOSED)
+    if task.state.final or task.attempt != attempt.number:
+        return
+    if task.state is TaskState.RUNNING:
+        rows.move_task(connection, task, TaskState.ADMITTING, now)
+    rows.add_attempt(connection, task, now)
 
 
 @dataclass(frozen=True, slots=True)

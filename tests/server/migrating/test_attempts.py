@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stoilo.server.migrating import attempts
+from stoilo.server.migrating import moving
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -21,13 +21,13 @@ def names(bench: Bench) -> list[str]:
 
 def reopen(bench: Bench, at_home: set[str]) -> int:
     with bench.store.write() as connection:
-        return attempts.reopen_running(connection, bench.clock(), at_home.intersection)
+        return moving.reopen_running(connection, bench.clock(), at_home.intersection)
 
 
 def test_attempts_of_the_project_that_is_left_get_a_successor(
     bench: Bench, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "BATCH", 2)
+    monkeypatch.setattr(moving, "BATCH", 2)
     assert reopen(bench, set(names)) == 5
     assert [bench.poll(name).attempt for name in names] == [2] * 5
 
@@ -43,5 +43,5 @@ def test_count_says_what_a_move_would_begin_anew(
     bench: Bench, names: list[str]
 ) -> None:
     with bench.store.read() as connection:
-        assert attempts.count_running(connection, set(names[:3]).intersection) == 3
-        assert attempts.count_running(connection, set().intersection) == 0
+        assert moving.count_running(connection, set(names[:3]).intersection) == 3
+        assert moving.count_running(connection, set().intersection) == 0

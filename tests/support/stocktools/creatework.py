@@ -59,7 +59,7 @@ class BadJob(Refusal):
 
 
 @dataclass
-class Wish:
+class HostFilter:
     """One workunit as far as the arguments say it."""
 
     app: str = ""
@@ -71,9 +71,9 @@ class Wish:
     numbers: dict[str, float] = field(default_factory=lambda: {**NUMBERS, **REALS})
     files: list[str] = field(default_factory=list)
 
-    def copy(self) -> Wish:
+    def copy(self) -> HostFilter:
         """Return what a line of stdin starts from."""
-        return Wish(
+        return HostFilter(
             self.app,
             "",
             self.template,
@@ -125,7 +125,7 @@ def main(arguments: list[str], root: Path) -> int:
 
 
 def _work(arguments: list[str], root: Path, database: FakeDatabase) -> None:
-    wish = Wish()
+    wish = HostFilter()
     wish.take(arguments, line=False)
     app = database.row("SELECT id FROM app WHERE name = ?", wish.app)
     if app is None:
@@ -149,7 +149,7 @@ def _work(arguments: list[str], root: Path, database: FakeDatabase) -> None:
         _insert(database, rows)
 
 
-def _lines(wish: Wish) -> list[str]:
+def _lines(wish: HostFilter) -> list[str]:
     if not wish.stdin:
         return [""]
     lines = sys.stdin.read().splitlines(keepends=True)
@@ -159,7 +159,7 @@ def _lines(wish: Wish) -> list[str]:
     return lines
 
 
-def _wish_of(wish: Wish, line: str, number: int) -> Wish:
+def _wish_of(wish: HostFilter, line: str, number: int) -> HostFilter:
     if line == "\0":
         raise Refusal("fgets() buffer was too small")
     if not wish.stdin:
@@ -190,7 +190,7 @@ def _insert(database: FakeDatabase, rows: list[dict[str, object]]) -> None:
         raise Refusal(f"wu.insert_batch() failed: -1\nMySQL error: {error}") from error
 
 
-def _row(wish: Wish, app: int, root: Path) -> dict[str, object]:
+def _row(wish: HostFilter, app: int, root: Path) -> dict[str, object]:
     """Return the row of a workunit; raises `Refusal` as the tool gives up."""
     path = root / wish.template
     if not path.is_file():

@@ -15,7 +15,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.stock.filestore import place
+from stoilo.server.engines.stock.project.directory import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

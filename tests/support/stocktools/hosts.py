@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.stock.filestore import place
+from stoilo.server.engines.stock.project.directory import place
 from tests.support.stocktools.daemons import (
     CLIENT_ERROR,
     IN_PROGRESS,

@@ -7,14 +7,14 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.stock.installation.configtext import read_config
-from stoilo.server.engines.stock.installation.reading import short_host
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.project.config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stoilo.server.engines.stock.installation.configtext import Daemon
+    from stoilo.server.engines.stock.project.config import Daemon
 
 __all__ = ["DaemonProcesses"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import stoilo
-from stoilo.server.engines.stock.entrypoints import write_entry_points
-from stoilo.server.engines.stock.project import StockProject, read_project
+from stoilo.server.engines.stock.project.directory import StockProject, read_project
+from stoilo.server.engines.stock.scripts.server import write_entry_points
 from tests.support.stocktools.database import CLOCK, SETTINGS, FakeDatabase
 from tests.support.stocktools.tables import create_statements
 

@@ -2,8 +2,8 @@
 
 BOINC decides who gets which copy and when a copy is late; what a result is worth and what
 an end means is asked of us, by scripts of BOINC's daemons that talk to this process
-(`handover`). Everything that must not be lost is in rows before anybody is answered:
-what was asked for (`creation`), what was decided (`ending`), what is undelivered. Some
+(`scripts`). Everything that must not be lost is in rows before anybody is answered:
+what was asked for (`creation`), what was decided (`outcomes`), what is undelivered. Some
 threads go the rounds that BOINC does not (`rounds`); they hold no state that matters, so
 a crash at any point loses nothing.
 """
@@ -14,42 +14,60 @@ import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
 from sqlalchemy import select
-
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
 from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.stock import boinctables
-from stoilo.server.engines.stock.admissions import Admissions
-from stoilo.server.engines.stock.appversions import check_app_versions
-from stoilo.server.engines.stock.assimilating import Listener
-from stoilo.server.engines.stock.cancelling import Cancellations
-from stoilo.server.engines.stock.chores import Chores
-from stoilo.server.engines.stock.claim import FolderLock, claim_project
-from stoilo.server.engines.stock.closing import Closing
-from stoilo.server.engines.stock.creation import Creator, insert_drafts
-from stoilo.server.engines.stock.database import Database
-from stoilo.server.engines.stock.delivery import Delivery
-from stoilo.server.engines.stock.ending import Endings
-from stoilo.server.engines.stock.figures import Figures
-from stoilo.server.engines.stock.handover import Handover
-from stoilo.server.engines.stock.inputs import Inputs
-from stoilo.server.engines.stock.judging import Judge
-from stoilo.server.engines.stock.nudges import Nudges
-from stoilo.server.engines.stock.renewal import Renewal
-from stoilo.server.engines.stock.resultrows import Uploads, find_own
-from stoilo.server.engines.stock.settings import Settings
-from stoilo.server.engines.stock.staging import file_md5
-from stoilo.server.engines.stock.statusview import read_settled, read_status
-from stoilo.server.engines.stock.sweeping import stray_outcomes
-from stoilo.server.engines.stock.tools import Tools
+from stoilo.server.engines.stock.project import boinc_tables
+from stoilo.server.engines.stock.results.early_ends import Admissions
+from stoilo.server.engines.stock.installation.app_versions import check_app_versions
+from stoilo.server.engines.stock.scripts.assimilator import Listener
+from stoilo.server.engines.stock.results.early_ends import Cancellations
+from stoilo.server.engines.stock.results.verdicts import Chores
+from stoilo.server.engines.stock.project.database import FolderLock, claim_project
+from stoilo.server.engines.stock.results.clean_up import Closing
+from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
+from stoilo.server.engines.stock.project.database import Database
+from stoilo.server.engines.stock.results.outcomes import Delivery
+from stoilo.server.engines.stock.results.outcomes import Endings
+from stoilo.server.engines.stock.status import Figures
+from stoilo.server.engines.stock.scripts.server import Handover
+from stoilo.server.engines.stock.creation.input_files import Inputs
+from stoilo.server.engines.stock.scripts.validator import Judge
+from stoilo.server.engines.stock.project.boinc_rows import Nudges
+from stoilo.server.engines.stock.creation.input_files import Renewal
+from stoilo.server.engines.stock.project.boinc_rows import find_own
+from stoilo.server.engines.stock.project.database import Settings
+from stoilo.server.engines.stock.creation.staging import file_md5
+from stoilo.server.engines.stock.status import read_settled, read_status
+from stoilo.server.engines.stock.results.clean_up import stray_outcomes
+from stoilo.server.engines.stock.project.directory import Tools
 from stoilo.server.engines.workunits import check_spec
+from stoilo.server.engines.stock.creation.input_files import InputFiles, ReleaseRenewal
+from stoilo.server.engines.stock.installation.app_versions import (
+    check_app_versions,
+    check_signatures,
+)
+from stoilo.server.engines.stock.project.boinc_rows import BoincRows, find_own
+from stoilo.server.engines.stock.project.database import (
+    Database,
+    FolderLock,
+    Settings,
+    claim_project,
+)
+from stoilo.server.engines.stock.results.clean_up import CleanUp, stray_outcomes
+from stoilo.server.engines.stock.results.early_ends import AdmissionEnds, Cancellations
+from stoilo.server.engines.stock.results.kept import Uploads
+from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
+from stoilo.server.engines.stock.results.verdicts import Retries
+from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
+from stoilo.server.engines.stock.scripts.server import ScriptServer
+from stoilo.server.engines.stock.scripts.validator import ScriptValidator
+from stoilo.server.engines.stock.status import Figures, read_settled, read_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-
     from stoilo.server.engines.interface import (
         Assimilator,
         EngineFigures,
@@ -57,8 +75,13 @@ if TYPE_CHECKING:
         WorkunitStatus,
     )
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
-    from stoilo.server.engines.stock.project import StockProject
+    from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
+    from stoilo.server.engines.interface import EngineFigures
+    from stoilo.server.engines.interface import Assimilator, Validation, WorkunitStatus
+    from stoilo.server.engines.stock.project.directory import StockProject
+
+
 
 __all__ = ["StockEngine", "StockOptions"]
 
@@ -119,28 +142,28 @@ class StockEngine:
         try:
             self._database.upgrade()
             claim_project(self._settings, self._options.owner)
-            self._inputs = Inputs(project, self._settings)
+            self._inputs = InputFiles(project, self._settings)
         except StoiloError:
             self._release_all()
             raise
         self._tools = Tools(project)
-        self._endings = Endings(self._database, project.own / "kept")
-        self._nudges = Nudges(self._database)
+        self._outcomes = Outcomes(self._database, project.own / "kept")
+        self._boinc = BoincRows(self._database)
         self._creator = Creator(self._database, self._tools, self.now)
-        self._delivery = Delivery(self._database, self._endings, self.now)
-        self._renewal = Renewal(project, self._database, self._nudges)
-        self._admissions = Admissions(
-            self._database, self._endings, self._nudges, self.now
+        self._delivery = Delivery(self._database, self._outcomes, self.now)
+        self._renewal = ReleaseRenewal(project, self._database, self._boinc)
+        self._admissions = AdmissionEnds(
+            self._database, self._outcomes, self._boinc, self.now
         )
         self._cancellations = Cancellations(self._database, self._tools, self.now)
-        self._chores = Chores(self._database, self._nudges, self.now)
-        self._closing = Closing(self._database, self.now)
+        self._retries = Retries(self._database, self._boinc, self.now)
+        self._clean_up = CleanUp(self._database, self.now)
         self._figures = Figures(self._database, self.now)
         self._swept = False
         self._create_at = self._listen_at = self._purge_at = 0
         self._assimilator: Assimilator | None = None
-        self._listener: Listener | None = None
-        self._handover: Handover | None = None
+        self._script_assimilator: ScriptAssimilator | None = None
+        self._script_server: ScriptServer | None = None
         self._rounds = self._make_rounds()
 
     def now(self) -> int:
@@ -167,14 +190,14 @@ class StockEngine:
         """End workunits unless they have ended; see `interface.Engine`."""
         with self._database.read() as connection:
             found = [find_own(connection, name=name) for name in names]
-        ended = self._endings.cancel([own.row for own in found if own is not None])
+        ended = self._outcomes.cancel([own.row for own in found if own is not None])
         if ended:
             self._while_nothing_is_made(lambda: self._cancellations.tell_of(ended))
             self._wake()
 
     def ask_again(self, name: str) -> None:
         """Take it that a workunit's validators have run; see `interface.Engine`."""
-        self._chores.told.put(name)
+        self._retries.told.put(name)
         self._wake()
 
     def status(self, name: str) -> WorkunitStatus | None:
@@ -199,7 +222,7 @@ class StockEngine:
     def set_release(self, bundle: bytes) -> None:
         """Store the release metadata that goes out from now on; see `interface.Engine`.
 
-        Workunits made before get it in the rounds that follow (`renewal`).
+        Workunits made before get it in the rounds that follow.
 
         Raises:
             TrustError: ``STO-K013`` when it is no release.
@@ -214,12 +237,7 @@ class StockEngine:
             UsageError: ``STO-B008`` when it runs others: only an operator with the
                 project's tools may change that (``stoilo boinc install``).
         """
-        files = [file for one in programs for file in (one.launcher, one.verifier)]
-        check_programs(
-            programs,
-            {file.digest: file_md5(file.source, file.digest) for file in files},
-            key,
-        )
+        check_signatures(programs, key)
         with self._database.read() as connection:
             levels = [level.name for level in load_levels()]
             check_app_versions(connection, levels, programs)
@@ -237,25 +255,29 @@ class StockEngine:
     def listen(self, validation: Validation, assimilator: Assimilator) -> None:
         """Answer BOINC's scripts, without the rounds; raises ``STO-B007``."""
         uploads = Uploads(self._project)
-        judge = Judge(self._database, uploads, self._endings, validation, self.now)
-        self._listener = Listener(self._database, self._endings, judge, self.now)
+        validator = ScriptValidator(
+            self._database, uploads, self._outcomes, validation, self.now
+        )
+        self._script_assimilator = ScriptAssimilator(
+            self._database, self._outcomes, validator, self.now
+        )
         self._assimilator = assimilator
         self._delivery.retry_all()
-        self._handover = Handover(
+        self._script_server = ScriptServer(
             self._project.socket,
-            judge,
-            self._listener,
+            validator,
+            self._script_assimilator,
             self._options.workers,
         )
-        self._handover.open()
+        self._script_server.open()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
         for each in self._rounds:
             each.stop()
-        if self._handover is not None:
-            self._handover.close()
-            self._handover = None
+        if self._script_server is not None:
+            self._script_server.close()
+            self._script_server = None
         self._release_all()
 
     def _release_all(self) -> None:
@@ -275,9 +297,9 @@ class StockEngine:
                 "rounds",
                 (
                     self._admissions.end,
-                    self._chores.pay_debts,
-                    self._chores.hear_answers,
-                    self._chores.ask_again,
+                    self._retries.pay_debts,
+                    self._retries.hear_answers,
+                    self._retries.ask_again,
                 ),
             ),
             ("delivery", (self._deliver,)),
@@ -302,30 +324,30 @@ class StockEngine:
 
     def _look_around(self) -> bool:
         """Do what means looking at every workunit, from time to time."""
-        if self._listener is None or self.now() < self._listen_at:
+        if self._script_assimilator is None or self.now() < self._listen_at:
             return False
         self._listen_at = self.now() + self._options.listen_s
-        did = self._listener.hear_what_was_missed()
+        did = self._script_assimilator.hear_what_was_missed()
         with self._inputs.turn:
-            return self._closing.close(self._inputs.remove) or did
+            return self._clean_up.close(self._inputs.remove) or did
 
     def _purge(self) -> bool:
         """Remove some rows of what BOINC has purged, from time to time."""
         if self.now() < self._purge_at:
             return False
-        did = self._closing.purge()
+        did = self._clean_up.purge()
         if not did:
             self._purge_at = self.now() + self._options.listen_s
         return did
 
     def _sweep(self) -> bool:
         """Remove what a crash has left, once."""
-        if self._swept or self._listener is None:
+        if self._swept or self._script_assimilator is None:
             return False
         self._inputs.remove_strays(self._database)
         kept = stray_outcomes(self._database, self._project.own / "kept")
         for row in kept:
-            self._endings.forget(row)
+            self._outcomes.forget(row)
         self._swept = True
         return bool(kept)
 
@@ -359,7 +381,7 @@ class StockEngine:
 
     def _check_apps(self, names: set[str]) -> None:
         """Raise ``STO-B009`` for an app that the project has not."""
-        table = boinctables.apps
+        table = boinc_tables.apps
         with self._database.read() as connection:
             found = set(
                 connection.scalars(select(table.c.name).where(table.c.name.in_(names)))

@@ -8,7 +8,7 @@ from stock_bench import StockBench
 
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultCheck, ResultVerdict
-from stoilo.server.engines.stock import schema
+from stoilo.server.engines.stock.project import tables
 from tests.support.engine import BodyValidation, make_spec
 
 SINGLE = Redundancy(
@@ -58,7 +58,7 @@ def run(directory, clock, validation):
 
 def asks(bench):
     with bench.engine._database.read() as connection:
-        return connection.execute(select(schema.asks)).all()
+        return connection.execute(select(tables.asks)).all()
 
 
 def test_answer_that_comes_in_time_is_given_at_once(tmp_path, clock):

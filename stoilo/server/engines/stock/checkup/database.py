@@ -1,33 +1,86 @@
-"""What a project's database says: apps, versions, backlogs, its clock and settings."""
+"""What a project's database says: apps, versions, backlogs (BOINC's and ours), its clock."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from typing import TYPE_CHECKING, Final
-
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
-
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
 from stoilo.server.db.outages import cause_of
-from stoilo.server.engines.stock.checkup.ownrows import read_own
 from stoilo.server.engines.stock.checkup.snapshot import (
     AppReplication,
     Backlog,
     DatabaseView,
     VersionView,
 )
-from stoilo.server.engines.stock.installation.reading import open_file
+from stoilo.server.engines.stock.installation.facts import open_file
+from sqlalchemy import inspect, text
+from stoilo.core.errors import InternalError, TrustError
+from stoilo.server.engines.stock.checkup.snapshot import (
+    AppReplication,
+    Backlog,
+    DatabaseView,
+    OwnView,
+    VersionView,
+)
+from stoilo.server.engines.stock.project.database import (
+    is_maria,
+    join_cache_level,
+    open_database,
+)
+from stoilo.server.engines.stock.project.tables import workunits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
     from sqlalchemy import Connection
 
-__all__ = ["read_database"]
+
+
+__all__ = ["read_database", "read_own"]
+
+
+_UNCREATED: Final = """SELECT COUNT(*), MIN(created_at) FROM stoilo_workunit
+ WHERE boinc_id = 0 AND outcome IS NULL"""
+# An end has no time of its own: BOINC's row was last changed when it was taken.
+_UNDELIVERED: Final = """SELECT COUNT(*), MIN({since}) FROM stoilo_workunit
+ LEFT JOIN workunit ON workunit.id = stoilo_workunit.boinc_id WHERE undelivered = 1"""
+_REFUSED: Final = """SELECT COUNT(*) FROM stoilo_workunit
+ WHERE undelivered = 1 AND attempts > 0"""
+# Ours say `templates/NAME`; 11 is where the name begins.
+_FOREIGN: Final = """SELECT COUNT(*), MIN(stoilo_workunit.name) FROM stoilo_workunit
+ JOIN workunit ON workunit.id = stoilo_workunit.boinc_id
+ WHERE stoilo_workunit.outcome IS NULL AND (workunit.name <> stoilo_workunit.name
+ OR SUBSTR(workunit.result_template_file, 11) <> stoilo_workunit.result_template)"""
+
+
+def read_own(connection: Connection, now: int, since: str) -> OwnView:
+    """Return what waits; nothing where no server has ever run on the project.
+
+    Args:
+        connection: to the project's database.
+        now: s since 1970.
+        since: SQL for when BOINC last changed a row of ``workunit``, s since 1970.
+    """
+    if not inspect(connection).has_table(workunits.name):
+        return OwnView(known=False)
+    foreign, name = connection.execute(text(_FOREIGN)).one()
+    return OwnView(
+        uncreated=_backlog(connection, _UNCREATED, now),
+        undelivered=_backlog(connection, _UNDELIVERED.format(since=since), now),
+        refused=int(connection.scalar(text(_REFUSED)) or 0),
+        foreign=int(foreign),
+        foreign_name=str(name or ""),
+    )
+
+
+def _backlog(connection: Connection, query: str, now: int) -> Backlog:
+    count, oldest = connection.execute(text(query)).one()
+    return Backlog(int(count), max(0, now - int(oldest)) if oldest else 0)
+
 
 _BOUNDS: Final = XmlBounds(document_bytes=1024 * 1024, elements=1000)
 _CHUNK: Final = 1024 * 1024
@@ -57,14 +110,11 @@ def read_database(
     url: str, download: Path, clock: Callable[[], float] = time.time
 ) -> DatabaseView:
     """Return what the database says."""
-    engine = create_engine(url)
     try:
-        with engine.connect() as connection:
+        with open_database(url, "the database") as connection:
             return _view(connection, download, clock)
-    except SQLAlchemyError as error:
-        return DatabaseView(trouble=cause_of(error))
-    finally:
-        engine.dispose()
+    except InternalError as error:
+        return DatabaseView(trouble=error.message.partition(": ")[2])
 
 
 def _view(
@@ -74,7 +124,7 @@ def _view(
     now = int(clock())
     apps = connection.scalars(text("SELECT name FROM app WHERE deprecated = 0"))
     return DatabaseView(
-        join_cache_level=_join_cache_level(connection),
+        join_cache_level=join_cache_level(connection),
         clock_ahead_s=_clock_ahead(connection, clock),
         apps=tuple(apps),
         replications=tuple(
@@ -94,22 +144,9 @@ def _view(
     )
 
 
-def _is_maria(connection: Connection) -> bool:
-    return connection.dialect.name in {"mysql", "mariadb"}
-
-
-def _join_cache_level(connection: Connection) -> int:
-    """Return MariaDB's setting, 0 on any other database."""
-    if not _is_maria(connection):
-        return 0
-    return int(
-        connection.exec_driver_sql("SELECT @@GLOBAL.join_cache_level").scalar_one()
-    )
-
-
 def _clock_ahead(connection: Connection, clock: Callable[[], float]) -> float:
     """Return how far the database's time is before ours, s."""
-    if not _is_maria(connection):
+    if not is_maria(connection):
         return 0.0
     now = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(NOW(6))").scalar_one()
     return float(now) - clock()
@@ -124,7 +161,7 @@ def _since(connection: Connection) -> str:
     """Return SQL for when a row of ``workunit`` was last changed, s since 1970."""
     return (
         "UNIX_TIMESTAMP(workunit.mod_time)"
-        if _is_maria(connection)
+        if is_maria(connection)
         else "workunit.mod_time"
     )
 

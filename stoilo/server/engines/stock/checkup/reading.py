@@ -11,43 +11,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stoilo.server.engines.stock.checkup.database import read_database
+from stoilo.server.engines.stock.checkup.probes import ask_socket, ask_web
 from stoilo.server.engines.stock.checkup.snapshot import (
     DaemonState,
     EntryPoint,
     Snapshot,
     Space,
 )
-from stoilo.server.engines.stock.checkup.socketcall import ask_socket
-from stoilo.server.engines.stock.checkup.web import ask_web
-from stoilo.server.engines.stock.installation.configtext import read_config
-from stoilo.server.engines.stock.installation.daemons import (
-    ASSIMILATE,
-    COMPARE,
-    VALIDATE,
-)
-from stoilo.server.engines.stock.installation.interpreter import try_interpreter
-from stoilo.server.engines.stock.installation.owner import Owner
-from stoilo.server.engines.stock.installation.planning import (
-    CONFIG_FILE,
-    PLAN_CLASS_FILE,
-)
-from stoilo.server.engines.stock.installation.preferences import (
-    PREFERENCES_FILE,
-    render_preferences,
-)
-from stoilo.server.engines.stock.installation.reading import (
+from stoilo.server.engines.stock.installation.facts import (
     open_file,
     read_bounded,
     read_mode,
     search_keys,
     short_host,
 )
+from stoilo.server.engines.stock.installation.levels import (
+    PREFERENCES_FILE,
+    render_preferences,
+)
+from stoilo.server.engines.stock.installation.owner import Owner, try_interpreter
+from stoilo.server.engines.stock.installation.plan import CONFIG_FILE, PLAN_CLASS_FILE
+from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.server.engines.stock.installation.configtext import Daemon
-    from stoilo.server.engines.stock.project import StockProject
+    from stoilo.server.engines.stock.project.config import Daemon
+    from stoilo.server.engines.stock.project.directory import StockProject
 
 __all__ = ["read_snapshot"]
 
@@ -76,12 +66,12 @@ def read_snapshot(
         clock: of the project, s since 1970; files have the machine's.
 
     Raises:
-        UsageError: ``STO-B020``, ``STO-B024`` when config.xml cannot be read.
+        UsageError: ``STO-B024`` when a file cannot be read.
     """
     root, host = project.root, short_host()
-    config = read_config(read_bounded(root / CONFIG_FILE) or b"")
+    config = project.config
     database = read_database(url or project.database_url, project.download, clock)
-    keys = Path(project.config.key_dir or root / "keys")
+    keys = project.key_dir
     page = read_bounded(root / PREFERENCES_FILE)
     modes = {name: mode for name in _PLACES if (mode := read_mode(root / name))}
     return Snapshot(
@@ -112,8 +102,7 @@ def read_snapshot(
         spaces=_spaces(project, host),
         templates=_templates(project.templates),
         entry_points=tuple(
-            _tried(root, _entry_point(root, name))
-            for name in (VALIDATE, COMPARE, ASSIMILATE)
+            _tried(root, _entry_point(root, name)) for name in ENTRY_POINTS
         ),
         tools=tuple(_entry_point(root, name) for name in _TOOLS),
         socket=ask_socket(project.socket),

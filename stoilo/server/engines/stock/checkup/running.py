@@ -1,33 +1,49 @@
-"""Whether a project runs and keeps up: stop files, daemons, backlogs; pure."""
+"""Whether a project runs and keeps up: database, daemons, backlogs, disk, web; pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stoilo.server.engines.stock.checkup.findings import fail, ok, skip, warn
+from stoilo.server.engines.stock.checkup.snapshot import fail, ok, skip, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stoilo.server.engines.stock.checkup.snapshot import (
         Backlog,
+        CheckResult,
         DaemonState,
-        Finding,
+        OwnView,
         Snapshot,
+        Space,
+        WebAnswer,
     )
 
-__all__ = ["check_backlogs", "check_cron", "check_daemons", "check_stopped"]
+__all__ = [
+    "check_backlogs",
+    "check_clock",
+    "check_cron",
+    "check_daemons",
+    "check_database",
+    "check_disk",
+    "check_own_rows",
+    "check_stopped",
+    "check_tables",
+    "check_tools",
+    "check_web",
+]
 
+
+# A daemon that looks every second has taken a row long before.
 LATE_S: Final = 120
-"""A daemon that looks every second has taken a row long before."""
 
+# ``bin/start --cron`` runs every five minutes.
 CRON_S: Final = 900
-"""``bin/start --cron`` runs every five minutes."""
 
 _START: Final = "run bin/start in the project's directory"
 
 
-def check_stopped(seen: Snapshot) -> Finding:
+def check_stopped(seen: Snapshot) -> CheckResult:
     """Say whether somebody has stopped the project."""
     if not seen.stop_files:
         return ok("stopped", "the project is not stopped")
@@ -39,7 +55,7 @@ def check_stopped(seen: Snapshot) -> Finding:
     )
 
 
-def check_daemons(seen: Snapshot) -> Iterator[Finding]:
+def check_daemons(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of each daemon whether it lives."""
     if not seen.daemons:
         yield fail(
@@ -58,7 +74,7 @@ def _cause(seen: Snapshot) -> str:
     return "the project is stopped" if seen.stop_files else ""
 
 
-def _daemon(state: DaemonState, cause: str) -> Finding:
+def _daemon(state: DaemonState, cause: str) -> CheckResult:
     daemon = state.daemon
     name = f"daemon {daemon.pid_name.removesuffix('.pid')}"
     if daemon.disabled:
@@ -72,7 +88,7 @@ def _daemon(state: DaemonState, cause: str) -> Finding:
     return fail(name, f"{what}{said}", f"read {daemon.log_name}, then {_START}")
 
 
-def check_cron(seen: Snapshot) -> Finding:
+def check_cron(seen: Snapshot) -> CheckResult:
     """Say whether something starts dead daemons again."""
     advice = "let cron run `cd PROJECT; bin/start --cron` every five minutes"
     if seen.cron_age_s is None:
@@ -111,7 +127,7 @@ _STEPS: Final = (
 )
 
 
-def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
+def check_backlogs(seen: Snapshot) -> Iterator[CheckResult]:
     """Say of each stage whether workunits wait in it for too long."""
     for name, who, what, advice in _STEPS:
         if seen.database.trouble:
@@ -123,3 +139,209 @@ def check_backlogs(seen: Snapshot) -> Iterator[Finding]:
             yield fail(f"backlog {name}", said, advice)
         else:
             yield ok(f"backlog {name}", f"{backlog.count} for {who}")
+
+
+_LOG = "read the server's log (journalctl -u stoilo)"
+
+
+def check_tools(seen: Snapshot) -> CheckResult:
+    """Say whether the programs of BOINC's that make and cancel workunits can be run."""
+    missing = [one.name for one in seen.tools if not (one.present and one.executable)]
+    if missing:
+        text = f"bin/{', bin/'.join(missing)} cannot be run: no task would be sent out"
+        return fail("tools", text, "copy it from BOINC's build, as make_project does")
+    return ok("tools", f"{len(seen.tools)} in bin")
+
+
+def check_own_rows(seen: Snapshot) -> Iterator[CheckResult]:
+    """Say what waits too long on its way into BOINC and out of it."""
+    own = seen.database.own
+    if seen.database.trouble:
+        yield skip("backlog creation", "the database does not answer")
+        return
+    if not own.known:
+        yield skip("backlog creation", "no server has run on this project yet")
+        return
+    yield _creation(own)
+    yield _delivery(own)
+    if own.foreign:
+        text = (
+            f"{own.foreign} workunits with a name of ours were made by somebody else, for"
+            f" example {own.foreign_name}: what comes of them is not what was asked for"
+        )
+        yield fail(
+            "names",
+            text,
+            "cancel them with bin/cancel_jobs --name NAME, and let nothing but stoilo make"
+            " work for its apps",
+        )
+
+
+def _creation(own: OwnView) -> CheckResult:
+    waiting = own.uncreated
+    if waiting.count and waiting.oldest_s > LATE_S:
+        text = (
+            f"{waiting.count} workunits wait for create_work, the oldest for"
+            f" {waiting.oldest_s} s: it fails, or stops half-way"
+        )
+        return fail(
+            "backlog creation", text, f"{_LOG}: it says why; nothing is made twice"
+        )
+    return ok("backlog creation", f"{waiting.count} for create_work")
+
+
+def _delivery(own: OwnView) -> CheckResult:
+    waiting = own.undelivered
+    if waiting.count and (own.refused or waiting.oldest_s > LATE_S):
+        text = (
+            f"{waiting.count} ended workunits wait for the server to take them, the oldest"
+            f" for {waiting.oldest_s} s; {own.refused} of them it could not take at first:"
+            " BOINC has done its part, the server is slow, stopped or in trouble"
+        )
+        return fail("backlog outcomes", text, f"{_LOG}; see whether its disk is full")
+    return ok("backlog outcomes", f"{waiting.count} for the server")
+
+
+OK_STATUS: Final = 200
+BROKEN_STATUS: Final = 500
+LEAST_FREE: Final = 1_000_000_000
+LOW_SHARE: Final = 0.05
+LEAST_FILES: Final = 1_000
+CLOCK_S: Final = 60.0
+
+
+def check_database(seen: Snapshot) -> CheckResult:
+    """Say whether the project's database answers."""
+    if seen.database.trouble:
+        return fail(
+            "database",
+            f"it does not answer: {seen.database.trouble}",
+            "start it; host, name, user and password are those of config.xml",
+        )
+    return ok("database", "it answers")
+
+
+def check_tables(seen: Snapshot) -> Iterator[CheckResult]:
+    """Say whether BOINC's tables are what its files need: an upgrade may end before them."""
+    if seen.tables is None:
+        return
+    there, needed = seen.tables
+    if there < needed:
+        yield fail(
+            "tables",
+            f"they are BOINC's of {there}, its files need {needed}",
+            "run ./upgrade_db.php in html/ops, and look whether it says All done",
+        )
+    else:
+        yield ok("tables", f"BOINC's of {there}")
+
+
+def check_web(seen: Snapshot) -> Iterator[CheckResult]:
+    """Say of each URL whether clients get what they expect."""
+    if seen.web is None:
+        yield skip("web", "not asked")
+        return
+    yield _page(
+        "master page",
+        seen.web.master,
+        "boinc_scheduler",
+        "it names no scheduler",
+        "let the web server read html/user, and schedulers.txt below it"
+        if seen.web.master.status != BROKEN_STATUS
+        else "read the web server's error log; after an upgrade of BOINC take over what has"
+        " changed in its samples into html/project/*.inc and html/user/index.php",
+    )
+    yield _scheduler(seen)
+    yield _page(
+        "upload handler",
+        seen.web.upload,
+        "<data_server_reply>",
+        "it does not answer as BOINC's does",
+        "let the web server run cgi-bin/file_upload_handler; read its log",
+    )
+    yield _download(seen)
+    if "<b>" in seen.web.config.body:
+        yield fail(
+            "php",
+            "PHP writes its warnings into answers, which clients cannot read then",
+            "php_admin_flag display_errors off",
+        )
+
+
+def _page(
+    name: str, answer: WebAnswer, needed: str, what: str, advice: str
+) -> CheckResult:
+    """Return what one page is like."""
+    if answer.trouble:
+        return fail(name, f"{answer.url}: {answer.trouble}", "start the web server")
+    if answer.status != OK_STATUS or needed not in answer.body:
+        return fail(name, f"{answer.url} ({answer.status}): {what}", advice)
+    return ok(name, answer.url)
+
+
+def _scheduler(seen: Snapshot) -> CheckResult:
+    """Return what the scheduler is like."""
+    assert seen.web is not None  # noqa: S101 - the caller has looked
+    answer = seen.web.scheduler
+    if "<project_is_down/>" in answer.body:
+        if seen.database.trouble:
+            return skip("scheduler", "the database does not answer")
+        why = "the project is stopped" if seen.stop_files else "the feeder does not run"
+        return fail(
+            "scheduler",
+            f"it tells every client that the project is down: {why}",
+            "run bin/start; clients call again after an hour, or at an update by hand",
+        )
+    return _page(
+        "scheduler",
+        answer,
+        "<scheduler_reply>",
+        "it does not answer as BOINC's does",
+        "let the web server run cgi-bin/cgi; read its error log",
+    )
+
+
+def _download(seen: Snapshot) -> CheckResult:
+    """Return whether programs can be fetched."""
+    assert seen.web is not None  # noqa: S101 - the caller has looked
+    answer = seen.web.download
+    if not answer.url:
+        return skip("download", "there is no program to fetch")
+    if answer.trouble or answer.status != OK_STATUS:
+        said = answer.trouble or f"status {answer.status}"
+        return fail(
+            "download",
+            f"{answer.url}: {said}: every task would fail for good",
+            "let the web server hand out the download directory",
+        )
+    return ok("download", answer.url)
+
+
+def check_disk(seen: Snapshot) -> Iterator[CheckResult]:
+    """Say whether there is room where files are written."""
+    for space in seen.spaces:
+        yield _space(space)
+
+
+def _space(space: Space) -> CheckResult:
+    name = f"disk {space.name}"
+    left = f"{space.free // 1_000_000} MB free"
+    advice = "make room: uploads fail and clients try again, log files stop"
+    if space.free < LEAST_FREE or space.files_free < LEAST_FILES:
+        if space.free >= LEAST_FREE:
+            left = f"room for {space.files_free} more files"
+        return fail(name, f"the disk is full: {left}", advice)
+    if space.free < space.total * LOW_SHARE:
+        return warn(name, f"{left}, less than a twentieth", advice)
+    return ok(name, left)
+
+
+def check_clock(seen: Snapshot) -> CheckResult:
+    """Say whether database and machine agree on the time, by which deadlines go."""
+    if seen.database.trouble:
+        return skip("clock", "the database does not answer")
+    ahead = seen.database.clock_ahead_s
+    if abs(ahead) > CLOCK_S:
+        text = f"the database's clock is {ahead:.0f} s off ours: deadlines are wrong"
+        return fail("clock", text, "let one time service set both")
+    return ok("clock", "database and machine agree")

@@ -9,30 +9,34 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stoilo.server.engines.stock.installation.privatekeys import KeySearch
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stoilo.server.engines.stock.installation.configtext import ConfigText, Daemon
+    from stoilo.server.engines.stock.project.config import ConfigText, Daemon
 
 __all__ = [
-    "Answer",
     "Backlog",
+    "CheckResult",
+    "CheckVerdict",
     "DaemonState",
     "DatabaseView",
     "EntryPoint",
-    "Finding",
     "OwnView",
     "Snapshot",
     "Space",
-    "Verdict",
     "VersionView",
+    "WebAnswer",
     "WebView",
+    "fail",
+    "ok",
+    "skip",
+    "warn",
 ]
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How one check came out."""
 
     OK = "ok"
@@ -42,7 +46,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the checkup.
 
     Attributes:
@@ -53,7 +57,7 @@ class Finding:
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
     advice: str = ""
 
@@ -184,7 +188,7 @@ class DatabaseView:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebAnswer:
     """What one URL said.
 
     Attributes:
@@ -212,11 +216,11 @@ class WebView:
         config: BOINC's description of the project.
     """
 
-    master: Answer
-    scheduler: Answer
-    upload: Answer
-    download: Answer
-    config: Answer
+    master: WebAnswer
+    scheduler: WebAnswer
+    upload: WebAnswer
+    download: WebAnswer
+    config: WebAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,3 +297,23 @@ class Snapshot:
     entry_points: tuple[EntryPoint, ...] = ()
     tools: tuple[EntryPoint, ...] = ()
     socket: str = ""
+
+
+def ok(name: str, text: str) -> CheckResult:
+    """All is well."""
+    return CheckResult(name, CheckVerdict.OK, text)
+
+
+def warn(name: str, text: str, advice: str) -> CheckResult:
+    """It works, and will not for long or not well."""
+    return CheckResult(name, CheckVerdict.WARN, text, advice)
+
+
+def fail(name: str, text: str, advice: str) -> CheckResult:
+    """It does not work, or not safely."""
+    return CheckResult(name, CheckVerdict.FAIL, text, advice)
+
+
+def skip(name: str, text: str) -> CheckResult:
+    """It could not be looked at; another finding says why."""
+    return CheckResult(name, CheckVerdict.SKIP, text)

@@ -1,5 +1,5 @@
 """`stoilo boinc install`: what a stock BOINC project needs to be an engine of ours.
 
-Pure: `configtext` (edits of config.xml), `settings` (what it must say and why), `daemons`,
-`versions`, `templates`, `preferences`, `planning`. Shell: `reading`, `applying`.
+`facts` reads the project, `plan` says what has to be done (pure), `apply` does it;
+`config_rules`, `levels` and `app_versions` hold what a project must look like.
 """

@@ -2,7 +2,8 @@
 
 An administrator may install as root, but every name below a project is its owner's to
 choose: a link there must not lead root anywhere. So files are opened, made and changed
-with the owner's rights alone, and whatever he could not do himself fails.
+with the owner's rights alone, and whatever he could not do himself fails. BOINC's daemons
+run as the owner too, so he must be able to run the scripts' interpreter.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import subprocess
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["Owner", "acting_as"]
+
+__all__ = ["INTERPRETERS", "Owner", "acting_as", "find_interpreter", "try_interpreter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +77,55 @@ def acting_as(owner: Owner) -> Iterator[None]:
         os.seteuid(0)
         os.setegid(gid)
         os.setgroups(groups)
+
+
+INTERPRETERS: Final = (
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    str(Path(sys.executable).resolve()),
+)
+TRIAL_S: Final = 60.0
+_TRIAL: Final = "import os, socket, sys, time; sys.exit(sys.version_info < (3, 9))"
+
+
+def find_interpreter(owner: Owner, candidates: Sequence[str] = INTERPRETERS) -> str:
+    """Return the first of `candidates` that the project's owner can run.
+
+    Raises:
+        UsageError: ``STO-B100`` he can run none of them.
+    """
+    said = []
+    for name in candidates:
+        trouble = try_interpreter([name, "-IS"], owner)
+        if not trouble:
+            return name
+        said.append(f"{name}: {trouble}")
+    raise UsageError("STO-B100", f"as user {owner.uid}: {'; '.join(said)}")
+
+
+def try_interpreter(words: Sequence[str], owner: Owner) -> str:
+    """Run an interpreter for a moment as the owner; returns why it fails, or nothing.
+
+    Whoever is not root tries it as himself.
+    """
+    another = owner if owner.is_another else None
+    try:
+        done = subprocess.run(
+            [*words, "-c", _TRIAL],
+            cwd="/",
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=TRIAL_S,
+            user=another.uid if another else None,
+            group=another.gid if another else None,
+            extra_groups=another.groups if another else None,
+        )
+    except subprocess.TimeoutExpired:
+        return "it does not end"
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or "it is no name of a file"
+    status = done.returncode
+    return f"it ends with {status} and is no Python 3.9 or later" if status else ""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-
 import pytest
-
 from stoilo.server.engines.stock.checkup.checks import examine, is_healthy
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
 from stoilo.server.engines.stock.checkup.snapshot import (
@@ -19,23 +17,33 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     Verdict,
     WebView,
 )
-from stoilo.server.engines.stock.installation.configtext import (
-    Daemon,
-    edit_config,
-    read_config,
-)
-from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.server.engines.stock.installation.privatekeys import KeySearch
-from stoilo.server.engines.stock.installation.reading import short_host
+from stoilo.server.engines.stock.project.config import Daemon, edit_config, read_config
+from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
+from stoilo.server.engines.stock.installation.facts import short_host
 from stoilo.signer.boinc_keys import render_boinc_private
 from tests.support.stockproject import StockTree
+from stoilo.server.engines.stock.checkup.snapshot import (
+    Backlog,
+    CheckVerdict,
+    DaemonState,
+    EntryPoint,
+    OwnView,
+    Space,
+    WebAnswer,
+    WebView,
+)
+
+
 
 UP = WebView(
-    master=Answer("http://p/", 200, '<link rel="boinc_scheduler" href="http://p/cgi">'),
-    scheduler=Answer("http://p/cgi", 200, "<scheduler_reply>"),
-    upload=Answer("http://p/up", 200, "<data_server_reply>"),
-    download=Answer("http://p/download/x", 200, "\x7fELF"),
-    config=Answer("http://p/get_project_config.php", 200, "<project_config>"),
+    master=WebAnswer(
+        "http://p/", 200, '<link rel="boinc_scheduler" href="http://p/cgi">'
+    ),
+    scheduler=WebAnswer("http://p/cgi", 200, "<scheduler_reply>"),
+    upload=WebAnswer("http://p/up", 200, "<data_server_reply>"),
+    download=WebAnswer("http://p/download/x", 200, "\x7fELF"),
+    config=WebAnswer("http://p/get_project_config.php", 200, "<project_config>"),
 )
 
 
@@ -68,7 +76,7 @@ def healthy(tree):
 
 
 def failed(seen):
-    return {one.name: one for one in examine(seen) if one.verdict is Verdict.FAIL}
+    return {one.name: one for one in examine(seen) if one.verdict is CheckVerdict.FAIL}
 
 
 def with_database(seen, **fields):
@@ -95,7 +103,9 @@ def test_killed_daemon_is_named_with_the_end_of_its_log(healthy):
 def test_database_that_is_down_is_the_only_cause_named_for_what_it_hides(healthy):
     dead = tuple(replace(one, alive=False) for one in healthy.daemons)
     down = with_database(healthy, trouble="Can't connect", versions=(), apps=())
-    down = with_web(down, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>"))
+    down = with_web(
+        down, scheduler=WebAnswer("http://p/cgi", 200, "<project_is_down/>")
+    )
     assert set(failed(replace(down, daemons=dead))) == {"database"}
 
 
@@ -113,7 +123,7 @@ def test_stopped_project_is_named_and_its_daemons_are_not_blamed(healthy):
     dead = tuple(replace(one, alive=False) for one in healthy.daemons)
     stopped = replace(healthy, stop_files=("stop_sched",), daemons=dead)
     stopped = with_web(
-        stopped, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>")
+        stopped, scheduler=WebAnswer("http://p/cgi", 200, "<project_is_down/>")
     )
     assert set(failed(stopped)) == {"stopped", "scheduler"}
     assert "stopped" in failed(stopped)["scheduler"].text
@@ -121,7 +131,7 @@ def test_stopped_project_is_named_and_its_daemons_are_not_blamed(healthy):
 
 def test_scheduler_without_feeder_says_so(healthy):
     down = with_web(
-        healthy, scheduler=Answer("http://p/cgi", 200, "<project_is_down/>")
+        healthy, scheduler=WebAnswer("http://p/cgi", 200, "<project_is_down/>")
     )
     assert "feeder" in failed(down)["scheduler"].text
 
@@ -156,12 +166,12 @@ def test_what_waits_for_a_moment_is_well(healthy):
 @pytest.mark.parametrize(
     ("field", "answer", "name"),
     [
-        ("master", Answer("u", trouble="refused"), "master page"),
-        ("master", Answer("u", 200, "Apache works"), "master page"),
-        ("scheduler", Answer("u", 500), "scheduler"),
-        ("upload", Answer("u", 404), "upload handler"),
-        ("download", Answer("u", 403), "download"),
-        ("config", Answer("u", 200, "<b>Deprecated</b>"), "php"),
+        ("master", WebAnswer("u", trouble="refused"), "master page"),
+        ("master", WebAnswer("u", 200, "Apache works"), "master page"),
+        ("scheduler", WebAnswer("u", 500), "scheduler"),
+        ("upload", WebAnswer("u", 404), "upload handler"),
+        ("download", WebAnswer("u", 403), "download"),
+        ("config", WebAnswer("u", 200, "<b>Deprecated</b>"), "php"),
     ],
 )
 def test_url_that_does_not_serve_clients_is_named(healthy, field, answer, name):
@@ -181,7 +191,9 @@ def test_place_of_keys_that_nobody_could_look_into_fails(healthy):
 
 def test_other_place_that_nobody_could_look_into_warns(healthy):
     found = examine(replace(healthy, keys=KeySearch(unseen=("html/x",))))
-    assert "unseen-files" in {one.name for one in found if one.verdict is Verdict.WARN}
+    assert "unseen-files" in {
+        one.name for one in found if one.verdict is CheckVerdict.WARN
+    }
     assert is_healthy(found)
 
 
@@ -373,7 +385,7 @@ def test_tables_that_an_upgrade_has_not_changed_are_named(
 
 
 def test_pages_that_end_in_php_say_what_an_upgrade_leaves(healthy):
-    broken = with_web(healthy, master=Answer("http://p/", 500))
+    broken = with_web(healthy, master=WebAnswer("http://p/", 500))
     assert "html/user/index.php" in failed(broken)["master page"].advice
-    away = with_web(healthy, master=Answer("http://p/", 404))
+    away = with_web(healthy, master=WebAnswer("http://p/", 404))
     assert "html/user/index.php" not in failed(away)["master page"].advice

@@ -17,8 +17,8 @@ from stock_bench import StockBench
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.server.engines.stock.checkup.snapshot import Verdict
-from stoilo.server.engines.stock.installation.installing import install_project
+from stoilo.server.engines.stock.checkup.snapshot import CheckVerdict
+from stoilo.server.engines.stock.installation.install import install_project
 from tests.support.engine import make_spec
 from tests.support.mariadb import MariaServer
 from tests.support.programs import ProgramSigner
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow  # each of BOINC's calls is a process
 def diagnose(fake, clock=time.time):
     """Return what the doctor finds wrong with a played project."""
     seen = read_snapshot(fake.project, web=False, url=fake.database_url, clock=clock)
-    wrong = [one for one in examine(seen) if one.verdict is Verdict.FAIL]
+    wrong = [one for one in examine(seen) if one.verdict is CheckVerdict.FAIL]
     return {one.name: one.text for one in wrong if one.name not in AROUND}
 
 
@@ -216,7 +216,7 @@ import sys
 from pathlib import Path
 from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.server.engines.stock.project import read_project
+from stoilo.server.engines.stock.project.directory import read_project
 seen = read_snapshot(read_project(Path(sys.argv[1])), web=False, url=sys.argv[2])
 print([one.text for one in examine(seen) if one.name == "disk upload"])
 """

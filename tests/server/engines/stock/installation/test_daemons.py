@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from stoilo.server.engines.stock.installation.configtext import (
-    ConfigText,
-    Daemon,
-    read_config,
-)
-from stoilo.server.engines.stock.installation.daemons import (
+from stoilo.server.engines.stock.installation.config_rules import (
     correct_daemons,
     wanted_daemons,
 )
+from stoilo.server.engines.stock.project.config import ConfigText, Daemon, read_config
 from tests.support.stockproject import CONFIG
 
 APPS = ("pure", "numeric")

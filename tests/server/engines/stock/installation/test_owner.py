@@ -17,22 +17,23 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.stock.checkup.checks import examine
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
 from stoilo.server.engines.stock.checkup.snapshot import Verdict
-from stoilo.server.engines.stock.entrypoints import ENTRY_POINTS, entry_point_text
-from stoilo.server.engines.stock.installation.applying import Installer
-from stoilo.server.engines.stock.installation.interpreter import (
+from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+from stoilo.server.engines.stock.installation.apply import Installer
+from stoilo.server.engines.stock.installation.facts import read_facts
+from stoilo.server.engines.stock.installation.owner import (
     INTERPRETERS,
+    Owner,
+    acting_as,
     find_interpreter,
     try_interpreter,
 )
-from stoilo.server.engines.stock.installation.owner import Owner, acting_as
-from stoilo.server.engines.stock.installation.reading import read_facts
-from stoilo.server.engines.stock.installation.steps import (
+from stoilo.server.engines.stock.installation.plan import (
     AddVersion,
     RunTool,
     SetMode,
     WriteFile,
 )
-from stoilo.server.engines.stock.installation.versions import VersionFolder
+from stoilo.server.engines.stock.scripts.server import ENTRY_POINTS, entry_point_text
 from tests.support.openpython import is_open
 from tests.support.stockproject import StockTree
 

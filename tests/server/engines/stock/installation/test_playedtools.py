@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from stoilo.core.errors import InternalError
-from stoilo.server.engines.stock.installation.installing import install_project
+from stoilo.server.engines.stock.installation.install import install_project
 from tests.support.programs import ProgramSigner
 from tests.support.stocktools.processes import DaemonProcesses
 from tests.support.stocktools.project import make_fake_project

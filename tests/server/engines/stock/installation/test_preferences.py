@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.server.engines.stock.installation.installing import install_project
-from stoilo.server.engines.stock.installation.preferences import mark_preferences
+from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.installation.levels import mark_preferences
 from tests.support.stockproject import StockTree
 
 OLD = "<max_level>{}</max_level>\n<require_review>{}</require_review>\n"

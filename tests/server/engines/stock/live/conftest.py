@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.server.engines.stock.checkup.probes import ask_web
 from stoilo.server.engines.stock.checkup.snapshot import DatabaseView
-from stoilo.server.engines.stock.checkup.web import ask_web
-from stoilo.server.engines.stock.claim import owner_name
-from stoilo.server.engines.stock.project import read_project
+from stoilo.server.engines.stock.project.database import owner_name
+from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.testing.deployment import Deployment
 from tests.support.stocklive import live_bench
 

@@ -49,7 +49,7 @@ def server(stock_project, folder):
 @pytest.fixture(scope="module")
 def clients(stock_project, folder):
     """Two computers of two volunteers."""
-    url = stock_project.config.master_url
+    url = stock_project.config.text("master_url")
     with ExitStack() as stack:
         made = []
         for _ in range(2):

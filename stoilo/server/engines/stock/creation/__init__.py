@@ -1,0 +1,1 @@
+"""Workunits into BOINC: input files, templates, rows, ``create_work``."""

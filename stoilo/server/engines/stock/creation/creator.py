@@ -1,0 +1,333 @@
+"""Workunits into BOINC: our rows first, durably, then ``create_work`` in batches.
+
+``create_work --stdin`` makes a thousand workunits in the time of one, but it is not one
+step: a duplicate name makes the whole statement fail, a long list is several statements,
+and it may die between them. So the rows written before are the truth. `Creator.flush`
+takes what has no BOINC row yet, asks the database which of those exist after all, calls
+the tool for the rest, and asks again: after a failure the next flush goes on with
+exactly what is missing, and nothing is made twice, because names are unique in BOINC.
+
+Callers that come while a flush is running wait for it and find their rows done by the
+next one: many submitters share few calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from sqlalchemy import bindparam, case, select, update
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.executor.verifier.workunit import ADMISSION
+from stoilo.server.db.bulk import assign_many, insert_many, select_in
+from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.creation.create_work import Job, JobClass, batches, class_arguments, stdin_line
+from stoilo.server.engines.stock.creation.create_work import (
+    Job,
+    JobClass,
+    batches,
+    class_arguments,
+    stdin_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from sqlalchemy import Connection, Row
+    from stoilo.server.engines.stock.project.database import Database
+    from stoilo.server.engines.stock.project.directory import Tools
+    from stoilo.server.engines.workunits import WorkunitSpec
+
+
+
+__all__ = ["Creator", "Draft", "insert_drafts"]
+
+log = logging.getLogger(__name__)
+_AT_ONCE: Final = 4000
+# Columns that `create_work` is told of.
+_TOLD: Final = (
+    *("id", "name", "app", "priority", "input_template", "result_template"),
+    *("min_quorum", "target_results", "max_error", "max_total", "max_success"),
+    "delay_bound_s",
+)
+
+_WAIT_S: Final = 10
+# From so many tries on, the wait for the next is no longer than after the last.
+_TRIES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A workunit's row to be.
+
+    Attributes:
+        spec: what was asked for.
+        files: names in the download folder, in the template's order.
+        input_template: below ``templates``.
+        result_template: below ``templates``.
+        release: the one of `files` that holds the release metadata, empty without.
+    """
+
+    spec: WorkunitSpec
+    files: tuple[str, ...]
+    input_template: str
+    result_template: str
+    release: str = ""
+
+    def job(self, row: int = 0) -> Job:
+        """Return what `create_work` is told."""
+        group = JobClass.of(self.spec.app, self.spec.redundancy)
+        return Job(
+            row,
+            self.spec.name,
+            group,
+            self.spec.priority,
+            self.input_template,
+            self.result_template,
+            self.files,
+        )
+
+
+def insert_drafts(
+    connection: Connection, drafts: Sequence[Draft], now: int
+) -> list[str]:
+    """Insert those that are new; returns their names.
+
+    One that no host could finish before its admission ends has its outcome at once, and
+    BOINC never hears of it.
+
+    Raises:
+        UsageError: ``STO-B097`` when one that is there carries another admission.
+    """
+    table = tables.workunits
+    names = [draft.spec.name for draft in drafts]
+    columns = [table.c.name, table.c.id]
+    found = select_in(connection, columns, table.c.name, names)
+    known = {str(name): int(row) for name, row in found}
+    _check_admissions(connection, drafts, known)
+    fresh = {draft.spec.name: draft for draft in drafts if draft.spec.name not in known}
+    insert_many(connection, table, [_row(draft, now) for draft in fresh.values()])
+    rows = select_in(connection, [table.c.name, table.c.id], table.c.name, fresh)
+    needs = [
+        {"workunit_id": row, "position": position, "file": file}
+        for name, row in rows
+        for position, file in enumerate(fresh[name].files)
+    ]
+    insert_many(connection, tables.needs, needs)
+    insert_many(connection, tables.issuing, _last_issues(rows, fresh, now))
+    return list(fresh)
+
+
+def _check_admissions(
+    connection: Connection, drafts: Sequence[Draft], known: Mapping[str, int]
+) -> None:
+    """Raise ``STO-B097`` for a draft whose name stands for another admission.
+
+    So it is after a restore of the server's tables to a moment before the workunit was
+    made. One that claims no files any more is over, and found as such (`settled`).
+    """
+    needs = tables.needs
+    columns = [needs.c.workunit_id, needs.c.position, needs.c.file]
+    found = select_in(connection, columns, needs.c.workunit_id, list(known.values()))
+    claimed = {(row, position): file for row, position, file in found}
+    for draft in drafts:
+        row = known.get(draft.spec.name, 0)
+        for position, file in enumerate(draft.spec.files):
+            wanted = draft.files[position]
+            there = claimed.get((row, position), wanted)
+            if file.open_name == ADMISSION and there != wanted:
+                raise UsageError(
+                    "STO-B097", f"{draft.spec.name} is there with another admission"
+                )
+
+
+def _last_issues(
+    rows: Sequence[tuple[str, int]], fresh: Mapping[str, Draft], now: int
+) -> list[dict[str, object]]:
+    """Return until when the workunits that have time for copies may have them."""
+    last = {
+        row: fresh[name].spec.not_after - fresh[name].spec.redundancy.delay_bound_s
+        for name, row in rows
+    }
+    return [
+        {"workunit_id": row, "last_at": moment}
+        for row, moment in last.items()
+        if moment >= now
+    ]
+
+
+def _row(draft: Draft, now: int) -> dict[str, object]:
+    """Return the columns of a new workunit."""
+    spec, redundancy = draft.spec, draft.spec.redundancy
+    late = now + redundancy.delay_bound_s > spec.not_after
+    return {
+        "name": spec.name,
+        "app": spec.app,
+        "min_quorum": redundancy.min_quorum,
+        "target_results": redundancy.target_results,
+        "max_error": redundancy.max_error,
+        "max_total": redundancy.max_total,
+        "max_success": redundancy.max_success,
+        "delay_bound_s": redundancy.delay_bound_s,
+        "priority": spec.priority,
+        "not_after": spec.not_after,
+        "input_template": draft.input_template,
+        "result_template": draft.result_template,
+        "release_file": draft.release,
+        "created_at": now,
+        "outcome": OutcomeKind.ADMISSION_ENDED.value if late else None,
+        "undelivered": int(late),
+    }
+
+
+class Creator:
+    """Makes the workunits that have rows and no BOINC row.
+
+    Args:
+        database: the project's.
+        tools: BOINC's.
+        now: s since 1970.
+        at_once: how many are looked at in one flush.
+
+    Attributes:
+        turn: held while workunits are being made.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tools: Tools,
+        now: Callable[[], int],
+        at_once: int = _AT_ONCE,
+    ) -> None:
+        self._at_once = at_once
+        self._database = database
+        self._tools = tools
+        self._now = now
+        self.turn = threading.Lock()
+
+    def flush(self) -> bool:
+        """Make what is to be made; returns whether anything was.
+
+        What cannot be made waits, longer each time, and holds up nothing else.
+
+        Raises:
+            InternalError: ``STO-B005`` when the tool fails and nothing was made,
+                ``STO-E003``; call again later.
+        """
+        with self.turn:
+            jobs = self._pending()
+            wanted = self._note_made(jobs)
+            made, trouble = len(jobs) - len(wanted), None
+            for group, members in batches(wanted):
+                left, error = self._make(group, members)
+                self._postpone(left)
+                made += len(members) - len(left)
+                trouble = trouble or error
+        if trouble is not None and not made:
+            raise trouble
+        return made > 0
+
+    def _make(
+        self, group: JobClass, members: Sequence[Job]
+    ) -> tuple[list[Job], StoiloError | None]:
+        """Call the tool and believe the database; again while that makes some.
+
+        Returns what was not made, and why when the tool itself failed.
+        """
+        left, before = list(members), len(members) + 1
+        trouble: StoiloError | None = None
+        while left and len(left) < before:
+            before, trouble = len(left), None
+            try:
+                lines = [stdin_line(job) for job in left]
+                self._tools.create_work(class_arguments(group), lines)
+            except StoiloError as error:
+                trouble = error
+            left = self._note_made(left)
+        if left:
+            why = trouble or "create_work made nothing"
+            log.warning("%d workunits wait for another try: %s", len(left), why)
+        return left, trouble
+
+    def _postpone(self, jobs: Sequence[Job]) -> None:
+        """Let others go first."""
+        table = tables.workunits
+        tries = case((table.c.attempts < _TRIES, table.c.attempts + 1), else_=_TRIES)
+        query = (
+            update(table)
+            .where(table.c.id == bindparam("row"), table.c.outcome.is_(None))
+            .values(retry_at=self._now() + _WAIT_S * tries, attempts=tries)
+        )
+        if jobs:
+            with self._database.write() as connection:
+                connection.execute(query, [{"row": job.row} for job in jobs])
+
+    def _pending(self) -> list[Job]:
+        """Return what has no BOINC row and is due: what was tried less often first."""
+        table, needs = tables.workunits, tables.needs
+        query = (
+            select(*(table.c[name] for name in _TOLD))
+            .where(
+                table.c.boinc_id == 0,
+                table.c.outcome.is_(None),
+                table.c.retry_at <= self._now(),
+            )
+            .order_by(table.c.attempts, table.c.id)
+            .limit(self._at_once)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            found = select_in(
+                connection,
+                [needs.c.workunit_id, needs.c.position, needs.c.file],
+                needs.c.workunit_id,
+                [row.id for row in rows],
+            )
+            files: dict[int, list[tuple[int, str]]] = {row.id: [] for row in rows}
+            for workunit, position, file in found:
+                if position >= 0:
+                    files[workunit].append((position, file))
+        return [_job(row, files[row.id]) for row in rows]
+
+    def _note_made(self, jobs: Sequence[Job]) -> list[Job]:
+        """Write down which of `jobs` BOINC has; return the others."""
+        there = boinc_tables.workunits
+        with self._database.read() as connection:
+            columns = [there.c.name, there.c.id]
+            names = [job.name for job in jobs]
+            found = dict(
+                tuple(row)
+                for row in select_in(connection, columns, there.c.name, names)
+            )
+        made = {job.row: found[job.name] for job in jobs if job.name in found}
+        if made:
+            column, key = tables.workunits.c.boinc_id, tables.workunits.c.id
+            fixed = {"retry_at": 0, "attempts": 0}
+            with self._database.write() as connection:
+                assign_many(connection, column, key, made, fixed)
+        return [job for job in jobs if job.name not in found]
+
+
+def _job(row: Row, files: list[tuple[int, str]]) -> Job:  # type: ignore[type-arg]  # a row of `workunits`
+    """Return a row as what `create_work` is told."""
+    success = max(row.max_success, row.target_results)
+    group = JobClass(
+        row.app,
+        row.min_quorum,
+        row.target_results,
+        row.max_error,
+        row.max_total,
+        success,
+        row.delay_bound_s,
+    )
+    return Job(
+        row.id,
+        row.name,
+        group,
+        row.priority,
+        row.input_template,
+        row.result_template,
+        tuple(file for _, file in sorted(files)),
+    )

@@ -1,0 +1,257 @@
+"""The input files of a project's workunits: who puts them there, and who takes them away.
+
+Files come before the row that needs them and go after the last such row; `turn` keeps the
+two from overtaking each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import func, insert, select, update
+
+from stoilo.executor.verifier.release.trust import parse_release_pack
+from stoilo.executor.verifier.workunit import RELEASE
+from stoilo.server.db.bulk import select_in
+from stoilo.server.engines.workunits import WorkunitFile
+from stoilo.server.engines.stock.creation.create_work import stdin_line
+from stoilo.server.engines.stock.creation.creator import Draft
+from stoilo.server.engines.stock.creation.staging import Stage, StagedFile
+from stoilo.server.engines.stock.creation.templates import (
+    InputSlot,
+    input_template,
+    result_template,
+)
+from stoilo.server.engines.stock.project import boinc_tables, tables
+from stoilo.server.engines.stock.project.directory import fan_out
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.workunits import WorkunitSpec
+    from stoilo.server.engines.stock.project.boinc_rows import BoincRows
+    from stoilo.server.engines.stock.project.database import Database, Settings
+    from stoilo.server.engines.stock.project.directory import StockProject
+
+__all__ = ["InputFiles", "ReleaseRenewal", "replace_file"]
+
+
+_SECRET: Final = "secret"  # noqa: S105 - a row's name
+_RELEASE: Final = "release"
+
+
+class InputFiles:
+    """One project's input files.
+
+    Args:
+        project: as it lies on the disk.
+        settings: of it; holds the secret that files' names follow from, and the release.
+
+    Attributes:
+        turn: to be held from `draft` until the rows are stored, and while removing.
+        release: what goes out with every workunit, None before `set_release`.
+
+    Raises:
+        InternalError: ``STO-E003``.
+    """
+
+    def __init__(self, project: StockProject, settings: Settings) -> None:
+        self._settings = settings
+        self._templates = project.templates
+        settings.write(_SECRET, secrets.token_hex(32), replace=False)
+        self.stage = Stage(
+            project.download,
+            project.fanout,
+            bytes.fromhex(settings.read(_SECRET)),
+            beside=(project.templates,),
+        )
+        self.turn = threading.Lock()
+        self.release = _parse_release(settings.read(_RELEASE))
+        self._retained: frozenset[str] = frozenset()
+
+    def draft(self, specs: Sequence[WorkunitSpec]) -> list[Draft]:
+        """Stage workunits' files durably; return what their rows will say.
+
+        Raises:
+            TrustError: ``STO-E002``, ``STO-B004``.
+            InternalError: ``STO-E003``.
+        """
+        drafts = [self._draft(spec) for spec in specs]
+        self.stage.sync()
+        return drafts
+
+    def set_release(self, bundle: bytes) -> None:
+        """Store the release metadata that goes out from now on.
+
+        Raises:
+            TrustError: ``STO-K013`` when it is no release.
+            InternalError: ``STO-E003``.
+        """
+        parse_release_pack(bundle)
+        digest = hashlib.sha256(bundle).hexdigest()
+        with self.turn:
+            file = WorkunitFile(RELEASE, digest, bundle, sticky=True)
+            staged = self.stage.add([file])[digest]
+            self.stage.sync()
+            text = f"{staged.name} {staged.size} {staged.md5}"
+            self._settings.write(_RELEASE, text)
+            self.release = staged
+
+    def retain(self, digests: Collection[str]) -> None:
+        """Keep files of these digests though no workunit needs them."""
+        self._retained = frozenset(map(self.stage.name_of, digests))
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove files that no workunit claims; those that are to stay, stay."""
+        current = {self.release.name} if self.release is not None else set()
+        self.stage.remove(sorted(set(names) - self._retained - current))
+
+    def remove_strays(self, database: Database) -> None:
+        """Remove what no row has ever claimed, or a crash has left."""
+        with self.turn:
+            self.remove(_stray_files(database, self.stage.names()))
+            self.stage.remove_drafts()
+
+    def _draft(self, spec: WorkunitSpec) -> Draft:
+        staged = self.stage.add(spec.files)
+        names = [staged[file.digest].name for file in spec.files]
+        slots = [InputSlot(file.open_name, file.sticky) for file in spec.files]
+        release = self.release.name if self.release is not None else ""
+        if release:
+            names.append(release)
+            slots.append(InputSlot(RELEASE, sticky=True))
+        inputs = input_template(spec, tuple(slots))
+        outputs = result_template(spec.result_max_bytes)
+        for template in (inputs, outputs):
+            self.stage.write(self._templates / template.name, template.text)
+        draft = Draft(spec, tuple(names), inputs.name, outputs.name, release)
+        stdin_line(draft.job())  # refuses what BOINC could not be told
+        return draft
+
+
+def _parse_release(text: str) -> StagedFile | None:
+    if not text:
+        return None
+    name, size, md5 = text.split()
+    return StagedFile(name, int(size), md5)
+
+
+_AT_ONCE: Final = 200
+_INFO: Final = re.compile(r"<file_info>.*?</file_info>", re.DOTALL)
+
+
+def replace_file(description: str, old: str, new: StagedFile, url: str) -> str:
+    """Return a workunit's description with one file in place of another.
+
+    Args:
+        description: BOINC's ``xml_doc``, made by ``create_work`` from our template.
+        old: name of the file that goes.
+        new: the one that comes.
+        url: where hosts get it.
+    """
+    values = {
+        "name": new.name,
+        "url": url,
+        "md5_cksum": new.md5,
+        "nbytes": str(new.size),
+    }
+
+    def renew(match: re.Match[str]) -> str:
+        block = match[0]
+        if f"<name>{old}</name>" not in block:
+            return block
+        for tag, value in values.items():
+            block = re.sub(f"<{tag}>[^<]*</{tag}>", f"<{tag}>{value}</{tag}>", block)
+        return block
+
+    text = _INFO.sub(renew, description)
+    return text.replace(
+        f"<file_name>{old}</file_name>", f"<file_name>{new.name}</file_name>"
+    )
+
+
+class ReleaseRenewal:
+    """Gives open workunits the release metadata of today."""
+
+    def __init__(
+        self, project: StockProject, database: Database, boinc: BoincRows
+    ) -> None:
+        self._project = project
+        self._database = database
+        self._boinc = boinc
+
+    def url_of(self, name: str) -> str:
+        """Return where hosts get a file."""
+        folder = fan_out(name, self._project.fanout)
+        parts = (self._project.download_url, folder, name)
+        return "/".join(part for part in parts if part)
+
+    def renew(self, new: StagedFile) -> bool:
+        """Rewrite some workunits with an older release; returns whether there were any."""
+        table = tables.workunits
+        query = (
+            select(table.c.id, table.c.boinc_id, table.c.release_file)
+            .where(
+                table.c.outcome.is_(None),
+                table.c.release_file > "",
+                (table.c.release_file < new.name) | (table.c.release_file > new.name),
+                table.c.boinc_id != 0,
+            )
+            .limit(_AT_ONCE)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            old = {row.id: _description(connection, row.boinc_id) for row in rows}
+        for row in rows:
+            self._renew_one(row, old[row.id], new)
+        return bool(rows)
+
+    def _renew_one(self, row: Row, old: bytes, new: StagedFile) -> None:  # type: ignore[type-arg]  # columns of `workunits`
+        text = replace_file(
+            old.decode("utf-8", "surrogateescape"),
+            row.release_file,
+            new,
+            self.url_of(new.name),
+        )
+        self._boinc.renew_file(
+            row.boinc_id, old, text.encode("utf-8", "surrogateescape")
+        )
+        table, needs = tables.workunits, tables.needs
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(table.c.id == row.id).values(release_file=new.name)
+            )
+            mine = needs.c.workunit_id == row.id
+            lowest = connection.scalar(select(func.min(needs.c.position)).where(mine))
+            connection.execute(
+                update(needs)
+                .where(mine, needs.c.file == row.release_file, needs.c.position >= 0)
+                .values(file=new.name)
+            )
+            connection.execute(
+                insert(needs).values(
+                    workunit_id=row.id,
+                    position=min(lowest or 0, 0) - 1,
+                    file=row.release_file,
+                )
+            )
+
+
+def _description(connection: Connection, boinc_id: int) -> bytes:
+    table = boinc_tables.workunits
+    found = connection.scalar(select(table.c.xml_doc).where(table.c.id == boinc_id))
+    return found.encode() if isinstance(found, str) else bytes(found or b"")
+
+
+def _stray_files(database: Database, names: Collection[str]) -> set[str]:
+    """Return which of these input files no workunit claims."""
+    table = tables.needs
+    with database.read() as connection:
+        found = select_in(connection, [table.c.file], table.c.file, names)
+    return set(names) - {file for (file,) in found}

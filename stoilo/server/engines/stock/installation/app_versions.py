@@ -1,0 +1,246 @@
+"""App versions of a stock project: launcher and verifier with the ceremony's signatures.
+
+    apps/LEVEL/1.00/PLATFORM__PLAN_CLASS/stoilo_launcher_<16 digits>          and .sig
+                                           stoilo_verifier_<16 digits>.tar      and .sig
+                                           version.xml
+
+``update_versions`` takes the signatures as they lie there and needs no private key. A
+file's name is of its bytes, because BOINC's files never change under a name. The server
+only looks whether they are there (`check_app_versions`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Final
+from stoilo.server.engines.stock.installation.levels import plan_classes
+from sqlalchemy import select
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.server.engines.programs import check_programs
+from stoilo.server.engines.stock.creation.staging import file_md5
+from stoilo.server.engines.stock.project import boinc_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from stoilo.server.engines.programs import AppProgram, SignedFile
+    from collections.abc import Collection, Iterable, Sequence
+    from sqlalchemy import Connection
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
+
+
+
+__all__ = [
+    "FIRST_VERSION",
+    "KnownVersion",
+    "VersionFolder",
+    "check_app_versions",
+    "check_signatures",
+    "new_versions",
+    "parse_version_name",
+    "signatures_in",
+    "version_xml",
+]
+
+
+FIRST_VERSION: Final = 100
+# Without one, or below 6.0, a client shares no memory-mapped file with the launcher.
+API_VERSION: Final = "7.20.5"
+
+VERIFIER_OPEN_NAME: Final = "stoilo-verifier.tar"
+_NAME: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,2}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVersion:
+    """One app version that lies below ``apps/``.
+
+    Attributes:
+        app: the level.
+        number: of the version, 100 for 1.00.
+        platform: its directory's name, plan class included.
+        content: name of each file → its text or digest, as `VersionFolder.content`.
+    """
+
+    app: str
+    number: int
+    platform: str
+    content: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFolder:
+    """One app version that has to be there.
+
+    Attributes:
+        app: the level.
+        number: of the version, 100 for 1.00.
+        platform: name of its directory: BOINC's platform and the plan class.
+        program: what lies in it.
+    """
+
+    app: str
+    number: int
+    platform: str
+    program: AppProgram
+
+    @property
+    def path(self) -> str:
+        """Return its directory, from the project's."""
+        whole, rest = divmod(self.number, 100)
+        return f"apps/{self.app}/{whole}.{rest:02d}/{self.platform}"
+
+    @property
+    def files(self) -> tuple[tuple[str, SignedFile], ...]:
+        """Return its two files by name."""
+        return (
+            (launcher_name(self.program), self.program.launcher),
+            (verifier_name(self.program), self.program.verifier),
+        )
+
+    @property
+    def content(self) -> frozenset[tuple[str, str]]:
+        """Return what makes it this version: names of files and signatures."""
+        named = {(f"{name}.sig", file.signature.strip()) for name, file in self.files}
+        return frozenset(named | {("version.xml", version_xml(self.program).strip())})
+
+
+def launcher_name(program: AppProgram) -> str:
+    """Return the launcher's name in the project."""
+    return f"stoilo_launcher_{program.launcher.digest[:16]}"
+
+
+def verifier_name(program: AppProgram) -> str:
+    """Return the verifier's name in the project."""
+    return f"stoilo_verifier_{program.verifier.digest[:16]}.tar"
+
+
+def version_xml(program: AppProgram) -> str:
+    """Return the description that ``update_versions`` reads."""
+    return (
+        "<version>\n"
+        f"  <file><physical_name>{launcher_name(program)}</physical_name>"
+        "<main_program/></file>\n"
+        f"  <file><physical_name>{verifier_name(program)}</physical_name>"
+        f"<logical_name>{VERIFIER_OPEN_NAME}</logical_name></file>\n"
+        f"  <api_version>{API_VERSION}</api_version>\n"
+        "</version>\n"
+    )
+
+
+def new_versions(
+    apps: Sequence[str],
+    programs: Sequence[AppProgram],
+    known: Collection[KnownVersion],
+) -> tuple[VersionFolder, ...]:
+    """Return the app versions that are not there yet, under the next numbers.
+
+    A number goes up for every app and platform on its own and never comes back; a program
+    that is already the newest of its app and platform is left as it is.
+    """
+    made = []
+    for app in apps:
+        numbers = [one.number for one in known if one.app == app]
+        following = max(numbers, default=FIRST_VERSION - 1) + 1
+        for program, name in product(programs, plan_classes(app)):
+            folder = VersionFolder(
+                app, following, f"{program.platform}__{name}", program
+            )
+            newest = _newest(known, app, folder.platform)
+            if newest is None or newest.content != folder.content:
+                made.append(folder)
+    return tuple(made)
+
+
+def _newest(
+    known: Collection[KnownVersion], app: str, platform: str
+) -> KnownVersion | None:
+    """Return the newest known version of an app on a platform."""
+    of_it = [one for one in known if (one.app, one.platform) == (app, platform)]
+    return max(of_it, key=lambda one: one.number, default=None)
+
+
+def parse_version_name(name: str) -> int | None:
+    """Return the number of a version's directory, None for a name that is none."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return int(match[1]) * 100 + int(match[2]) if match[2] else int(match[1])
+
+
+_BYTES: Final = 65_536
+_BOUNDS: Final = XmlBounds(_BYTES + 32, depth=8, elements=2000)
+
+
+def check_signatures(programs: Sequence[AppProgram], key: CodeSignKey) -> None:
+    """Check the release's programs as clients will; raises ``STO-E002``, ``STO-E050``."""
+    files = [file for one in programs for file in (one.launcher, one.verifier)]
+    md5s = {file.digest: file_md5(file.source, file.digest) for file in files}
+    check_programs(programs, md5s, key)
+
+
+def check_app_versions(
+    connection: Connection, apps: Iterable[str], programs: Sequence[AppProgram]
+) -> None:
+    """Raise ``STO-B008`` unless every app's newest versions run `programs`.
+
+    Args:
+        connection: of the project's database.
+        apps: names; one that the project has not is not looked at.
+        programs: one for each platform.
+    """
+    for app in apps:
+        for program in programs:
+            found = _newest_row(connection, app, program.platform)
+            if found is None:
+                continue
+            wanted = {
+                _plain(program.launcher.signature),
+                _plain(program.verifier.signature),
+            }
+            if not wanted <= signatures_in(found):
+                raise UsageError(
+                    "STO-B008",
+                    f"app {app} does not run the release's program on"
+                    f" {program.platform}",
+                    hint="stoilo boinc install puts the release's app versions there",
+                )
+
+
+def signatures_in(description: bytes) -> frozenset[str]:
+    """Return the signatures in an app version's description, empty for a broken one."""
+    try:
+        root = parse_xml(b"<app>" + description + b"</app>", _BOUNDS)
+    except TrustError:
+        return frozenset()
+    infos = root.every("file_info")
+    texts = [one.find("file_signature") for one in infos]
+    return frozenset(_plain(one.text) for one in texts if one is not None)
+
+
+def _plain(signature: str) -> str:
+    """Return a signature's digits without its line ends and final dot."""
+    return "".join(signature.split()).rstrip(".")
+
+
+def _newest_row(connection: Connection, app: str, platform: str) -> bytes | None:
+    """Return the newest version's description; None when the project has no such app."""
+    apps, versions = boinc_tables.apps, boinc_tables.app_versions
+    platforms = boinc_tables.platforms
+    number = connection.scalar(select(apps.c.id).where(apps.c.name == app))
+    if number is None:
+        return None
+    found = connection.scalar(
+        select(versions.c.xml_doc)
+        .join(platforms, platforms.c.id == versions.c.platformid)
+        .where(
+            versions.c.appid == number,
+            versions.c.deprecated == 0,
+            platforms.c.name == platform,
+        )
+        .order_by(versions.c.version_num.desc())
+        .limit(1)
+    )
+    return found.encode() if isinstance(found, str) else bytes(found or b"")

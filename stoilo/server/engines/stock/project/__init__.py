@@ -1,0 +1,1 @@
+"""The project that BOINC's own server runs: its folder, configuration and database."""

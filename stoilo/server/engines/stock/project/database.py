@@ -1,0 +1,232 @@
+"""The project's database: its address, our tables beside BOINC's, and who owns the project.
+
+Two servers would deliver each other's outcomes, each to an assimilator that knows nothing
+of them. So a lock keeps a second one out while the first runs (it is the kernel's, so that
+it ends with the process, however that ends), and the owner's name while it does not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.server.db.outages import cause_of
+from stoilo.server.engines.database import EngineDatabase
+from stoilo.server.engines.stock.project import tables
+from stoilo.server.engines.stock.project.tables import metadata
+from stoilo.server.migrations import Branch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+__all__ = [
+    "PACKET_BYTES",
+    "STOCK",
+    "Database",
+    "DatabaseHost",
+    "FolderLock",
+    "Settings",
+    "claim_project",
+    "find_socket",
+    "is_maria",
+    "join_cache_level",
+    "open_database",
+    "owner_name",
+    "parse_host",
+]
+
+
+# Less than MariaDB's own default: no file of ours lies in these tables.
+PACKET_BYTES: Final = 4 * 1024 * 1024
+
+STOCK = Branch("stock", "stoilo_version", metadata)
+
+
+class Database(EngineDatabase):
+    """The project's database behind `url` (SQLAlchemy form)."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, STOCK, PACKET_BYTES)
+
+
+@contextmanager
+def open_database(url: str, what: str) -> Iterator[Connection]:
+    """Yield a transaction in a project's database, for one command.
+
+    Raises:
+        InternalError: ``STO-B025``: it does not answer; nothing has changed.
+    """
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise InternalError("STO-B025", f"{what}: {cause_of(error)}") from error
+    finally:
+        engine.dispose()
+
+
+def is_maria(connection: Connection) -> bool:
+    """Whether it is MariaDB; tests play a project in SQLite."""
+    return connection.dialect.name in {"mysql", "mariadb"}
+
+
+def join_cache_level(connection: Connection) -> int:
+    """Return MariaDB's setting, 0 on any other database."""
+    if not is_maria(connection):
+        return 0
+    query = "SELECT @@GLOBAL.join_cache_level"
+    return int(connection.exec_driver_sql(query).scalar_one())
+
+
+class Settings:
+    """Values by name; each method raises ``STO-E003`` when the database refuses."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, name: str) -> str:
+        """Return a value, empty where there is none."""
+        table = tables.settings
+        with self._database.read() as connection:
+            found = connection.scalar(select(table.c.value).where(table.c.name == name))
+        return str(found or "")
+
+    def write(self, name: str, value: str, *, replace: bool = True) -> None:
+        """Store a value durably; without `replace` one that is there stays."""
+        table = tables.settings
+        with self._database.write() as connection:
+            known = connection.scalar(select(table.c.value).where(table.c.name == name))
+            if known == value or (known is not None and not replace):
+                return
+            connection.execute(delete(table).where(table.c.name == name))
+            connection.execute(insert(table).values(name=name, value=value))
+
+
+_LOCK: Final = "lock"
+_OWNER: Final = "owner"
+_FOLDER_MODE: Final = 0o750
+
+
+class FolderLock:
+    """A project's folder ``stoilo``, made if needed, held until `release`.
+
+    Args:
+        folder: it.
+
+    Raises:
+        InternalError: ``STO-B095`` when another server works on the project;
+            ``STO-B007`` when the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            self._number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
+        except OSError as error:
+            raise _unusable(error) from error
+        try:
+            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise InternalError(
+                "STO-B095", "another server works on this BOINC project"
+            ) from error
+        except OSError as error:
+            self.release()
+            raise _unusable(error) from error
+
+    def release(self) -> None:
+        """Let another server have the project; again: nothing."""
+        if self._number >= 0:
+            os.close(self._number)
+            self._number = -1
+
+
+def owner_name(log_key: str) -> str:
+    """Return the name of the server with an audit log's verifier key; empty without."""
+    return hashlib.sha256(log_key.encode()).hexdigest() if log_key else ""
+
+
+def claim_project(settings: Settings, owner: str) -> None:
+    """Note whose project it is, at the first start.
+
+    Args:
+        settings: the project's.
+        owner: names a server for good; empty: one that leaves no name.
+
+    Raises:
+        UsageError: ``STO-B096`` when it is another's.
+    """
+    known = settings.read(_OWNER)
+    if known not in {"", owner}:
+        raise UsageError(
+            "STO-B096", "this BOINC project has tasks of another stoilo server"
+        )
+    if owner:
+        settings.write(_OWNER, owner)
+
+
+def _unusable(error: OSError) -> InternalError:
+    return InternalError(
+        "STO-B007", f"the project's folder stoilo cannot be used (errno {error.errno})"
+    )
+
+
+LOCAL: Final = "localhost"
+# By which MariaDB's client library is told of another socket.
+SOCKET_VARIABLE: Final = "MYSQL_UNIX_PORT"
+
+SOCKETS: Final = (
+    "/run/mysqld/mysqld.sock",  # Debian, and what is tried where none is there
+    "/var/run/mysqld/mysqld.sock",
+    "/var/lib/mysql/mysql.sock",
+    "/tmp/mysql.sock",  # noqa: S108 - where the library's own builds have it
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseHost:
+    """Where the database listens; `port` 0: MariaDB's own.
+
+    Attributes:
+        name: of the host; `LOCAL`: its unix socket.
+        port: for TCP.
+    """
+
+    name: str
+    port: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is asked by its unix socket."""
+        return self.name == LOCAL
+
+
+def parse_host(text: str, own_name: str) -> DatabaseHost:
+    """Return what a ``db_host`` means on the machine of that name; never fails.
+
+    As in C, digits that are no port are none.
+    """
+    if text in {"", own_name}:
+        return DatabaseHost(LOCAL)
+    name, _, port = text.partition(":")
+    number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0  # noqa: PLR2004 - 65535
+    return DatabaseHost(name or LOCAL, number)
+
+
+def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:
+    """Return the path of the database's socket on this machine."""
+    named = environment.get(SOCKET_VARIABLE, "")
+    return named or next(filter(exists, SOCKETS), SOCKETS[0])

@@ -1,0 +1,177 @@
+"""Our tables beside BOINC's: what was asked for, what became of it, what is undelivered.
+
+The migrations' branch ``stock`` makes what `metadata` says. They lie in the project's own
+database, so that one transaction sees both. Times are whole seconds since 1970; enums are
+stored as their text. Rows go when BOINC has purged the workunit and its files are gone.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+)
+
+from stoilo.server.engines.database import APP_CHARS, Key, Name, Real
+
+__all__ = [
+    "asked",
+    "asks",
+    "issuing",
+    "judged",
+    "kept_results",
+    "metadata",
+    "needs",
+    "parts",
+    "settings",
+    "verdicts",
+    "workunits",
+]
+
+metadata = MetaData()
+
+TEMPLATE_CHARS = 48
+FILE_CHARS = 64
+
+settings = Table(
+    "stoilo_setting",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
+
+workunits = Table(
+    "stoilo_workunit",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("name", Name, nullable=False, unique=True),
+    Column("app", String(APP_CHARS), nullable=False),
+    Column("min_quorum", Integer, nullable=False),
+    Column("target_results", Integer, nullable=False),
+    Column("max_error", Integer, nullable=False),
+    Column("max_total", Integer, nullable=False),
+    Column("max_success", Integer, nullable=False),
+    Column("delay_bound_s", Integer, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("not_after", BigInteger, nullable=False),
+    Column("input_template", String(TEMPLATE_CHARS), nullable=False),
+    Column("result_template", String(TEMPLATE_CHARS), nullable=False),
+    # name of the file with the release metadata among its inputs, empty without
+    Column("release_file", String(FILE_CHARS), nullable=False, default=""),
+    Column("created_at", BigInteger, nullable=False),
+    # BOINC's row, 0 until create_work has made it
+    Column("boinc_id", BigInteger, nullable=False, default=0),
+    # 1 once no copy may be issued any more: the admission ends
+    Column("frozen", Integer, nullable=False, default=0),
+    # NULL while it runs; then never changed
+    Column("outcome", String(32), nullable=True),
+    Column("code", String(16), nullable=False, default=""),
+    Column("message", String(500), nullable=False, default=""),
+    # 1 while the outcome waits to be delivered
+    Column("undelivered", Integer, nullable=False, default=0),
+    # when the outcome is to be delivered again; before: when BOINC is to make it again
+    Column("retry_at", BigInteger, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    # 1 while BOINC has yet to be told that it is cancelled
+    Column("cancelling", Integer, nullable=False, default=0),
+    # 1 when nothing of it needs files any more
+    Column("closed", Integer, nullable=False, default=0),
+    Index("stoilo_workunit_boinc", "boinc_id", "id"),
+    Index("stoilo_workunit_release", "outcome", "release_file"),
+    Index("stoilo_workunit_state", "outcome", "frozen"),
+    Index("stoilo_workunit_undelivered", "undelivered", "retry_at"),
+    Index("stoilo_workunit_cancelling", "cancelling"),
+    Index("stoilo_workunit_closed", "closed", "id"),
+)
+
+# Workunits that may still have further copies.
+issuing = Table(
+    "stoilo_issuing",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    # the last moment at which a copy could come back in time
+    Column("last_at", BigInteger, nullable=False),
+    Index("stoilo_issuing_last", "last_at"),
+)
+
+# Positions count from 0 in the template's order. Below 0: files that copies issued
+# earlier were told of, and that were replaced since.
+needs = Table(
+    "stoilo_need",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("file", String(FILE_CHARS), nullable=False),
+    Index("stoilo_need_file", "file"),
+)
+
+verdicts = Table(
+    "stoilo_verdict",
+    metadata,
+    Column("result", Name, primary_key=True),
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
+    Column("verdict", String(32), nullable=False),
+    Column("code", String(16), nullable=False),
+    Column("message", String(500), nullable=False),
+    Column("judged_at", BigInteger, nullable=False),
+    # of a refusal: what BOINC will take from the host and is given back
+    Column("host_id", BigInteger, nullable=False, default=0),
+    Column("app_version_id", BigInteger, nullable=False, default=0),
+    Column("jobs_per_day", Integer, nullable=False, default=0),
+    Column("consecutive_valid", Integer, nullable=False, default=0),
+    Column("owed", Integer, nullable=False, default=0),
+    Index("stoilo_verdict_workunit", "workunit_id"),
+    Index("stoilo_verdict_owed", "owed"),
+)
+
+asks = Table(
+    "stoilo_ask",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("retry_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Index("stoilo_ask_retry", "retry_at"),
+)
+
+# a question of `asks` that BOINC has been made to put; the next answer is a new one
+asked = Table(
+    "stoilo_asked",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("asked_at", BigInteger, nullable=False),
+)
+
+# results that passed their check, and the digest of the bytes that did
+judged = Table(
+    "stoilo_judged",
+    metadata,
+    Column("result", Name, primary_key=True),
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("judged_at", BigInteger, nullable=False),
+    Index("stoilo_judged_workunit", "workunit_id"),
+)
+
+kept_results = Table(
+    "stoilo_kept_result",
+    metadata,
+    Column("workunit_id", Key, ForeignKey(workunits.c.id), primary_key=True),
+    Column("name", Name, primary_key=True),
+    Column("canonical", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("host_id", BigInteger, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("cpu_s", Real, nullable=False),
+    Column("flops", Real, nullable=False),
+)
+
+# The tables whose rows belong to a workunit.
+parts = tuple(table for table in metadata.sorted_tables if "workunit_id" in table.c)

@@ -1,0 +1,1 @@
+"""What came back: files kept, verdicts, outcomes and their delivery, what is cleaned up."""

@@ -1,0 +1,353 @@
+"""A workunit's one outcome: decided in one transaction, then delivered to the server.
+
+Whoever comes first decides: BOINC's assimilator with a canonical result or an error, a
+cancellation, a broken validator, too many refusals, the admission's end. What comes later
+finds the outcome there and changes nothing. The results that it names are copies of ours
+(`kept`): BOINC may delete its own as soon as it has been answered.
+
+The server may be busy or away: an outcome that it does not take waits, and comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import delete, insert, select, update
+
+from stoilo.server.engines.interface import ResultOutcome, ResultProgress, NotDecidedYet, OutcomeKind, ReceivedResult, WorkunitOutcome
+from stoilo.server.engines.stock.project import tables
+from stoilo.server.engines.stock.project.boinc_tables import (
+    BoincOutcome,
+    ErrorMask,
+    ServerState,
+    Validate,
+)
+from stoilo.server.engines.stock.results.kept import KeptFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Row
+
+    from stoilo.server.engines.interface import Assimilator
+    from stoilo.server.engines.stock.project.database import Database
+
+
+__all__ = [
+    "Delivery",
+    "Outcomes",
+    "copy_code",
+    "copy_outcome",
+    "copy_state",
+    "kind_of",
+    "read_outcome",
+    "set_outcome",
+]
+
+
+_CODE_CHARS = 16
+_MESSAGE_CHARS = 500
+
+
+class Outcomes:
+    """Ends workunits.
+
+    Args:
+        database: with our rows.
+        kept: folder of the results that wait for a verdict or for delivery.
+
+    Attributes:
+        kept: the results in it.
+    """
+
+    def __init__(self, database: Database, kept: Path) -> None:
+        self._database = database
+        self.kept = KeptFolder(kept)
+
+    def end(
+        self,
+        row: int,
+        kind: OutcomeKind,
+        *,
+        code: str = "",
+        message: str = "",
+        canonical: str = "",
+        valid: Sequence[ReceivedResult] = (),
+        cancel: bool = False,
+    ) -> bool:
+        """End a workunit unless it has ended; returns whether this did it.
+
+        Args:
+            row: ours.
+            kind: how.
+            code: of the deciding check or comparison.
+            message: with it.
+            canonical: name of the canonical result, one of `valid`.
+            valid: results that the outcome names, as they were kept.
+            cancel: BOINC is to be told that nobody needs it any more.
+
+        Raises:
+            InternalError: ``STO-E003``; nothing has changed.
+        """
+        with self._database.write() as connection:
+            done = set_outcome(
+                connection, row, kind, code=code, message=message, cancel=cancel
+            )
+            if done and valid:
+                rows = [_kept_row(row, one, canonical) for one in valid]
+                connection.execute(
+                    delete(tables.kept_results).where(
+                        tables.kept_results.c.workunit_id == row
+                    )
+                )
+                connection.execute(insert(tables.kept_results), rows)
+        return done
+
+    def cancel(self, rows: Sequence[int]) -> list[int]:
+        """Cancel workunits that have not ended, in one transaction; returns which.
+
+        Raises:
+            InternalError: ``STO-E003``; nothing has changed.
+        """
+        kind = OutcomeKind.CANCELLED
+        with self._database.write() as connection:
+            return [
+                row for row in rows if set_outcome(connection, row, kind, cancel=True)
+            ]
+
+    def forget(self, row: int) -> None:
+        """Remove what was kept for an outcome that has been delivered."""
+        self.kept.forget(row)
+
+    def path_of(self, row: int, result: str) -> Path:
+        """Return where a kept result lies."""
+        return self.kept.path_of(row, result)
+
+
+def set_outcome(
+    connection: Connection,
+    row: int,
+    kind: OutcomeKind,
+    *,
+    code: str = "",
+    message: str = "",
+    cancel: bool = False,
+) -> bool:
+    """Write a workunit's outcome unless it has one; returns whether this did it."""
+    table = tables.workunits
+    changed = connection.execute(
+        update(table)
+        .where(table.c.id == row, table.c.outcome.is_(None))
+        .values(
+            outcome=kind.value,
+            code=code[:_CODE_CHARS],
+            message=message[:_MESSAGE_CHARS],
+            undelivered=1,
+            retry_at=0,
+            attempts=0,
+            cancelling=int(cancel),
+        )
+    )
+    return bool(changed.rowcount)
+
+
+def _kept_row(row: int, one: ReceivedResult, canonical: str) -> dict[str, object]:
+    return {
+        "workunit_id": row,
+        "name": one.name,
+        "canonical": int(one.name == canonical),
+        "size": one.size,
+        "digest": one.digest,
+        "host_id": one.host_id,
+        "user_id": one.user_id,
+        "received_at": one.received_at,
+        "cpu_s": one.cpu_s,
+        "flops": one.flops,
+    }
+
+
+def read_outcome(
+    connection: Connection,
+    row: Row,  # type: ignore[type-arg]  # a row of `workunits`
+    outcomes: Outcomes,
+) -> WorkunitOutcome:
+    """Return the outcome of a workunit that has one, as it was first decided."""
+    table = tables.kept_results
+    found = connection.execute(
+        select(table).where(table.c.workunit_id == row.id).order_by(table.c.name)
+    ).all()
+    results = [_result(one, row.name, outcomes) for one in found]
+    canonical = [
+        result for one, result in zip(found, results, strict=True) if one.canonical
+    ]
+    return WorkunitOutcome(
+        workunit=row.name,
+        kind=OutcomeKind(row.outcome),
+        canonical=canonical[0] if canonical else None,
+        valid=tuple(results),
+        code=row.code,
+        message=row.message,
+    )
+
+
+def _result(one: Row, workunit: str, outcomes: Outcomes) -> ReceivedResult:  # type: ignore[type-arg]  # a row of `kept_results`
+    return ReceivedResult(
+        name=one.name,
+        workunit=workunit,
+        path=outcomes.path_of(one.workunit_id, one.name),
+        size=one.size,
+        digest=one.digest,
+        host_id=one.host_id,
+        user_id=one.user_id,
+        received_at=one.received_at,
+        cpu_s=one.cpu_s,
+        flops=one.flops,
+    )
+
+
+# BOINC's exit status; not counted as an error there either.
+ABORTED_BY_VOLUNTEER: Final = 203
+
+_STATES: Final[dict[int, ResultProgress]] = {
+    ServerState.INACTIVE: ResultProgress.UNSENT,
+    ServerState.UNSENT: ResultProgress.UNSENT,
+    ServerState.IN_PROGRESS: ResultProgress.IN_PROGRESS,
+}
+_OUTCOMES: Final[dict[int, ResultOutcome]] = {
+    BoincOutcome.SUCCESS: ResultOutcome.SUCCESS,
+    BoincOutcome.COULDNT_SEND: ResultOutcome.CLIENT_ERROR,
+    BoincOutcome.CLIENT_ERROR: ResultOutcome.CLIENT_ERROR,
+    BoincOutcome.NO_REPLY: ResultOutcome.NO_REPLY,
+    BoincOutcome.CLIENT_DETACHED: ResultOutcome.NO_REPLY,
+    BoincOutcome.DIDNT_NEED: ResultOutcome.NOT_NEEDED,
+    BoincOutcome.VALIDATE_ERROR: ResultOutcome.INVALID,
+}
+_CODES: Final = {
+    ResultOutcome.CLIENT_ERROR: "STO-E021",
+    ResultOutcome.ABORTED: "STO-E021",
+    ResultOutcome.NO_REPLY: "STO-E022",
+    ResultOutcome.INVALID: "STO-R052",
+}
+
+
+def kind_of(mask: int, *, frozen: bool) -> OutcomeKind:
+    """Return how a workunit with an error mask ended.
+
+    Args:
+        mask: BOINC's, not 0.
+        frozen: no copy could be issued any more, because the admission ends.
+    """
+    bits = ErrorMask(mask & sum(ErrorMask))
+    if ErrorMask.CANCELLED in bits:  # by the operator, with BOINC's own tools
+        return OutcomeKind.CANCELLED
+    if frozen and ErrorMask.TOO_MANY_TOTAL in bits:
+        return OutcomeKind.ADMISSION_ENDED
+    if ErrorMask.TOO_MANY_ERRORS in bits:
+        return OutcomeKind.TOO_MANY_ERRORS
+    if ErrorMask.TOO_MANY_TOTAL in bits:
+        return OutcomeKind.TOO_MANY_TOTAL
+    if ErrorMask.TOO_MANY_SUCCESS in bits:
+        return OutcomeKind.TOO_MANY_SUCCESS
+    return OutcomeKind.TOO_MANY_ERRORS
+
+
+def copy_state(server_state: int) -> ResultProgress:
+    """Return where a copy is."""
+    return _STATES.get(server_state, ResultProgress.OVER)
+
+
+def copy_outcome(outcome: int, validate_state: int, exit_status: int) -> ResultOutcome:
+    """Return how a copy ended, as its owner sees it."""
+    if validate_state == Validate.INVALID:
+        return ResultOutcome.INVALID
+    if outcome == BoincOutcome.CLIENT_ERROR and exit_status == ABORTED_BY_VOLUNTEER:
+        return ResultOutcome.ABORTED
+    return _OUTCOMES.get(outcome, ResultOutcome.NONE)
+
+
+def copy_code(outcome: ResultOutcome) -> str:
+    """Return the code for a failed copy of which nothing more is known."""
+    return _CODES.get(outcome, "")
+
+
+log = logging.getLogger(__name__)
+_AT_ONCE: Final = 64
+_LONGEST_WAIT_S: Final = 30
+# After so many tries, about a minute and a half, a file that is gone stays gone.
+_LOST_TRIES: Final = 8
+
+
+class Delivery:
+    """Tells the server of ended workunits until it has taken them."""
+
+    def __init__(
+        self, database: Database, outcomes: Outcomes, now: Callable[[], int]
+    ) -> None:
+        self._database = database
+        self._outcomes = outcomes
+        self._now = now
+
+    def deliver(self, assimilator: Assimilator) -> bool:
+        """Deliver what is due; returns whether anything was tried."""
+        table = tables.workunits
+        query = (
+            select(table)
+            .where(table.c.undelivered == 1, table.c.retry_at <= self._now())
+            .order_by(table.c.retry_at, table.c.id)
+            .limit(_AT_ONCE)
+        )
+        with self._database.read() as connection:
+            due = connection.execute(query).all()
+        for row in due:
+            self._tell(row, assimilator)
+        return bool(due)
+
+    def retry_all(self) -> None:
+        """Make everything undelivered due: a start is a new chance."""
+        table = tables.workunits
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(table.c.undelivered == 1).values(retry_at=0)
+            )
+
+    def _tell(self, row: Row, assimilator: Assimilator) -> None:  # type: ignore[type-arg]  # a row of `workunits`
+        with self._database.read() as connection:
+            outcome = read_outcome(connection, row, self._outcomes)
+        if row.attempts >= _LOST_TRIES and _is_lost(outcome):
+            log.error("results of %s are gone: to be computed again", row.name)
+            kind = OutcomeKind.ADMISSION_ENDED
+            outcome = replace(outcome, kind=kind, canonical=None, valid=())
+        try:
+            assimilator.assimilate(outcome)
+        except NotDecidedYet:
+            self._postpone(row)
+            return
+        except Exception:  # the server's trouble must not stop the engine
+            log.exception("the outcome of %s was not taken", row.name)
+            self._postpone(row)
+            return
+        table, kept = tables.workunits, tables.kept_results
+        with self._database.write() as connection:
+            connection.execute(
+                update(table).where(table.c.id == row.id).values(undelivered=0)
+            )
+            connection.execute(delete(kept).where(kept.c.workunit_id == row.id))
+        self._outcomes.forget(row.id)
+
+    def _postpone(self, row: Row) -> None:  # type: ignore[type-arg]  # a row of `workunits`
+        table = tables.workunits
+        wait = min(2 ** min(row.attempts, 10), _LONGEST_WAIT_S)
+        with self._database.write() as connection:
+            connection.execute(
+                update(table)
+                .where(table.c.id == row.id)
+                .values(retry_at=self._now() + wait, attempts=row.attempts + 1)
+            )
+
+
+def _is_lost(outcome: WorkunitOutcome) -> bool:
+    """Say whether a result that an outcome rests on is gone."""
+    return not all(one.path.exists() for one in outcome.valid)

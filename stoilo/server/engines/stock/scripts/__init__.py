@@ -1,0 +1,1 @@
+"""Answers to the scripts that BOINC's validator and assimilator daemons run."""

@@ -1,0 +1,426 @@
+"""Answers for BOINC's validator: what the server thinks, in exit codes.
+
+BOINC asks about one result (`check`) or a pair (`compare`), from the start each time a
+result comes in, and both ways round; so answers must be repeatable. It knows three: yes
+(0), ask again (3), no (1). "No" to a check is an error of the host.
+
+What that does to *a refusal by the volunteer's opt-in*. Told "ask again", BOINC would
+issue a further copy, but count the refused one among the successes, stop with too many of
+them, and once there is a canonical result a single one of them would hold up every later
+result of the workunit. Told "yes", a refusal could become canonical. So BOINC is told
+"no" and does the rest by itself: a further copy at once, to somebody else. What "no"
+costs is put right: the workunit's bounds are raised by one error and one copy before
+BOINC hears it, and the host gets back what BOINC's validator takes from its record
+(`boinc_rows`). Below the project's daily quota BOINC takes nothing for a "no". After
+`refusal_cap` of them the workunit ends: nobody wants it.
+
+*Quorum.* BOINC is content when a majority of `min_quorum` agrees. A researcher reads
+the word as "all of them", as the embedded engine does: from three on, two results only
+count as equal here when `min_quorum` of the workunit's results are equal to the first.
+
+*What is judged* is a copy of ours (`kept`), and the digest of what passed is written
+down before BOINC hears "yes": a host can change its file at any time, but not the result.
+A file that cannot be read, or kept, just now is our own trouble; one that is not there is
+its host's error. Once there is a canonical result, nobody pays for its file: a late
+result that passes is let through when there is nothing left to compare it with.
+
+*Slow validators.* BOINC asks about one result of an app after the other, and waits. So a
+validator that has not run soon is not waited for, that of an account that has used much
+not at all: BOINC is told "ask again", and asked to ask once there is an answer.
+
+*Fatal* answers end the workunit here, and BOINC is told to ask again; it will be told
+that the workunit is cancelled.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import select
+
+from stoilo.core.errors import InternalError
+from stoilo.server.engines.interface import (
+    Comparison,
+    OutcomeKind,
+    PairVerdict,
+    ResultCheck,
+    ResultVerdict,
+    Waits,
+)
+from stoilo.server.engines.stock.project import boinc_tables
+from stoilo.server.engines.stock.project.boinc_rows import (
+    find_own,
+    note_boinc_row,
+    raise_bounds,
+    results_of,
+)
+from stoilo.server.engines.stock.results import verdicts
+from stoilo.server.engines.stock.results.kept import KeptResults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.interface import ReceivedResult, Validation
+    from stoilo.server.engines.stock.project.boinc_rows import (
+        OwnWorkunit,
+        ResultRow,
+    )
+    from stoilo.server.engines.stock.project.database import Database
+    from stoilo.server.engines.stock.project.directory import OutputName
+    from stoilo.server.engines.stock.results.kept import Uploads
+    from stoilo.server.engines.stock.results.outcomes import Outcomes
+    from stoilo.server.engines.stock.results.verdicts import Said
+
+__all__ = ["Answer", "Passed", "ScriptValidator", "ask_check", "refusal_cap"]
+
+log = logging.getLogger(__name__)
+_REFUSALS_AT_LEAST: Final = 10
+# Below, BOINC's majority of the quorum is all of it.
+_ALL_FROM: Final = 3
+
+# Outcomes of workunits whose results are judged.
+_LIVE: Final = {None, OutcomeKind.CANONICAL}
+
+_LOST: Final = ResultCheck(ResultVerdict.INVALID, "STO-E023", "the file is lost")
+_TOO_LONG: Final = ResultCheck(
+    ResultVerdict.INVALID, "STO-R081", "the file is longer than a result may be"
+)
+_CHANGED: Final = ResultCheck(
+    ResultVerdict.INVALID, "STO-R081", "the file changed after it was judged"
+)
+
+
+class Answer(IntEnum):
+    """What a validator script's exit status means to BOINC."""
+
+    YES = 0
+    NO = 1
+    LATER = 3
+
+
+_ANSWERS: Final = {
+    ResultVerdict.VALID: Answer.YES,
+    ResultVerdict.INVALID: Answer.NO,
+    ResultVerdict.NOT_FOR_THIS_HOST: Answer.NO,
+    ResultVerdict.INCONCLUSIVE: Answer.LATER,
+    ResultVerdict.PENDING: Answer.LATER,
+    ResultVerdict.FATAL: Answer.LATER,
+}
+
+
+# How long one of BOINC's scripts waits for a validator, s.
+PATIENCE_S: Final = 1.0
+
+
+def refusal_cap(max_total: int) -> int:
+    """Return how many refusals a workunit survives; the embedded engine's number."""
+    return max(_REFUSALS_AT_LEAST, 2 * max_total)
+
+
+def ask_check(validation: Validation, result: ReceivedResult) -> ResultCheck:
+    """Ask the server, with some patience; its own trouble is inconclusive."""
+    try:
+        check = validation.check(result)
+        if check.verdict is ResultVerdict.PENDING and _wait(validation, result):
+            check = validation.check(result)
+    except Exception:  # the server's code must not stop the engine
+        log.exception("check of %s failed", result.name)
+        check = ResultCheck(ResultVerdict.INCONCLUSIVE)
+    return check
+
+
+def _wait(validation: Validation, result: ReceivedResult) -> bool:
+    """Say whether an answer came in time."""
+    return isinstance(validation, Waits) and validation.wait(
+        result.workunit, PATIENCE_S
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A result that is asked about, and what was said of it before."""
+
+    own: OwnWorkunit
+    row: ResultRow
+    said: Said | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a result: what it is worth, and the bytes if there are any."""
+
+    check: ResultCheck
+    result: ReceivedResult | None = None
+
+    @property
+    def verdict(self) -> ResultVerdict:
+        """Return what it is worth."""
+        return self.check.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Results that passed.
+
+    Attributes:
+        valid: oldest first.
+        undecided: how many others could not be judged just now.
+    """
+
+    valid: tuple[ReceivedResult, ...]
+    undecided: int
+
+
+class ScriptValidator:
+    """Answers for one engine; thread-safe, keeps nothing that is not in the rows."""
+
+    def __init__(
+        self,
+        database: Database,
+        uploads: Uploads,
+        outcomes: Outcomes,
+        validation: Validation,
+        now: Callable[[], int],
+    ) -> None:
+        self._database = database
+        self._evidence = KeptResults(uploads, outcomes.kept)
+        self._outcomes = outcomes
+        self._validation = validation
+        self._now = now
+
+    def check(self, output: OutputName) -> Answer:
+        """Answer for one result; raises ``STO-E003`` when the database refuses."""
+        cases = self._find(output)
+        if not cases:
+            return Answer.LATER
+        (case,) = cases
+        if case.own.outcome not in _LIVE:  # it is being cancelled
+            no = case.said is not None and case.said.verdict is not ResultVerdict.VALID
+            return Answer.NO if no else Answer.LATER
+        if case.row.id == self._canonical(case.own):
+            return Answer.YES  # judged before; BOINC asks because of another one
+        look = self._look(case)
+        self._settle(case, look)
+        if look.verdict is ResultVerdict.PENDING:  # told of before that was written?
+            look = self._look(case)
+            self._settle(case, look)
+        return _ANSWERS[look.verdict]
+
+    def compare(self, left: OutputName, right: OutputName) -> Answer:
+        """Answer for a pair of results that passed `check`; raises ``STO-E003``."""
+        cases = self._find(left, right)
+        if not cases or cases[0].own.outcome not in _LIVE:
+            return Answer.LATER
+        one, other = cases
+        verdict = self._agreement(one, other)
+        if verdict.undecided:
+            self._ask_later(one.own)
+        if verdict is PairVerdict.PENDING:  # told of before that was written?
+            verdict = self._agreement(one, other)
+        if verdict is PairVerdict.SAME:
+            return Answer.YES
+        return Answer.NO if verdict is PairVerdict.DIFFERENT else Answer.LATER
+
+    def _agreement(self, one: _Case, other: _Case) -> PairVerdict:
+        """Say whether two results agree, and enough others with them."""
+        verdict = self._pair(one, other)
+        return self._enough(one) if verdict is PairVerdict.SAME else verdict
+
+    def hold(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> None:
+        """Keep results' files, as far as they are there: BOINC may delete its own then.
+
+        Raises:
+            InternalError: ``STO-E003``: one cannot be read or kept just now.
+        """
+        try:
+            for row in rows:
+                self._evidence.result_of(own, row)
+        except OSError as error:
+            raise InternalError(
+                "STO-E003", f"a result could not be kept (errno {error.errno})"
+            ) from error
+
+    def passed(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> Passed:
+        """Return those of a workunit's results that pass the check."""
+        looks = [self._look(case) for case in self._cases(own, rows)]
+        valid = [
+            look.result
+            for look in looks
+            if look.verdict is ResultVerdict.VALID and look.result is not None
+        ]
+        undecided = sum(look.verdict.undecided for look in looks)
+        return Passed(tuple(valid), undecided)
+
+    def _find(self, *outputs: OutputName) -> list[_Case]:
+        """Return what files of one workunit belong to; empty for any that is not ours."""
+        wanted = [one.result for one in outputs]
+        with self._database.read() as connection:
+            rows = {one.name: one for one in results_of(connection, names=wanted)}
+            found = [rows[one.result] for one in outputs if one.result in rows]
+            numbers = {row.workunit for row in found}
+            number = min(numbers, default=0)
+            own = find_own(connection, boinc_id=number) if number else None
+            said = verdicts.find_said(connection, wanted)
+        ours = [row.output for row in found] == [one.name for one in outputs]
+        if own is None or len(numbers) > 1 or not ours:
+            log.warning("BOINC asks about %s, not ours", ", ".join(wanted))
+            return []
+        own = note_boinc_row(self._database, own, number)
+        return [_Case(own, row, said.get(row.name)) for row in found]
+
+    def _cases(self, own: OwnWorkunit, rows: Sequence[ResultRow]) -> list[_Case]:
+        with self._database.read() as connection:
+            said = verdicts.find_said(connection, [row.name for row in rows])
+        return [_Case(own, row, said.get(row.name)) for row in rows]
+
+    def _canonical(self, own: OwnWorkunit) -> int:
+        """Return BOINC's row of a workunit's canonical result, 0 before there is one."""
+        table = boinc_tables.workunits
+        query = select(table.c.canonical_resultid).where(table.c.id == own.boinc_id)
+        with self._database.read() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def _look(self, case: _Case) -> _Look:
+        """Look at a result; changes nothing but that it is kept."""
+        row, said = case.row, case.said
+        if said is not None and said.verdict is not ResultVerdict.VALID:
+            return _Look(ResultCheck(said.verdict, said.code, said.message))
+        try:
+            result = self._evidence.result_of(case.own, row)
+        except OSError as error:
+            log.warning("%s cannot be read or kept (errno %s)", row.name, error.errno)
+            return _Look(ResultCheck(ResultVerdict.INCONCLUSIVE))
+        if result is None:
+            return _Look(_LOST)
+        if result.size > row.max_bytes:
+            return _Look(_TOO_LONG)
+        if said is None:
+            return _Look(ask_check(self._validation, result), result)
+        same = said.digest == result.digest
+        return _Look(ResultCheck(ResultVerdict.VALID) if same else _CHANGED, result)
+
+    def _settle(self, case: _Case, look: _Look) -> None:
+        """Write down what follows from a look, before anybody hears of it."""
+        match look.verdict:
+            case ResultVerdict.VALID:
+                self._note_passed(case, look)
+            case ResultVerdict.INVALID:
+                with self._database.write() as connection:
+                    self._note(connection, case, look)
+            case ResultVerdict.NOT_FOR_THIS_HOST:
+                self._take_refusal(case, look)
+            case ResultVerdict.FATAL:
+                self._end_fatal(case.own, look.check.code, look.check.message)
+            case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
+                self._ask_later(case.own)
+
+    def _note_passed(self, case: _Case, look: _Look) -> None:
+        if case.said is None and look.result is not None:
+            digest, name = look.result.digest, case.row.name
+            with self._database.write() as connection:
+                verdicts.note_passed(connection, case.own, name, digest, self._now())
+
+    def _note(self, connection: Connection, case: _Case, look: _Look) -> None:
+        """Write a "no" down; its bytes are of no more use."""
+        own, row = case.own, case.row
+        verdicts.note_verdict(connection, own, row, look.check, self._now())
+        self._outcomes.kept.drop(own.row, row.name)
+
+    def _take_refusal(self, case: _Case, look: _Look) -> None:
+        """Write a refusal down, and let it cost nobody anything; may be repeated."""
+        own = case.own
+        cap = refusal_cap(own.max_total)
+        with self._database.write() as connection:
+            self._note(connection, case, look)
+            refusals = verdicts.count_refusals(connection, own)
+            if refusals <= cap:
+                raise_bounds(connection, own, refusals)
+        if refusals > cap:
+            kind = OutcomeKind.TOO_MANY_REFUSALS
+            code, message = look.check.code, look.check.message
+            self._outcomes.end(own.row, kind, code=code, message=message, cancel=True)
+
+    def _pair(self, left: _Case, right: _Case) -> PairVerdict:
+        """Ask about a pair; one that cannot be compared is our own trouble."""
+        looks = {case.row.id: self._look(case) for case in (left, right)}
+        good = [
+            one.result
+            for one in looks.values()
+            if one.verdict is ResultVerdict.VALID and one.result is not None
+        ]
+        both = len(looks) == len(good)
+        canonical = 0 if both else self._canonical(left.own)
+        for case in (left, right):
+            if case.row.id != canonical:  # that one is not judged any more
+                self._settle(case, looks[case.row.id])
+        if both:
+            return self._compare(left.own, good[0], good[-1])
+        gone = canonical in looks and looks[canonical].verdict is ResultVerdict.INVALID
+        if gone and good and left.own.outcome is OutcomeKind.CANONICAL:
+            log.warning("nothing is left to compare %s with", good[0].name)
+            return PairVerdict.SAME
+        return PairVerdict.INCONCLUSIVE
+
+    def _compare(
+        self, own: OwnWorkunit, one: ReceivedResult, other: ReceivedResult
+    ) -> PairVerdict:
+        try:
+            said = self._validation.compare(one, other)
+            if said.verdict is PairVerdict.PENDING and _wait(self._validation, one):
+                said = self._validation.compare(one, other)
+        except Exception:  # the server's code must not stop the engine
+            log.exception("comparison of %s and %s failed", one.name, other.name)
+            said = Comparison(PairVerdict.INCONCLUSIVE)
+        if said.verdict is PairVerdict.FATAL:
+            self._end_fatal(own, said.code, said.message)
+        return said.verdict
+
+    def _enough(self, one: _Case) -> PairVerdict:
+        """Say whether the whole quorum agrees with a result, itself included."""
+        own = one.own
+        if own.min_quorum < _ALL_FROM or own.outcome is not None:
+            return PairVerdict.SAME
+        if self._canonical(own):
+            return PairVerdict.SAME
+        with self._database.read() as connection:
+            rows = results_of(connection, workunit=own.boinc_id)
+        others = [row for row in rows if row.in_doubt and row.name != one.row.name]
+        said = [self._agrees(one, other) for other in self._cases(own, others)]
+        agree = 1 + said.count(PairVerdict.SAME)
+        if agree >= own.min_quorum:
+            return PairVerdict.SAME
+        unsure = [verdict for verdict in said if verdict.undecided]
+        if agree + len(unsure) >= own.min_quorum:
+            return unsure[0]
+        return PairVerdict.DIFFERENT
+
+    def _agrees(self, one: _Case, other: _Case) -> PairVerdict:
+        """Compare a result with another that may not have passed."""
+        look = self._look(other)
+        match look.verdict:
+            case ResultVerdict.VALID:
+                return self._pair(one, other)
+            case ResultVerdict.INCONCLUSIVE | ResultVerdict.PENDING:
+                return PairVerdict(look.verdict.value)
+            case _:
+                self._settle(other, look)
+                return PairVerdict.DIFFERENT
+
+    def _end_fatal(self, own: OwnWorkunit, code: str, message: str) -> None:
+        self._outcomes.end(
+            own.row,
+            OutcomeKind.VALIDATOR_FAILED,
+            code=code,
+            message=message,
+            cancel=True,
+        )
+
+    def _ask_later(self, own: OwnWorkunit) -> None:
+        """Remember to let BOINC ask again; each time after twice as long."""
+        with self._database.write() as connection:
+            verdicts.ask_later(connection, own, self._now())
