@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -15,6 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.schema import CreateIndex, CreateTable
+
 import stoilo.server.migrations as history
 from stoilo.core.errors import InternalError
 from stoilo.server.db.store import SERVER, open_engine, upgrade
@@ -22,11 +24,6 @@ from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.stock.project.database import STOCK
 from stoilo.server.migrations import Branch, render_upgrade
 from tests.support.mariadb import MariaServer
-from sqlalchemy import Engine, event, insert, select
-from stoilo.server.db.store import SERVER, begin_writing, open_engine
-from stoilo.server.db.store import upgrade
-
-
 
 BRANCHES = [SERVER, ENGINE, STOCK]
 CHANGES = {"CREATE", "ALTER", "DROP", "INSERT", "UPDATE"}

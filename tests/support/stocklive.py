@@ -16,8 +16,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import create_engine, text
+
 from stoilo.core.errors import InternalError
 from stoilo.server.engines.interface import (
     ReceivedResult,
@@ -30,12 +32,9 @@ from stoilo.server.engines.stock.project.directory import StockProject
 from stoilo.server.engines.workunits import WorkunitSpec
 from tests.support.engine import BodyValidation, OutcomeRecorder
 from tests.support.stockvolunteer import StockVolunteer, create_stock_account
-from stoilo.server.engines.interface import ReceivedResult, WorkunitOutcome, WorkunitStatus
-from stoilo.server.engines.stock.project.directory import StockProject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
 
 
 __all__ = ["LiveBench", "LiveDaemons", "NamedEngine", "NamedRecorder", "live_bench"]

@@ -11,8 +11,10 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+
 from stoilo.core.errors import UsageError
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
@@ -23,23 +25,16 @@ from stoilo.server.engines.embedded.web.app import (
 )
 from stoilo.server.engines.embedded.workunits.purge import Retention
 from stoilo.server.engines.interface import Engine, MeasuredEngine
-from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.engine import StockEngine, StockOptions
+from stoilo.server.engines.stock.project.database import owner_name
 from stoilo.server.engines.stock.project.directory import read_project
 from stoilo.server.operations.volunteers import LocalVolunteers
-from stoilo.server.app.databases import engine_url
-from stoilo.server.engines.embedded.web.app import HttpOptions, create_project_app
-from stoilo.server.engines.embedded.web.app import PathPrefix
-from stoilo.server.engines.interface import MeasuredEngine
-from stoilo.server.engines.interface import Engine
-from stoilo.server.engines.stock.project.directory import read_project
-from stoilo.server.mirrorwatch import MirrorWatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
-
 
 
 __all__ = ["EngineName", "ServedEngine", "WorkEngine", "open_engine"]

@@ -16,11 +16,16 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
 from sqlalchemy import MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
+
 from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.types import TaskState
 from stoilo.server.backup.tables import read_revision
 from stoilo.server.data_directory import claim_directory
+from stoilo.server.db import rows
+from stoilo.server.db.states import AttemptState
 from stoilo.server.db.store import SERVER, Store, open_engine
 from stoilo.server.engines.embedded.accounts.accounts import (
     SECRET_BYTES,
@@ -29,15 +34,6 @@ from stoilo.server.engines.embedded.accounts.accounts import (
 )
 from stoilo.server.engines.embedded.db.database import ENGINE, Database
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.migrating.people import host_values, missing_rows, user_values
-from stoilo.server.migrating.people import known_workunits, read_hosts, read_users
-from stoilo.server.migrations import newest_revision
-from stoilo.core.types import TaskState
-from stoilo.server.app.databases import engine_url
-from stoilo.server.db import rows
-from stoilo.server.db.states import AttemptState
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.engines.embedded.accounts.accounts import SECRET_BYTES, Accounts, load_secret
 from stoilo.server.migrating.people import (
     host_values,
     known_workunits,
@@ -46,13 +42,15 @@ from stoilo.server.migrating.people import (
     read_users,
     user_values,
 )
+from stoilo.server.migrations import newest_revision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
-    from sqlalchemy import Connection
-    from stoilo.server.config import ServerConfig
 
+    from sqlalchemy import Connection
+
+    from stoilo.server.config import ServerConfig
 
 
 if TYPE_CHECKING:

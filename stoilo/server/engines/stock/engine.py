@@ -14,41 +14,22 @@ import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import select
+
 from stoilo.core.background import Repeater
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.policies.levels import load_levels
-from stoilo.server.engines.programs import check_programs
-from stoilo.server.engines.stock.project import boinc_tables
-from stoilo.server.engines.stock.results.early_ends import Admissions
-from stoilo.server.engines.stock.installation.app_versions import check_app_versions
-from stoilo.server.engines.stock.scripts.assimilator import Listener
-from stoilo.server.engines.stock.results.early_ends import Cancellations
-from stoilo.server.engines.stock.results.verdicts import Chores
-from stoilo.server.engines.stock.project.database import FolderLock, claim_project
-from stoilo.server.engines.stock.results.clean_up import Closing
 from stoilo.server.engines.stock.creation.creator import Creator, insert_drafts
-from stoilo.server.engines.stock.project.database import Database
-from stoilo.server.engines.stock.results.outcomes import Delivery
-from stoilo.server.engines.stock.results.outcomes import Endings
-from stoilo.server.engines.stock.status import Figures
-from stoilo.server.engines.stock.scripts.server import Handover
-from stoilo.server.engines.stock.creation.input_files import Inputs
-from stoilo.server.engines.stock.scripts.validator import Judge
-from stoilo.server.engines.stock.project.boinc_rows import Nudges
-from stoilo.server.engines.stock.creation.input_files import Renewal
-from stoilo.server.engines.stock.project.boinc_rows import find_own
-from stoilo.server.engines.stock.project.database import Settings
-from stoilo.server.engines.stock.creation.staging import file_md5
-from stoilo.server.engines.stock.status import read_settled, read_status
-from stoilo.server.engines.stock.results.clean_up import stray_outcomes
-from stoilo.server.engines.stock.project.directory import Tools
-from stoilo.server.engines.workunits import check_spec
-from stoilo.server.engines.stock.creation.input_files import InputFiles, ReleaseRenewal
+from stoilo.server.engines.stock.creation.input_files import (
+    InputFiles,
+    ReleaseRenewal,
+)
 from stoilo.server.engines.stock.installation.app_versions import (
     check_app_versions,
     check_signatures,
 )
+from stoilo.server.engines.stock.project import boinc_tables
 from stoilo.server.engines.stock.project.boinc_rows import BoincRows, find_own
 from stoilo.server.engines.stock.project.database import (
     Database,
@@ -56,8 +37,15 @@ from stoilo.server.engines.stock.project.database import (
     Settings,
     claim_project,
 )
-from stoilo.server.engines.stock.results.clean_up import CleanUp, stray_outcomes
-from stoilo.server.engines.stock.results.early_ends import AdmissionEnds, Cancellations
+from stoilo.server.engines.stock.project.directory import Tools
+from stoilo.server.engines.stock.results.clean_up import (
+    CleanUp,
+    stray_outcomes,
+)
+from stoilo.server.engines.stock.results.early_ends import (
+    AdmissionEnds,
+    Cancellations,
+)
 from stoilo.server.engines.stock.results.kept import Uploads
 from stoilo.server.engines.stock.results.outcomes import Delivery, Outcomes
 from stoilo.server.engines.stock.results.verdicts import Retries
@@ -65,9 +53,11 @@ from stoilo.server.engines.stock.scripts.assimilator import ScriptAssimilator
 from stoilo.server.engines.stock.scripts.server import ScriptServer
 from stoilo.server.engines.stock.scripts.validator import ScriptValidator
 from stoilo.server.engines.stock.status import Figures, read_settled, read_status
+from stoilo.server.engines.workunits import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+
     from stoilo.server.engines.interface import (
         Assimilator,
         EngineFigures,
@@ -77,10 +67,6 @@ if TYPE_CHECKING:
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
     from stoilo.server.engines.stock.project.directory import StockProject
     from stoilo.server.engines.workunits import WorkunitSpec
-    from stoilo.server.engines.interface import EngineFigures
-    from stoilo.server.engines.interface import Assimilator, Validation, WorkunitStatus
-    from stoilo.server.engines.stock.project.directory import StockProject
-
 
 
 __all__ = ["StockEngine", "StockOptions"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import String, cast, distinct, func, select
 
-from stoilo.server.engines.interface import EngineFigures
 from stoilo.server.engines.interface import (
+    EngineFigures,
     OutcomeKind,
     ResultOutcome,
     ResultProgress,
@@ -200,7 +200,7 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     waiting, oldest = connection.execute(fresh).one()
     return EngineFigures(
         workunits=_count(connection, _rows(own.c.outcome.is_(None))),
-        copies=_copies(connection),
+        results=_results(connection),
         unsent_age_s=_age(now, connection.scalar(unsent)),
         to_validate=waiting,
         to_validate_age_s=_age(now, oldest),
@@ -216,8 +216,8 @@ def read_figures(connection: Connection, now: int) -> EngineFigures:
     )
 
 
-def _copies(connection: Connection) -> dict[tuple[str, str], int]:
-    """Return how many copies are in each state, in our words."""
+def _results(connection: Connection) -> dict[tuple[str, str], int]:
+    """Return how many results are in each state, in our words."""
     table = boinc_tables.results
     state, outcome = table.c.server_state, table.c.outcome
     key = (state, outcome, table.c.validate_state)
@@ -225,8 +225,8 @@ def _copies(connection: Connection) -> dict[tuple[str, str], int]:
     query = _of_open(*key, func.count().label("n")).group_by(*key)
     for row in connection.execute(query):
         where = copy_state(row.server_state)
-        ended = CopyOutcome.NONE
-        if where is CopyState.OVER:
+        ended = ResultOutcome.NONE
+        if where is ResultProgress.OVER:
             ended = copy_outcome(row.outcome, row.validate_state, 0)
         counts[where.value, ended.value] += row.n
     return dict(counts)

@@ -9,8 +9,10 @@ import sys
 import warnings
 from contextlib import closing, contextmanager
 from pathlib import Path
+
 import pytest
 from stock_bench import StockBench
+
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
@@ -20,9 +22,6 @@ from tests.support.mariadb import MariaServer
 from tests.support.stocktools.creatework import FAULT
 from tests.support.stocktools.daemons import AssimilatorEnded, FakeDaemons
 from tests.support.stocktools.hosts import FakeHosts
-from stoilo.server.engines.interface import ResultOutcome, OutcomeKind
-
-
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

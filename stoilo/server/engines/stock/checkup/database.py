@@ -5,19 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from typing import TYPE_CHECKING, Final
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
-from stoilo.core.boinc.xml import XmlBounds, parse_xml
-from stoilo.core.errors import TrustError
-from stoilo.server.db.outages import cause_of
-from stoilo.server.engines.stock.checkup.snapshot import (
-    AppReplication,
-    Backlog,
-    DatabaseView,
-    VersionView,
-)
-from stoilo.server.engines.stock.installation.facts import open_file
+
 from sqlalchemy import inspect, text
+
+from stoilo.core.boinc.xml import XmlBounds, parse_xml
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.server.engines.stock.checkup.snapshot import (
     AppReplication,
@@ -26,6 +17,7 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     OwnView,
     VersionView,
 )
+from stoilo.server.engines.stock.installation.facts import open_file
 from stoilo.server.engines.stock.project.database import (
     is_maria,
     join_cache_level,
@@ -36,8 +28,8 @@ from stoilo.server.engines.stock.project.tables import workunits
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from sqlalchemy import Connection
 
+    from sqlalchemy import Connection
 
 
 __all__ = ["read_database", "read_own"]

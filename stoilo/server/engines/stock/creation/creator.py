@@ -17,13 +17,13 @@ import logging
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import bindparam, case, select, update
+
 from stoilo.core.errors import StoiloError, UsageError
 from stoilo.executor.verifier.workunit import ADMISSION
 from stoilo.server.db.bulk import assign_many, insert_many, select_in
 from stoilo.server.engines.interface import OutcomeKind
-from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.creation.create_work import Job, JobClass, batches, class_arguments, stdin_line
 from stoilo.server.engines.stock.creation.create_work import (
     Job,
     JobClass,
@@ -31,14 +31,16 @@ from stoilo.server.engines.stock.creation.create_work import (
     class_arguments,
     stdin_line,
 )
+from stoilo.server.engines.stock.project import boinc_tables, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
     from sqlalchemy import Connection, Row
+
     from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.project.directory import Tools
     from stoilo.server.engines.workunits import WorkunitSpec
-
 
 
 __all__ = ["Creator", "Draft", "insert_drafts"]

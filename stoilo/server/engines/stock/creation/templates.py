@@ -14,13 +14,13 @@ import hashlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from stoilo.core.boinc.xml import escape
 from stoilo.executor.verifier.workunit import RESULT
 from stoilo.server.engines.stock.project.host_filter import NO_BATCH, batch_of
 
 if TYPE_CHECKING:
     from stoilo.server.engines.workunits import WorkunitSpec
-
 
 
 __all__ = ["InputSlot", "Template", "input_template", "result_template"]

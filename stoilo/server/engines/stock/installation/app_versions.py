@@ -15,21 +15,22 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
-from stoilo.server.engines.stock.installation.levels import plan_classes
+
 from sqlalchemy import select
-from stoilo.core.errors import TrustError, UsageError
+
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.programs import check_programs
 from stoilo.server.engines.stock.creation.staging import file_md5
+from stoilo.server.engines.stock.installation.levels import plan_classes
 from stoilo.server.engines.stock.project import boinc_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from stoilo.server.engines.programs import AppProgram, SignedFile
     from collections.abc import Collection, Iterable, Sequence
-    from sqlalchemy import Connection
-    from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 
+    from sqlalchemy import Connection
+
+    from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 
 
 __all__ = [

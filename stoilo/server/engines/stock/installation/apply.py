@@ -13,13 +13,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
-from stoilo.core.errors import InternalError
-from stoilo.server.engines.stock.installation.owner import Owner, acting_as
-from stoilo.server.engines.stock.installation.plan import AddVersion, MarkPreferences, RetireVersions, RunTool, SetMode, WriteFile
-from stoilo.server.engines.stock.installation.app_versions import version_xml
-from stoilo.server.engines.stock.project.directory import tool_environment
+
 from sqlalchemy import bindparam, text
+
+from stoilo.core.errors import InternalError
+from stoilo.server.engines.stock.installation.app_versions import version_xml
 from stoilo.server.engines.stock.installation.levels import mark_preferences
+from stoilo.server.engines.stock.installation.owner import Owner, acting_as
 from stoilo.server.engines.stock.installation.plan import (
     AddVersion,
     MarkPreferences,
@@ -29,13 +29,14 @@ from stoilo.server.engines.stock.installation.plan import (
     WriteFile,
 )
 from stoilo.server.engines.stock.project.database import open_database
+from stoilo.server.engines.stock.project.directory import tool_environment
 
 if TYPE_CHECKING:
-    from stoilo.server.engines.programs import SignedFile
-    from stoilo.server.engines.stock.installation.plan import Step
-    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
     from sqlalchemy import Connection
 
+    from stoilo.server.engines.programs import SignedFile
+    from stoilo.server.engines.stock.installation.app_versions import VersionFolder
+    from stoilo.server.engines.stock.installation.plan import Step
 
 
 __all__ = ["UNMARKED", "Installer", "mark_accounts", "retire_versions"]

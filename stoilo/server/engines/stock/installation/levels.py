@@ -12,16 +12,16 @@ which it can only lower the computer's own opt-in. Who chose nothing gets `pure`
 from __future__ import annotations
 
 import re
+from importlib import resources
 from typing import Final
+
 from stoilo.core.boinc.xml import escape
 from stoilo.policies.levels import level_files
 from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.engines.stock.project.host_filter import WISHES, Wish
-from importlib import resources
-from stoilo.server.engines.embedded.hosts.host_filter import LEVELS
-from stoilo.server.engines.stock.project.host_filter import HOST_FILTERS, HostFilter
-
-
+from stoilo.server.engines.stock.project.host_filter import (
+    HOST_FILTERS,
+    HostFilter,
+)
 
 __all__ = [
     "APPS",

@@ -6,17 +6,12 @@ only people can do (a private key to take away, a setting of MariaDB) comes out 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.stock.project.config import ConfigText, edit_config, read_config
-from stoilo.server.engines.stock.installation.config_rules import correct_daemons
-from stoilo.server.engines.stock.installation.levels import APPS, MOST_APPS, add_apps, missing_plan_classes, set_plan_classes
-from stoilo.server.engines.stock.installation.levels import PREFERENCES_FILE, render_preferences
-from stoilo.server.engines.stock.installation.private_keys import KeySearch
-from stoilo.server.engines.stock.installation.config_rules import Surroundings, correct_settings
 from stoilo.server.engines.stock.installation.app_versions import new_versions
-import re
 from stoilo.server.engines.stock.installation.config_rules import (
     Surroundings,
     correct_daemons,
@@ -31,6 +26,7 @@ from stoilo.server.engines.stock.installation.levels import (
     render_preferences,
     set_plan_classes,
 )
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
 from stoilo.server.engines.stock.project.config import (
     ConfigText,
     edit_config,
@@ -39,14 +35,13 @@ from stoilo.server.engines.stock.project.config import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
     from stoilo.server.engines.programs import AppProgram, CodeSignKey
-    from stoilo.server.engines.stock.installation.app_versions import KnownVersion
     from stoilo.server.engines.stock.installation.app_versions import (
         KnownVersion,
         VersionFolder,
     )
     from stoilo.server.engines.stock.project.config import ConfigText
-
 
 
 __all__ = [

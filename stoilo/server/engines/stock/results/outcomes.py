@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select, update
 
-from stoilo.server.engines.interface import ResultOutcome, ResultProgress, NotDecidedYet, OutcomeKind, ReceivedResult, WorkunitOutcome
+from stoilo.server.engines.interface import (
+    NotDecidedYet,
+    OutcomeKind,
+    ReceivedResult,
+    ResultOutcome,
+    ResultProgress,
+    WorkunitOutcome,
+)
 from stoilo.server.engines.stock.project import tables
 from stoilo.server.engines.stock.project.boinc_tables import (
     BoincOutcome,

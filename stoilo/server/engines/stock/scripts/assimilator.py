@@ -17,36 +17,34 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
 from sqlalchemy import select, update
+
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock.project import boinc_tables, tables
-from stoilo.server.engines.stock.project.boinc_tables import StageState, Validate
-from stoilo.server.engines.stock.results.outcomes import copy_code, copy_outcome, kind_of
-from stoilo.server.engines.stock.project.boinc_rows import find_own, note_boinc_row, results_of
-from stoilo.server.engines.stock.results.verdicts import forget_judged, message_of
-from stoilo.server.engines.interface import ResultOutcome, OutcomeKind
 from stoilo.server.engines.stock.project.boinc_rows import (
     find_own,
     note_boinc_row,
     results_of,
 )
+from stoilo.server.engines.stock.project.boinc_tables import StageState, Validate
 from stoilo.server.engines.stock.results.outcomes import (
     copy_code,
     copy_outcome,
     kind_of,
 )
+from stoilo.server.engines.stock.results.verdicts import forget_judged, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
     from sqlalchemy import Connection
-    from stoilo.server.engines.stock.project.database import Database
-    from stoilo.server.engines.stock.results.outcomes import Endings
-    from stoilo.server.engines.stock.scripts.validator import Judge
+
     from stoilo.server.engines.stock.project.boinc_rows import OwnWorkunit, ResultRow
+    from stoilo.server.engines.stock.project.database import Database
     from stoilo.server.engines.stock.results.outcomes import Outcomes
     from stoilo.server.engines.stock.scripts.validator import ScriptValidator
-
 
 
 __all__ = ["ScriptAssimilator"]

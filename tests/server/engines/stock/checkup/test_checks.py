@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+
 import pytest
+
 from stoilo.server.engines.stock.checkup.checks import examine, is_healthy
 from stoilo.server.engines.stock.checkup.reading import read_snapshot
-from stoilo.server.engines.stock.checkup.snapshot import (
-    Answer,
-    Backlog,
-    DaemonState,
-    EntryPoint,
-    OwnView,
-    Space,
-    Verdict,
-    WebView,
-)
-from stoilo.server.engines.stock.project.config import Daemon, edit_config, read_config
-from stoilo.server.engines.stock.installation.install import install_project
-from stoilo.server.engines.stock.installation.private_keys import KeySearch
-from stoilo.server.engines.stock.installation.facts import short_host
-from stoilo.signer.boinc_keys import render_boinc_private
-from tests.support.stockproject import StockTree
 from stoilo.server.engines.stock.checkup.snapshot import (
     Backlog,
     CheckVerdict,
@@ -33,8 +19,12 @@ from stoilo.server.engines.stock.checkup.snapshot import (
     WebAnswer,
     WebView,
 )
-
-
+from stoilo.server.engines.stock.installation.facts import short_host
+from stoilo.server.engines.stock.installation.install import install_project
+from stoilo.server.engines.stock.installation.private_keys import KeySearch
+from stoilo.server.engines.stock.project.config import Daemon, edit_config, read_config
+from stoilo.signer.boinc_keys import render_boinc_private
+from tests.support.stockproject import StockTree
 
 UP = WebView(
     master=WebAnswer(

@@ -1,25 +1,22 @@
-
-
 from __future__ import annotations
 
 import dataclasses
 import stat
+
 import pytest
+
+from stoilo.core.boinc.codesign import parse_boinc_public
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.engines.programs import CodeSignKey, FormerKey
 from stoilo.server.engines.stock.installation.apply import Installer
+from stoilo.server.engines.stock.installation.facts import read_facts
 from stoilo.server.engines.stock.installation.install import install_project
 from stoilo.server.engines.stock.installation.levels import APPS, plan_classes
-from stoilo.server.engines.stock.installation.plan import make_plan
-from stoilo.server.engines.stock.installation.facts import read_facts
-from stoilo.server.engines.stock.installation.plan import RunTool, WriteFile
+from stoilo.server.engines.stock.installation.plan import RunTool, WriteFile, make_plan
 from stoilo.server.release.programs import ReleasedPrograms
 from stoilo.signer.boinc_keys import render_boinc_private, sign_key_change
 from tests.support.programs import ProgramSigner
 from tests.support.stockproject import CONFIG, StockTree
-from stoilo.server.engines.stock.installation.plan import RunTool, WriteFile, make_plan
-from stoilo.signer.boinc_keys import render_boinc_private, sign_key_change
-
 
 
 @pytest.fixture

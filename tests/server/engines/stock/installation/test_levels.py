@@ -1,15 +1,10 @@
-
-
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
-from stoilo.server.engines.stock.installation.levels import APPS, MOST_APPS, add_apps, chosen_work, missing_plan_classes, plan_class, plan_classes, set_plan_classes
-from stoilo.server.engines.stock.installation.levels import render_preferences
-from stoilo.server.engines.stock.project.host_filter import WISHES, batch_of
-from tests.support.stocktools.planclasses import fits
 from stoilo.server.engines.stock.installation.levels import (
     APPS,
     MOST_APPS,
@@ -21,9 +16,11 @@ from stoilo.server.engines.stock.installation.levels import (
     render_preferences,
     set_plan_classes,
 )
-from stoilo.server.engines.stock.project.host_filter import HOST_FILTERS, batch_of
-
-
+from stoilo.server.engines.stock.project.host_filter import (
+    HOST_FILTERS,
+    batch_of,
+)
+from tests.support.stocktools.planclasses import fits
 
 BOUNDS = XmlBounds(100_000)
 OTHER = "<plan_classes>\n<plan_class><name>mt</name></plan_class>\n</plan_classes>\n"

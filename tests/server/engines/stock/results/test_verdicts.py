@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+
 import pytest
 from stock_bench import StockBench
+
 from stoilo.core.background import Repeater
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind
+from stoilo.server.engines.stock.creation.creator import Creator
 from stoilo.server.engines.stock.results import early_ends
 from stoilo.server.engines.stock.results.early_ends import _AT_ONCE
-from stoilo.server.engines.stock.creation.creator import Creator
 from tests.support.engine import make_spec
-
-
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3

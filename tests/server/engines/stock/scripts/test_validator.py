@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
+
 import pytest
 from stock_bench import StockBench
+
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
 from stoilo.server.engines.stock.project.directory import OutputName
 from tests.support.engine import BodyValidation, make_spec
-from stoilo.server.engines.interface import ResultOutcome, OutcomeKind
-
-
 
 SINGLE = Redundancy(
     min_quorum=1, target_results=1, max_error=1, max_total=3, max_success=3
