@@ -90,7 +90,7 @@ def add(data: Path, name: str, place: Path, days: int, as_json: bool) -> None:
     """Give the account NAME, made if new, one more token in a connection file."""
     with _open(data) as store:
         from stoilo.server.operations.accounts import add_researcher  # noqa: PLC0415 - extra
-        from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
+        from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
 
         made = add_researcher(store, data, name, days * DAY_S, now())
     text = msgspec.json.format(msgspec.json.encode(made), indent=2)

@@ -55,8 +55,8 @@ def attest(
     """
     from stoilo.signer.attestations import attestation_path, make_attestation  # noqa: PLC0415
     from stoilo.signer.build_folder import find_builds, read_inputs  # noqa: PLC0415 - extra
-    from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - an extra
-    from stoilo.signer.offlinekeys import BUILDER_ROLE  # noqa: PLC0415 - an extra
+    from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - an extra
+    from stoilo.signer.offline_keys import BUILDER_ROLE  # noqa: PLC0415 - an extra
 
     builds = find_builds(folder)
     opened = open_key_file(key, passphrase_fd)

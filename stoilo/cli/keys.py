@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import read_bounded
 
 if TYPE_CHECKING:
-    from stoilo.signer.offlinekeys import OfflineKey, PublicKeyFile
+    from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile
 
 __all__ = [
     "ask_passphrase",
@@ -93,7 +94,7 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
         TrustError: STO-K070 or STO-K071.
         UsageError: STO-U004 when the file cannot be read.
     """
-    from stoilo.signer.offlinekeys import open_key  # noqa: PLC0415 - loads cryptography
+    from stoilo.signer.offline_keys import open_key  # noqa: PLC0415 - loads cryptography
 
     data = _read_bounded(path)
     for left in reversed(range(1 if descriptor is not None else TRIES)):
@@ -109,7 +110,7 @@ def open_key_file(path: Path, descriptor: int | None) -> OfflineKey:
 
 def read_public_file(path: Path) -> PublicKeyFile:
     """Return the public key file at `path`; raises ``STO-K073``, ``STO-U004``."""
-    from stoilo.signer.offlinekeys import parse_public_file  # noqa: PLC0415 - as above
+    from stoilo.signer.offline_keys import parse_public_file  # noqa: PLC0415 - as above
 
     return parse_public_file(_read_bounded(path))
 
@@ -120,10 +121,7 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
     Raises:
         TrustError: STO-K074 after three wrong answers.
     """
-    from stoilo.signer.offlinekeys import (  # noqa: PLC0415 - as above
-        check_typed_back,
-        choose_groups,
-    )
+    from stoilo.signer.offline_keys import check_typed_back, choose_groups  # noqa: PLC0415 - as above
 
     click.echo(f"Fingerprint of {public.role} key {public.name}:\n", err=True)
     click.echo(f"  {public.fingerprint}\n", err=True)
@@ -146,8 +144,7 @@ def confirm_fingerprint(public: PublicKeyFile) -> None:
 def _read_bounded(path: Path) -> bytes:
     """Return a small file's bytes; raises ``STO-U004``."""
     try:
-        with path.open("rb") as file:
-            return file.read(_MAX_KEY_FILE_BYTES)
+        return read_bounded(path, _MAX_KEY_FILE_BYTES)
     except OSError as error:
         raise UsageError(
             "STO-U004", f"{path.name} cannot be read: {os.strerror(error.errno or 0)}"

@@ -24,6 +24,7 @@ from stoilo.core.plaintext import show_plainly
 if TYPE_CHECKING:
     from stoilo.client.wire import Wire
 
+
 __all__ = ["review"]
 
 AnswerT = TypeVar("AnswerT")
@@ -206,7 +207,7 @@ def sign(
         read_folder,
     )
     from stoilo.executor.verifier.review import sign_review  # noqa: PLC0415 - needs an extra
-    from stoilo.signer.keyfiles import read_private_key  # noqa: PLC0415 - extra
+    from stoilo.signer.key_files import read_private_key  # noqa: PLC0415 - extra
 
     task, private = read_folder(folder), read_private_key(key)
     made = make_review(
@@ -265,7 +266,7 @@ def refuse(task_id: str, reason: str, connection: str | None, as_json: bool) -> 
 def keygen(output: Path, as_json: bool) -> None:
     """Make a reviewer's key on this machine; prints the public half for the operator."""
     from stoilo.core.ed25519 import PrivateKey  # noqa: PLC0415 - needs an extra
-    from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
+    from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
 
     if output.exists():
         raise UsageError(
@@ -315,7 +316,7 @@ def enroll(
     is made here, and the list to sign is written.
     """
     from stoilo.server.operations.accounts import enroll as enter  # noqa: PLC0415 - needs an extra
-    from stoilo.signer.keyfiles import write_private_file  # noqa: PLC0415 - extra
+    from stoilo.signer.key_files import write_private_file  # noqa: PLC0415 - extra
 
     connection = enter(data, name, key.strip().lower(), accounts, os.environ, proposal)
     text = msgspec.json.format(msgspec.json.encode(connection), indent=2)

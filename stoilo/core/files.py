@@ -37,7 +37,7 @@ def write_durably(
     path: Path,
     data: bytes | Iterable[bytes],
     *,
-    mode: int = 0o644,
+    mode: int | None = 0o644,
     draft: Path | None = None,
 ) -> None:
     """Give `path` the content `data`: after a crash it holds the old bytes or the new.
@@ -47,7 +47,8 @@ def write_durably(
     Args:
         path: replaced if it is there.
         data: all of it, or its pieces in order.
-        mode: permission bits, exactly these whatever the umask.
+        mode: permission bits, exactly these whatever the umask; None: those that the
+            umask leaves, for media that know none.
         draft: where to write first, in the same directory; `draft_of` unless given.
 
     Raises:
@@ -56,8 +57,11 @@ def write_durably(
     draft = draft or draft_of(path)
     draft.unlink(missing_ok=True)  # a link planted there is not written through
     try:
-        with os.fdopen(os.open(draft, _NEW, mode), "wb") as file:
-            os.fchmod(file.fileno(), mode)
+        with os.fdopen(
+            os.open(draft, _NEW, 0o666 if mode is None else mode), "wb"
+        ) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())

@@ -260,9 +260,12 @@ def check_builds(
         if number > MAX_ATTESTATIONS:
             raise TrustError("STO-F030", f"more than {MAX_ATTESTATIONS} attestations")
         one = read_attestation(data, tuple(named))
+        # One who differs stops it, however many agree: somebody builds
+        # something else.
         if one.part != _built(part):
             raise _differs(part, one, named[one.builder])
         found[one.builder] = one
+    # A list that asks for fewer cannot lower what we ask for.
     threshold = max(builders.threshold, minimum)
     if len(found) < threshold:
         raise TrustError(
@@ -334,6 +337,7 @@ def _parse_envelope(data: bytes) -> Envelope:
         envelope = parse_envelope(data)
     except TrustError as error:
         raise TrustError("STO-F030", f"an attestation is malformed: {error}") from error
+    # Two spellings of one statement would let a byte change without being seen.
     if len(envelope.signatures) != 1 or render_envelope(envelope) != data:
         raise TrustError("STO-F030", "an attestation is not in its one spelling")
     return envelope

@@ -10,7 +10,6 @@ Trust: the folder is the builder's own; sizes are bounded all the same.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,20 +18,18 @@ from typing import Annotated, Final
 
 import msgspec
 
-from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.release.targets import PartFile, read_target
-from stoilo.flavors.archive import Source, XzReader, read_archive
+from stoilo.flavors.tree import hash_file
 from stoilo.signer.attestations import BuildInputs, BuildTool, BuiltLibrary
+from stoilo.signer.pairing import read_tree
 
 __all__ = ["FoundBuild", "find_builds", "read_inputs"]
 
 MAX_FOLDERS: Final = 4096
 MAX_BOM_BYTES: Final = 16 * 1024**2
 TOOLS: Final = ("pyinstaller", "pyinstaller-hooks-contrib", "cyclonedx-bom", "pip")
-_CHUNK: Final = 1024 * 1024
-_XZ_MAGIC: Final = b"\xfd7zXZ\x00"
 _LAUNCHER: Final = "launcher"
 
 
@@ -123,6 +120,7 @@ def _records(folder: Path) -> Iterator[Path]:
         if number > MAX_FOLDERS:
             raise UsageError("STO-F034", f"{folder.name} holds too many files")
         parts = path.relative_to(folder).parts
+        # Trees of frozen programs hold JSON files of their own.
         if "_internal" not in parts and "builds" not in parts and path.is_file():
             yield path
 
@@ -157,20 +155,10 @@ def _check_build(path: Path, part: PartFile) -> FoundBuild:
             raise TrustError(
                 "STO-F034", f"{path.name} lacks a tree or bill of materials"
             )
-        _check_archive(archive, part)
+        with archive.open("rb") as file:
+            read_tree(file, part.tree)  # and nothing else is in it
     bom = beside[part.sbom].read_bytes()[:MAX_BOM_BYTES] if part.sbom else b""
     return FoundBuild(part, path, bom)
-
-
-def _check_archive(path: Path, part: PartFile) -> None:
-    """Read an archive to its end: it must hold exactly the tree of its record."""
-    with path.open("rb") as file:
-        compressed = file.read(len(_XZ_MAGIC)) == _XZ_MAGIC
-        file.seek(0)
-        source: Source = XzReader(file) if compressed else file
-        for member in read_archive(source, Digest(part.tree)):
-            for _ in member.chunks:
-                pass
 
 
 def _hash_files(folder: Path) -> Mapping[str, Path]:
@@ -178,14 +166,10 @@ def _hash_files(folder: Path) -> Mapping[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.is_symlink():
-            state = hashlib.sha256()
-            with path.open("rb") as file:
-                while piece := file.read(_CHUNK):
-                    state.update(piece)
-            found.setdefault(state.hexdigest(), path)
+            found.setdefault(hash_file(path)[0], path)
     manifest = folder / "tree" / "MANIFEST"
     if manifest.is_file():
-        found.setdefault(hashlib.sha256(manifest.read_bytes()).hexdigest(), manifest)
+        found.setdefault(hash_file(manifest)[0], manifest)
     return found
 
 

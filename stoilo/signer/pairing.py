@@ -9,17 +9,41 @@ publishing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import IO, Final
 
+from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError
 from stoilo.executor.verifier.installation import Built
 from stoilo.executor.verifier.release.targets import PartFile
+from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.launcher_build import describe_launcher
 
-__all__ = ["BUILT_PATH", "check_built", "check_launcher"]
+__all__ = ["check_built", "check_launcher", "read_tree"]
 
 BUILT_PATH: Final = "_internal/stoilo/executor/verifier/built.json"
 """Where a verifier's tree holds what it was built with."""
+
+MAX_BUILT_BYTES: Final = 1024**2
+XZ_MAGIC: Final = b"\xfd7zXZ\x00"
+
+
+def read_tree(file: IO[bytes], tree: str) -> bytes:
+    """Read an archive, compressed or not, to its end: it must hold exactly `tree`.
+
+    Returns:
+        What a verifier in it was built with; empty where the tree holds no such file.
+
+    Raises:
+        TrustError: the codes of `stoilo.flavors.archive` and `stoilo.flavors.tree`.
+    """
+    compressed = file.read(len(XZ_MAGIC)) == XZ_MAGIC
+    file.seek(0)
+    built = b""
+    for member in read_archive(XzReader(file) if compressed else file, Digest(tree)):
+        wanted = member.file.path == BUILT_PATH and member.file.size <= MAX_BUILT_BYTES
+        for chunk in member.chunks:  # read even where nobody wants it: hashes end there
+            built += chunk if wanted else b""
+    return built
 
 
 def check_launcher(launcher: PartFile, program: bytes, verifier: PartFile) -> None:
@@ -73,6 +97,7 @@ def check_built(
         raise _wrong(verifier, "is not that of its record")
     if built.root_bytes() not in roots or built.origin != origin:
         raise _wrong(verifier, "was built for another root or project")
+    # A verifier of a rehearsal takes development marks too: it is built that way.
     lenient = development or rehearsal
     if built.development != lenient or built.rehearsal != rehearsal:
         raise _wrong(verifier, "was built for another kind of root")

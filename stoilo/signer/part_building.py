@@ -106,6 +106,7 @@ def build_parts(
         python: interpreter to freeze with.
     """
     output = make_empty(output)
+    # Each build is a process of its own; the threads only wait.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
         parts = output / "parts"
         waiting = [

@@ -38,7 +38,7 @@ from stoilo.core.ed25519 import PrivateKey
 from stoilo.core.errors import TrustError
 from stoilo.core.files import sync_directory, write_durably
 from stoilo.executor.verifier.release.trust import DEVELOPMENT_MARK, REHEARSAL_MARK
-from stoilo.signer.keyfiles import write_private_file, write_public_file
+from stoilo.signer.key_files import write_private_file, write_public_file
 from stoilo.signer.roles import role_limits
 
 __all__ = [
@@ -129,6 +129,7 @@ class ReleaseRepository(Repository):
         md.signed.version += 1
         # A delegated role lives as long as targets does.
         md.signed.expires = self._time + LIFETIMES.get(role, LIFETIMES["targets"])
+        # They were made over the version before.
         md.signatures.clear()
         for signer in self._keys[role].signers():
             md.sign(signer, append=True)
@@ -262,8 +263,10 @@ def publish_targets(
     release = ReleaseRepository(directory, {name: keys}, now)
     with release.edit_targets(name) as role:
         same = (role.targets, role.delegations) == (wanted, delegated)
+        # Nothing new to say, and nobody waits for a later end.
         if role.version and same and release.is_fresh(name):
             raise AbortEdit
+        # Files before the metadata that names them.
         for path, data in files.items():
             file = _target_file(directory, path, content_digest(data))
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -389,6 +392,8 @@ def _drop_old_snapshots(directory: Path, version: int) -> None:
     """Remove snapshots that no reader can still be fetching."""
     for path in (directory / "metadata").glob("*.snapshot.json"):
         match = _VERSIONED.fullmatch(path.name)
+        # A reader that has the last timestamp may still be fetching its
+        # snapshot.
         if match and int(match[1]) <= version - KEPT_SNAPSHOTS:
             path.unlink(missing_ok=True)
     sync_directory(directory / "metadata")

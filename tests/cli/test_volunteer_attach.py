@@ -14,7 +14,7 @@ import pytest
 import urllib3
 
 from stoilo.cli.main import main
-from stoilo.executor.volunteer.ledger import CopyRecord, Ledger
+from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.executor.volunteer.status import read_control
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import (
@@ -169,7 +169,7 @@ def test_unfinished_task_is_given_back_at_detaching(run, project, tmp_path):
     run.attach()
     (place,) = (tmp_path / "data").iterdir()
     ledger = Ledger(place / "project", project.url)
-    ledger.add(CopyRecord("w_1_0", "w_1", "pure", 2**31, (), "up", "u", 1))
+    ledger.add(ResultRecord("w_1_0", "w_1", "pure", 2**31, (), "up", "u", 1))
     ledger.close()
     code, _, err = run("detach", project.url)
     assert (code, "STO-X049" in err) == (2, True)

@@ -26,7 +26,7 @@ from stoilo.cli.main import main
 from stoilo.executor.verifier.execution import installed_release
 from stoilo.executor.verifier.release.targets import ArchiveFile, PartFile
 from stoilo.server.http.release_files import read_index
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from tests.support.release import ReleasedProject
 
 PLATFORM = "x86_64-linux"

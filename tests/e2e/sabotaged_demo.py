@@ -16,7 +16,7 @@ from stoilo.cli.demo.command import run_demo
 from stoilo.cli.demo.parts import real_parts
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.run import probe_source
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.testing.deployment import Deployment
 
 REAL = real_parts()

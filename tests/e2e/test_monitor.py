@@ -18,7 +18,7 @@ from stoilo.audit.format.note import Note, parse_note, render_note, sign_note
 from stoilo.audit.log.seen import SeenRow, SeenStore
 from stoilo.cli.main import main
 from stoilo.core.codec.skeleton import encode
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.testing.deployment import Deployment
 from tests.support.wire import RawClient
 

@@ -10,7 +10,7 @@ from torch import nn
 from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import user_error
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.learn.backends.interface import Ending, Handle
+from stoilo.learn.backends.interface import Handle, JobEnd
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.models import ArrayModel, TorchModel
@@ -204,7 +204,7 @@ def fail(times, key=""):
         if not job.label.endswith(key) or next(lies, None) is None:
             return None
         error = user_error("ValueError", "no", "STO-G200")
-        return Ending(job.key, None, error, 0.0)
+        return JobEnd(job.key, None, error, 0.0)
 
     return lie
 
@@ -271,7 +271,7 @@ async def test_run_is_saved_before_the_server_hears_of_a_wrong_answer(tmp_path):
 
 
 def spoiled(job):
-    return Ending(job.key, spoil(run_job(job).value), None, 0.0)
+    return JobEnd(job.key, spoil(run_job(job).value), None, 0.0)
 
 
 @pytest.mark.parametrize("loss", [1.7e308, -1.7e308])

@@ -35,7 +35,7 @@ from stoilo.signer.ceremony.proposal import (
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.requests import FirstRelease, first_targets, online_role
 from stoilo.signer.ceremony.signatures import sign_proposal, signable
-from stoilo.signer.offlinekeys import OfflineKey, PublicKeyFile, fingerprint
+from stoilo.signer.offline_keys import OfflineKey, PublicKeyFile, fingerprint
 from stoilo.signer.process.online_keys import OnlineKeys
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import INSTALLED

@@ -54,7 +54,7 @@ from stoilo.signer.development.root import (
     DevelopmentRoot,
     create_development_root,
 )
-from stoilo.signer.keyfiles import ensure_key, read_private_key
+from stoilo.signer.key_files import ensure_key, read_private_key
 
 __all__ = ["INSTALLED", "MODULE", "Admitted", "GateBench", "small_level"]
 

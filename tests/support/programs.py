@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.server.engines.programs import AppProgram, CodeSignKey, SignedFile
 from stoilo.server.release.programs import ReleasedPrograms
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     generate_boinc_key,
     md5_hex,
     render_boinc_public,
@@ -15,7 +15,7 @@ from stoilo.signer.boinckeys import (
 )
 
 if TYPE_CHECKING:
-    from stoilo.signer.boinckeys import BoincPrivateKey
+    from stoilo.signer.boinc_keys import BoincPrivateKey
 
 __all__ = ["LINUX", "ProgramSigner"]
 

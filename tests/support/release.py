@@ -39,7 +39,7 @@ from stoilo.executor.verifier.release.trust import (
     load_trust,
 )
 from stoilo.signer.development.root import log_policy_files
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.online_keys import (
     OnlineKeys,
     find_key,

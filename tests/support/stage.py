@@ -67,7 +67,7 @@ from stoilo.executor.verifier.release.trust import (
 from stoilo.flavors.archive import XzWriter, write_archive
 from stoilo.flavors.tree import Tree, describe_tree, render_tree, tree_digest
 from stoilo.signer.attestations import BuildInputs, attestation_path, make_attestation
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_current
+from stoilo.signer.ceremony.base_release import BaseRelease, open_base
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
@@ -82,7 +82,7 @@ from stoilo.signer.ceremony.proposal import (
 from stoilo.signer.ceremony.publication import publish
 from stoilo.signer.ceremony.signatures import sign_proposal
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
-from stoilo.signer.offlinekeys import Hardness, OfflineKey, create_key, open_key
+from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.faulty_log import LogKey
 from tests.support.gate import INSTALLED, NOW
@@ -172,7 +172,7 @@ class ReleaseStage:
 
     def next_ceremony(self, directory: Path, changes: Changes) -> Ceremony:
         """Return the unsigned ceremony that makes `changes` to a published release."""
-        current = open_current(read_release(directory))
+        current = open_base(read_release(directory))
         return self._ceremony(next_proposal(current, changes, self.now))
 
     def make_parts(
@@ -232,7 +232,7 @@ class ReleaseStage:
             sign_boinc_files(signed, self.boinc), transcript=render_transcript([line])
         )
 
-    def publish(self, directory: Path, ceremony: Ceremony) -> CurrentRelease:
+    def publish(self, directory: Path, ceremony: Ceremony) -> BaseRelease:
         """Sign and publish `ceremony`, then renew the online metadata and log it."""
         current = publish(self.sign(ceremony), directory, self.now)
         refresh_online_metadata(directory, self.online, self.now)

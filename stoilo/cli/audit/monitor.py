@@ -30,7 +30,7 @@ from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.executor.volunteer.wakeup import Waking
+from stoilo.executor.volunteer.wakeup import Wakeup
 
 __all__ = ["check", "monitor"]
 
@@ -161,7 +161,7 @@ class _Stop:
     """Ends the watch from a signal handler, which an `Event` may not."""
 
     def __init__(self) -> None:
-        self.waking = Waking()
+        self.waking = Wakeup()
 
     def wait(self, timeout: float) -> bool:
         self.waking.wait(timeout)

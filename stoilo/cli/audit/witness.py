@@ -60,10 +60,7 @@ def log_key(data: Path, origin: str | None, as_json: bool) -> None:
     """
     from stoilo.audit.format.note import KeyType, private_vkey, render_vkey  # noqa: PLC0415 - extra
     from stoilo.server.config import load_config  # noqa: PLC0415 - extra
-    from stoilo.signer.keyfiles import (  # noqa: PLC0415 - extra
-        ensure_key,
-        make_private_directory,
-    )
+    from stoilo.signer.key_files import ensure_key, make_private_directory  # noqa: PLC0415 - extra
 
     config, _ = load_config(data.absolute(), {"origin": origin}, os.environ)
     data.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from stoilo.audit.witness.settings import read_witnesses
 from stoilo.cli.keys import read_public_file
 from stoilo.core.ed25519 import parse_public_key
 from stoilo.core.errors import UsageError
+from stoilo.core.files import read_bounded
 from stoilo.policies.policy import Policy, parse_policy
 from stoilo.signer.ceremony.built_parts import read_attestations
 from stoilo.signer.ceremony.folder import Ceremony, read_folder, write_folder
@@ -24,7 +26,7 @@ from stoilo.signer.ceremony.requests import add_builds, begin_on
 from stoilo.signer.ceremony.review import Review
 from stoilo.signer.ceremony.review_text import render_review
 from stoilo.signer.ceremony.transcript import TRANSCRIPT_FILE, append_line
-from stoilo.signer.offlinekeys import PublicKeyFile
+from stoilo.signer.offline_keys import PublicKeyFile
 
 __all__ = [
     "FILE",
@@ -82,15 +84,12 @@ def clock() -> int:
 def read_small(path: Path) -> bytes:
     """Return a small file's bytes; raises ``STO-U004`` or ``STO-K050``."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_SMALL_BYTES + 1)
+        return read_bounded(path, MAX_SMALL_BYTES)
     except OSError as error:
-        raise UsageError("STO-U004", f"{path.name} cannot be read") from error
-    if len(data) > MAX_SMALL_BYTES:
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-U004"
         raise UsageError(
-            "STO-K050", f"{path.name} is too large to be what is asked for"
-        )
-    return data
+            code, f"{path.name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def read_named(path: Path, role: str) -> PublicKeyFile:
@@ -184,6 +183,7 @@ def save(
     key: str = "",
 ) -> None:
     """Write the folder and a line of its transcript, for everybody to read."""
+    # The folder first: a line about what was not written would be false.
     write_folder(folder, ceremony)
     append_line(
         folder,

@@ -1,4 +1,4 @@
-"""`stoilo release keygen`: one person's offline key, on a machine without a network."""
+"""`stoilo release keygen|online-keys|boinc-change`: people's keys, the server's, BOINC's."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from stoilo.cli.keys import (
 )
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.server.config import DEFAULT_ORIGIN, load_config
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     parse_boinc_public,
     render_boinc_public,
     sign_key_change,
 )
-from stoilo.signer.keyfiles import write_private_file
-from stoilo.signer.offlinekeys import (
+from stoilo.signer.key_files import write_private_file
+from stoilo.signer.offline_keys import (
     BOINC_ROLE,
     HARD,
+    KEY_ROLES,
     Hardness,
     PublicKeyFile,
     create_key,
@@ -44,23 +45,13 @@ __all__ = ["boinc_change", "keygen", "online_keys"]
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-ROLES = (
-    "root",
-    "targets",
-    "gate",
-    "revocation",
-    "policy",
-    "reviewers",
-    "builder",
-    "boinc",
-)
 
 
 @click.command()
 @click.option(
     "--role",
     required=True,
-    type=click.Choice(ROLES),
+    type=click.Choice(KEY_ROLES),
     help="What the key is for: one key, one use.",
 )
 @click.option("--name", required=True, help="Whose key: a name for people.")
@@ -106,6 +97,8 @@ def keygen(
     passphrase = ask_passphrase(passphrase_fd, f"the new {role} key", twice=True)
     hardness = Hardness(memory_kib=19 * 1024, passes=2, lanes=1) if rehearsal else HARD
     private, public = create_key(role, name, passphrase, hardness=hardness)
+    # Before anything is written: a fingerprint nobody copied is a key nobody can
+    # check.
     if not rehearsal:
         confirm_fingerprint(public)
     for path in paths:
@@ -240,9 +233,7 @@ def _write(out: Path, data: bytes) -> None:
     try:
         out.write_bytes(data)
     except OSError as error:
-        raise InternalError(
-            "STO-U006", f"{out.name}: {os.strerror(error.errno or 0)}"
-        ) from error
+        raise InternalError("STO-U006", f"{out.name}: {error.strerror}") from error
 
 
 def _show(keys: OnlineKeys, out: Path, *, first: bool) -> None:

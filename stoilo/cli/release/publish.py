@@ -1,4 +1,4 @@
-"""`stoilo release publish`: a complete ceremony becomes the release."""
+"""`stoilo release publish|status`: a complete ceremony becomes the release; how it stands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.executor.verifier.release.trust import load_trust
-from stoilo.signer.ceremony.base_release import CurrentRelease
+from stoilo.signer.ceremony.base_release import BaseRelease
 from stoilo.signer.ceremony.change_words import render_time
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
 from stoilo.signer.ceremony.key_holders import role_set
@@ -92,6 +92,7 @@ def _sign_online(place: Path, now: int) -> bool:
     if not (place / "online").is_dir():
         return False
     renew_online_metadata(place, now)
+    # A mistake shows here, not on every host at once.
     _verify_as_volunteer(place, now)
     return True
 
@@ -103,7 +104,7 @@ def _verify_as_volunteer(place: Path, now: int) -> None:
 
 
 def _show(
-    current: CurrentRelease, data: Path | None, *, online: bool, as_json: bool
+    current: BaseRelease, data: Path | None, *, online: bool, as_json: bool
 ) -> None:
     versions = {
         file.role: file.version

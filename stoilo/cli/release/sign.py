@@ -1,4 +1,4 @@
-"""`stoilo release sign`: one signature, by one key, on one machine."""
+"""`stoilo release review|sign|combine`: what a ceremony changes, and people's signatures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from stoilo.cli.release.ceremony_folder import (
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.signer.ceremony.boinc_files import sign_boinc_files
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
-from stoilo.signer.ceremony.key_holders import group_digest
 from stoilo.signer.ceremony.key_memory import (
     check_memory,
     check_project,
@@ -37,11 +36,12 @@ from stoilo.signer.ceremony.review import review as review_ceremony
 from stoilo.signer.ceremony.review_text import next_step
 from stoilo.signer.ceremony.signatures import combine as unite
 from stoilo.signer.ceremony.signatures import sign_proposal, signable
-from stoilo.signer.offlinekeys import (
+from stoilo.signer.offline_keys import (
     OfflineKey,
     check_typed_back,
     choose_groups,
     fingerprint_digest,
+    group_digest,
 )
 
 __all__ = ["check_first_root", "combine", "review", "sign"]
@@ -137,6 +137,7 @@ def sign(
         print_review(found, folder, as_json=False)
     _refuse_problems(found)
     _confirm(found, expect, yes=yes)
+    # Only now: nobody types a passphrase for what he would not sign.
     key = open_key_file(key_file, passphrase_fd)
     signed = _signed(ceremony, key, memory or _memory_of(key_file), replaces=replaces)
     _save(folder, signed, key)
@@ -165,6 +166,7 @@ def _confirm(found: Review, expect: str | None, *, yes: bool) -> None:
             )
         return
     if yes:
+        # Nothing of a rehearsal counts for volunteers.
         if found.rehearsal:
             return
         raise UsageError(
@@ -209,6 +211,7 @@ def _signed(
     known = check_project(known, ceremony.proposal, replace=replaces)
     for file in signable(ceremony.proposal, key.role, keyid):
         known = check_memory(known, file, replace=replaces)
+    # Durable before the signature leaves: else a crash forgets what was signed.
     write_memory(memory, known)
     return signed
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.cli.release.ceremony_folder import read_small
+from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.installation import installed_release
 from stoilo.signer.ceremony.change_words import show_line
-from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.published.history import RoleVersion
 from stoilo.signer.published.places import open_place
 from stoilo.signer.published.verify import PublishedRelease, verify_release
@@ -22,7 +23,6 @@ from stoilo.signer.published.verify import PublishedRelease, verify_release
 __all__ = ["verify"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_MAX_ROOT_BYTES = 512 * 1024
 
 
 @click.command()
@@ -50,7 +50,7 @@ def verify(
             open_place(location),
             int(time.time()),
             installed=installed_release(),
-            root=None if root is None else _read_root(root),
+            root=None if root is None else read_small(root),
         )
     except StoiloError as error:
         if not as_json:
@@ -64,15 +64,6 @@ def verify(
 def _text(found: PublishedRelease) -> str:
     """Return what a person reads; names in it cannot look like lines of ours."""
     return "\n".join(show_line(line) for line in _lines(found))
-
-
-def _read_root(path: Path) -> bytes:
-    """Return the caller's root file; raises ``STO-U004``."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_ROOT_BYTES)
-    except OSError as error:
-        raise UsageError("STO-U004", f"{path.name} cannot be read") from error
 
 
 def _document(found: PublishedRelease) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Runs copies as a BOINC client would: a slot, the launcher in it, a result file out of it.
+"""Runs results as a BOINC client would: a slot, the launcher in it, a result file out of it.
 
 The whole frozen chain (launcher, verifier, flavor) judges and runs; this process lays out
-the slot, holds the program through the runtime API (`slotprocess`), and judges its end by
-BOINC's table (`slotclient`). It believes nothing of what comes back but its bounds. A slot
-is kept while its copy is unfinished, so that a task goes on from its checkpoint.
+the slot, holds the program through the runtime API (`process`), and judges its end by
+BOINC's table (`layout`). It believes nothing of what comes back but its bounds. A slot
+is kept while its result is unfinished, so that a task goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from stoilo.core.errors import InternalError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.slot.layout import (
     VERIFIER_ARCHIVE,
-    Ended,
-    Ending,
+    ExitKind,
     Program,
     ProgramSource,
+    SlotExit,
     SlotTask,
     copy_in,
     judge_exit,
@@ -34,7 +34,7 @@ from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_shm import Control
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
-from stoilo.executor.verifier.execution import Runs
+from stoilo.executor.verifier.execution import ActiveRuns
 from stoilo.executor.verifier.installation import HOME_NAME, own_directory, replace_file
 from stoilo.executor.verifier.workunit import Work
 
@@ -45,12 +45,12 @@ __all__ = [
     "ProgramSource",
     "PutOffError",
     "SlotExecutor",
-    "Steered",
+    "SuspendableExecutor",
 ]
 
 
 @runtime_checkable
-class Steered(Protocol):
+class SuspendableExecutor(Protocol):
     """An executor whose runs can be held, watched, and go on after a restart."""
 
     def suspend(self) -> None:
@@ -119,7 +119,7 @@ class _Held:
 class SlotExecutor:
     """An `Executor` whose copies run under the launcher, each in a slot of its own.
 
-    It is `Steered`: runs can be suspended, say how far they are, and survive restarts.
+    Its runs can be suspended, say how far they are, and survive restarts.
 
     Args:
         programs: launcher and verifier of each app; a `Program` serves all.
@@ -143,7 +143,7 @@ class SlotExecutor:
         self._data = data.resolve()
         self._slots = self._data / "slots"
         self._preferences = preferences
-        self._runs = Runs()
+        self._runs = ActiveRuns()
         self._taken: dict[int, str] = {}
         self._started: dict[str, SlotProcess] = {}
         self._suspended = False
@@ -190,21 +190,22 @@ class SlotExecutor:
             process.ask(Control.QUIT, patience_s=QUIT_S)
 
     def suspend(self) -> None:
-        """Hold every run; see `Steered`."""
+        """Hold every run; see `SuspendableExecutor`."""
         self._hold(suspended=True)
 
     def resume(self) -> None:
-        """Let every run go on; see `Steered`."""
+        """Let every run go on; see `SuspendableExecutor`."""
         self._hold(suspended=False)
 
     def fractions(self) -> Mapping[str, float]:
-        """Return how far the runs say they are; see `Steered`."""
+        """Return how far the runs say they are; see `SuspendableExecutor`."""
         with self._lock:
             running = dict(self._started)
         return {name: process.status.fraction_done for name, process in running.items()}
 
     def keep(self, results: Collection[str]) -> None:
-        """Drop the slots of all copies but these; see `Steered`."""
+        """Drop the slots of all copies but these; see `SuspendableExecutor`."""
+        # A slot in use is never removed, whatever the ledger says meanwhile.
         with self._lock:
             taken = {str(number) for number in self._taken}
         for slot in self._kept():
@@ -220,7 +221,7 @@ class SlotExecutor:
         for process in running:
             process.ask(Control.SUSPEND if suspended else Control.RESUME)
 
-    def _run(self, slot: Path, work: Work, program: Program) -> Ended:
+    def _run(self, slot: Path, work: Work, program: Program) -> SlotExit:
         """Start the program and hold it until its end."""
         state = read_state(slot)
         task = SlotTask(
@@ -242,7 +243,8 @@ class SlotExecutor:
             with self._lock:
                 del self._started[work.result]
         ended = judge_exit(slot, code)
-        if process.ended_by_us and ended.ending is not Ending.FINISHED:
+        # Killed on request, it says nothing about the task.
+        if process.ended_by_us and ended.ending is not ExitKind.FINISHED:
             raise InternalError(CANCELLED, "the run was ended")
         log.info("the launcher of %s ended with %d", work.result, code)
         return ended
@@ -257,6 +259,7 @@ class SlotExecutor:
             self._taken[number] = result
         slot = self._slots / str(number)
         try:
+            # Left by a result that is over; nothing of it may reach the next one.
             if copy_in(slot) != result:
                 shutil.rmtree(slot, ignore_errors=True)
             slot.mkdir(parents=True, exist_ok=True)
@@ -281,22 +284,22 @@ class SlotExecutor:
         return [path for path in self._slots.glob("*") if path.name.isdecimal()]
 
 
-def _raise_unless_finished(ended: Ended) -> None:
+def _raise_unless_finished(ended: SlotExit) -> None:
     """Raise what an end without a result means."""
     words = ended.words or "it said nothing"
     match ended.ending:
-        case Ending.PUT_OFF:
+        case ExitKind.PUT_OFF:
             raise PutOffError(ended.delay_s, words)
-        case Ending.FAILED:
+        case ExitKind.FAILED:
             raise LaunchFailedError(
                 ended.exit_status,
                 f"the launcher ended with {ended.exit_status}: {words}",
             )
-        case Ending.RESTART:
+        case ExitKind.RESTART:
             raise InternalError(
                 "STO-F048", f"the launcher ended without a result: {words}"
             )
-        case Ending.FINISHED:
+        case ExitKind.FINISHED:
             return
 
 

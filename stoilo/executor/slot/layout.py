@@ -6,7 +6,7 @@
               <open name>            a soft-link file for every input
               stderr.txt             appended to by every start
 
-A slot belongs to one copy until that is over, also over restarts, so that a checkpoint in it
+A slot belongs to one result until that is over, also over restarts, so that a checkpoint in it
 is found again. Facts: boinc.md §4.1, §4.2, §4.4.
 """
 
@@ -38,10 +38,10 @@ from stoilo.executor.verifier.workunit import Work
 __all__ = [
     "STDERR_FILE",
     "VERIFIER_ARCHIVE",
-    "Ended",
-    "Ending",
+    "ExitKind",
     "Program",
     "ProgramSource",
+    "SlotExit",
     "SlotTask",
     "copy_in",
     "judge_exit",
@@ -143,7 +143,7 @@ class SlotTask:
     elapsed_s: float = 0.0
 
 
-class Ending(Enum):
+class ExitKind(Enum):
     """How a program's end counts."""
 
     FINISHED = "finished"
@@ -153,7 +153,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SlotExit:
     """One end: how it counts, the program's last words, and what goes with it.
 
     Attributes:
@@ -163,7 +163,7 @@ class Ended:
         exit_status: of FAILED, as it is reported.
     """
 
-    ending: Ending
+    ending: ExitKind
     words: str = ""
     delay_s: float = 0.0
     exit_status: int = 0
@@ -225,7 +225,7 @@ def write_state(slot: Path, status: AppStatus) -> None:
         return
 
 
-def judge_exit(slot: Path, code: int) -> Ended:
+def judge_exit(slot: Path, code: int) -> SlotExit:
     """Return how the end of a program counts: BOINC's table.
 
     Args:
@@ -234,13 +234,13 @@ def judge_exit(slot: Path, code: int) -> Ended:
     """
     said = _last_words(slot / STDERR_FILE)
     if code == 0 and (slot / FINISH_FILE).exists():
-        return Ended(Ending.FINISHED)
+        return SlotExit(ExitKind.FINISHED)
     if code >= 0 and (slot / TEMPORARY_EXIT_FILE).exists():
         delay, reason = _temporary_exit(slot / TEMPORARY_EXIT_FILE)
-        return Ended(Ending.PUT_OFF, reason or said, delay_s=delay)
+        return SlotExit(ExitKind.PUT_OFF, reason or said, delay_s=delay)
     if code == 0 or -code in RESTARTED:
-        return Ended(Ending.RESTART, said)
-    return Ended(Ending.FAILED, said, exit_status=code)
+        return SlotExit(ExitKind.RESTART, said)
+    return SlotExit(ExitKind.FAILED, said, exit_status=code)
 
 
 def _render_init_data(slot: Path, task: SlotTask) -> str:

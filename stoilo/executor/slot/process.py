@@ -99,6 +99,7 @@ class SlotProcess:
         """
         with self._lock:
             self._asked, self._asked_at = control, time.monotonic()
+            # The earliest deadline stays: a second request grants no more time.
             if patience_s is not None:
                 self.ended_by_us = True
                 limit = time.monotonic() + patience_s
@@ -108,6 +109,7 @@ class SlotProcess:
 
     def wait(self) -> int:
         """Keep the channels going until the end; returns the exit code."""
+        # A descriptor of this very process: its number could be given to another.
         descriptor = os.pidfd_open(self._process.pid)
         try:
             while not self._has_ended(descriptor):
@@ -146,6 +148,8 @@ class SlotProcess:
         """Send and take what is due; kill who is out of time."""
         with self._lock:
             now, segment = time.monotonic(), self._segment
+            # A program that reads no requests cannot be suspended, so it must not go
+            # on.
             stuck = self._asked is not None and now - self._asked_at > UNREAD_S
             late = self._deadline is not None and now > self._deadline
             if stuck or late:

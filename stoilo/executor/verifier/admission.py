@@ -1,11 +1,8 @@
-"""What a volunteer's executor checks before a byte of a task's source is parsed.
+"""What a volunteer's executor checks before a byte of a task's source is parsed. Pure.
 
-In exactly the order of design §1.6: sizes, signatures up to the root, log proof, digests,
-expiry, revocations, floors, opt-in. Each check is a pure function; each refusal has its
-own code. A `TrustError` means the work is forged, damaged or stale; a `PolicyRefusal` means
-"not for this host", which is no error of anybody's.
-Trust: `TaskBundle` is hostile in every field; `TrustedRelease` and `HostState` are this
-host's own. Source: signing-audit §3.6.
+In the order of design §1.6: sizes, signatures up to the root, log proof, digests, expiry,
+revocations, floors, reviews, opt-in. `verify_admission` is the part that the signer asks too,
+before it signs. Nothing here opens a socket or reads a clock.
 """
 
 from __future__ import annotations
@@ -91,6 +88,8 @@ def check_times(admission: VerifiedAdmission, clock: int) -> None:
         raise TrustError("STO-A041", "the admission lives longer than 14 days")
     if clock > statement.not_after:
         raise TrustError("STO-A040", "the admission has expired")
+    # A code of its own: it is our clock that lags, and the same admission is good
+    # later.
     if statement.admitted_at > clock + CLOCK_SKEW_S:
         raise TrustError("STO-A042", "the admission lies in the future")
     cosigned = admission.proven.checkpoint_time
@@ -158,6 +157,7 @@ def check_verifier_floor(trust: TrustedRelease, host: HostState) -> None:
     An unfrozen executor has no serial: who runs it updates it himself.
     """
     floor = max(host.floors.verifier, trust.floors.verifier)
+    # No blame: the person has to update, and the project must not count it as a fault.
     if 0 < host.serial < floor:
         raise PolicyRefusal(
             "STO-A090",
@@ -198,6 +198,7 @@ def check_review_rules(statement: Statement, trust: TrustedRelease, clock: int) 
             the policy demands a review and there is none.
     """
     reviews = check_reviews(statement, trust.reviewers, clock)
+    # The statement's own word would not do: a thief of the gate key writes statements.
     if not reviews and trust.needs_review(statement.policy_digest, statement.level):
         raise TrustError("STO-A062", "the policy demands a review and there is none")
     return reviews

@@ -40,8 +40,8 @@ from stoilo.sandbox.process.progress import Progress
 __all__ = [
     "Child",
     "Due",
-    "Ending",
     "Lookout",
+    "QuitReason",
     "Reckoning",
     "Session",
     "Standing",
@@ -53,7 +53,7 @@ SILENCE_S: Final = 30.0
 """How long a client whose process cannot be found may be silent, s."""
 
 
-class Ending(Enum):
+class QuitReason(Enum):
     """Why the process ends before its task has; the value is its exit code.
 
     Without the finish file 0 means "start it again"; 194 is BOINC's "aborted by client"
@@ -79,7 +79,7 @@ class Standing:
     """
 
     suspended: bool = False
-    ending: Ending | None = None
+    ending: QuitReason | None = None
 
 
 def heed(standing: Standing, wanted: frozenset[Control]) -> Standing:
@@ -91,9 +91,9 @@ def heed(standing: Standing, wanted: frozenset[Control]) -> Standing:
         suspended = False
     ending = standing.ending
     if Control.QUIT in wanted:
-        ending = ending or Ending.QUIT
+        ending = ending or QuitReason.QUIT
     if Control.ABORT in wanted:
-        ending = Ending.ABORT
+        ending = QuitReason.ABORT
     return Standing(suspended, ending)
 
 
@@ -124,6 +124,7 @@ class Lookout:
             exists: whether there is a process of its number.
             is_parent: whether our parent has its number.
         """
+        # Orphans get another parent at once, whereas a number can be given out again.
         if self.is_parent and not is_parent:
             return True
         return not exists and now - self.heard > SILENCE_S
@@ -253,6 +254,8 @@ class Reckoning:
         """Return the task's processor time, s; it never falls."""
         child = self._child.group_cpu_s() if self._child else 0.0
         total = self._info.cpu_s + self._own_cpu() + child
+        # A child that ends may take its time out of the sum; a client expects one that
+        # only grows.
         self._cpu_time = max(self._cpu_time, total)
         return self._cpu_time
 
@@ -330,7 +333,7 @@ class Session:
             self._segment.close()
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> QuitReason | None:
         """Why the process has to end without a result, None when it has not to."""
         return self._standing.ending
 
@@ -422,7 +425,8 @@ class Session:
         standing = heed(self._standing, wanted)
         if standing == self._standing:
             return
-        if standing.ending is Ending.QUIT:
+        # Written before the child is killed: afterwards its newest state would be gone.
+        if standing.ending is QuitReason.QUIT:
             self._save(at_once=True)
         with self._lock:
             self._standing = standing
@@ -469,8 +473,10 @@ class Session:
         with self._lock:
             self._reckoning.settle(due, self._clock(), saved=saved)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: QuitReason) -> None:
         """Wait for the main thread to leave; leave without it where that takes long."""
+        # BOINC would kill us after a minute with SIGKILL, and with it the exit code is
+        # lost.
         if not self._closed.wait(self._patience_s):
             self._leave(ending.exit_code)
 

@@ -1,11 +1,8 @@
-"""A BOINC slot: where one task of one project runs, as the client has laid it out.
+"""The application's side of a BOINC slot: what a client laid out, and how a task ends there.
 
-Inputs are found by their open names (`workdir`): plain files, or BOINC's text files
-``<soft_link>../../projects/…</soft_link>``. What ``init_data.xml`` and the links say came
-partly from a server, so it names nothing outside of BOINC's data directory, is bounded
-before it is read, and chooses neither root, policy, level nor jail (I4): the app's name is
-compared with the admission, preferences only lower.
-Source: BOINC client, ``lib/app_ipc.cpp`` and ``api/boinc_api.cpp`` (facts: boinc.md §4).
+``init_data.xml`` is not strict XML (preferences are copied in as a server wrote them) and names
+the account's key, so only what is needed is read. Inputs are found by their open names: plain
+files, or BOINC's text files that name one of the project's directory.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import write_durably
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.installation import HOME_NAME, is_slot
@@ -40,7 +38,7 @@ __all__ = [
     "put_off",
     "read_slot",
     "render_soft_link",
-    "write_durably",
+    "write_in_slot",
 ]
 
 
@@ -181,7 +179,6 @@ RESULT_BEGINS: Final = (b'{"format":"stoilo-result/1"', b'{"format":"stoilo-resu
 _LINK = re.compile(rb"<soft_link>([^<>\0\n]{1,4000})</soft_link>\s*")
 _RESULT_SUFFIX = re.compile(r"_[A-Za-z0-9_]{1,64}")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +257,8 @@ def finish(slot: Slot, data: bytes) -> None:
     target = _result_place(slot)
     with suppress(OSError):
         (slot.directory / TEMPORARY_EXIT_FILE).unlink(missing_ok=True)
-    write_durably(slot.directory / "result.part", target, data)
-    write_durably(slot.directory / "finish.part", slot.directory / FINISH_FILE, b"0\n")
+    write_in_slot(slot.directory / "result.part", target, data)
+    write_in_slot(slot.directory / "finish.part", slot.directory / FINISH_FILE, b"0\n")
 
 
 def put_off(slot: Slot, delay_s: int, reason: str) -> None:
@@ -269,7 +266,7 @@ def put_off(slot: Slot, delay_s: int, reason: str) -> None:
     words = " ".join(reason.split())[:200]
     text = f"{min(delay_s, MOST_DELAY_S)}\n{words}\n"
     path = slot.directory / TEMPORARY_EXIT_FILE
-    write_durably(slot.directory / "exit.part", path, text.encode())
+    write_in_slot(slot.directory / "exit.part", path, text.encode())
 
 
 def count_broken_run(slot: Slot) -> int:
@@ -375,20 +372,16 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def write_durably(part: Path, target: Path, data: bytes) -> None:
-    """Give `target` the content `data`, durably, by way of `part`."""
+def write_in_slot(part: Path, target: Path, data: bytes) -> None:
+    """Give `target` the content `data`, durably, by way of `part`.
+
+    Raises:
+        InternalError: STO-F044.
+    """
     try:
-        part.unlink(missing_ok=True)  # what was planted there is not written to
-        with os.fdopen(os.open(part, _NEW, 0o666), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
-        descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        # By way of the slot: the target may lie in the project's directory, where a
+        # half-written file of another name would stay for ever.
+        write_durably(target, data, mode=0o600, draft=part)
     except OSError as error:
         raise InternalError(
             "STO-F044",

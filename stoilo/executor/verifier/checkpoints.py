@@ -24,7 +24,7 @@ import msgspec
 
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import RunLimits
-from stoilo.executor.verifier.boinc_slot import open_plain, write_durably
+from stoilo.executor.verifier.boinc_slot import open_plain, write_in_slot
 from stoilo.executor.verifier.installation import replace_file
 from stoilo.sandbox.process.exchange import Exchange
 from stoilo.sandbox.process.progress import MOST_STEPS, largest_state
@@ -74,6 +74,8 @@ class Checkpoint:
         """Return what is left of a task's limits, at least a second of each time."""
         return dataclasses.replace(
             limits,
+            # At least a second: with none left the run would end before it could say
+            # why.
             cpu_s=max(1, math.floor(limits.cpu_s - self.cpu_s)),
             wall_s=max(1, math.floor(limits.wall_s - self.wall_s)),
         )
@@ -124,6 +126,7 @@ def parse_checkpoint(data: bytes, key: bytes) -> Checkpoint | None:
     mac, state = data[start : start + _MAC_CHARS], data[start + _MAC_CHARS + 1 :]
     if not newline or rest[_MAC_CHARS : _MAC_CHARS + 1] != b"\n":
         return None
+    # Before anything of the line is parsed: a server can put a file of this name here.
     if not hmac.compare_digest(mac, _mac(key, line, state)):
         return None
     try:
@@ -184,10 +187,12 @@ class CheckpointFile:
             InternalError: STO-F044, STO-X008 the disk refuses.
         """
         data = render_checkpoint(checkpoint, self._key())
+        # BOINC aborts a task that exceeds its disk bound, and the result has to fit
+        # too.
         if self._most is not None and 2 * len(data) > self._most:
             return False
         part = self._slot / "checkpoint.part"
-        write_durably(part, self._slot / CHECKPOINT_FILE, data)
+        write_in_slot(part, self._slot / CHECKPOINT_FILE, data)
         return True
 
     def forget(self) -> None:
@@ -205,6 +210,7 @@ class CheckpointFile:
                 key = file.read(KEY_BYTES + 1)
         except (OSError, TrustError):
             key = b""
+        # A lost or cut key costs running tasks their checkpoints, nothing else.
         if len(key) != KEY_BYTES:
             key = os.urandom(KEY_BYTES)
             replace_file(path, key)
@@ -213,6 +219,7 @@ class CheckpointFile:
 
 def _mac(key: bytes, line: bytes, state: bytes) -> bytes:
     """Return the MAC over both parts, as hex digits."""
+    # Without the length, bytes could move between header and state under one MAC.
     length = len(line).to_bytes(8, "big")
     return hmac.digest(key, b"".join((length, line, state)), "sha256").hex().encode()
 

@@ -23,7 +23,7 @@ from stoilo.core.errors import InternalError, PolicyRefusal, StoiloError, TrustE
 from stoilo.core.run_status import RunLayer, RunStatus
 from stoilo.core.types import RunOutcome
 from stoilo.executor.verifier.checkpoints import KeptRun, RunKeeper
-from stoilo.executor.verifier.host_verifier import Judge, installed_release
+from stoilo.executor.verifier.host_verifier import HostVerifier, installed_release
 from stoilo.executor.verifier.result import Disposition, ResultHeader, render_result
 from stoilo.executor.verifier.runtimes import InstalledRuntimes, RunnerJail, Runtimes
 from stoilo.executor.verifier.workunit import HostState, VerifiedTask, Work
@@ -39,10 +39,10 @@ from stoilo.sandbox.process.run import (
 
 __all__ = [
     "VERIFIER_VERSION",
+    "ActiveRuns",
     "Cancellable",
     "Executor",
     "RunnerJail",
-    "Runs",
     "VerifiedExecutor",
     "Work",
     "installed_release",
@@ -60,7 +60,7 @@ class Cancellable(Protocol):
         ...
 
 
-class Runs:
+class ActiveRuns:
     """The runs of one executor by result name. Thread-safe."""
 
     def __init__(self) -> None:
@@ -92,6 +92,8 @@ class Runs:
         with self._lock:
             self._exchanges[result] = exchange
             unwanted = self._closed or result in self._unwanted
+        # It was cancelled while it was being prepared, when there was nothing to kill
+        # yet.
         if unwanted:
             exchange.cancel()
 
@@ -172,7 +174,7 @@ class VerifiedExecutor:
     ) -> None:
         self._keeper = keeper
         self._runtimes = runtimes or InstalledRuntimes()
-        self._judge = Judge(
+        self._verifier = HostVerifier(
             root,
             state,
             host,
@@ -181,7 +183,7 @@ class VerifiedExecutor:
             release_build=release_build,
         )
         self._version = version
-        self._runs = Runs()
+        self._runs = ActiveRuns()
 
     def execute(self, work: Work) -> bytes:
         """Return the result file's bytes; see `Executor`."""
@@ -192,22 +194,24 @@ class VerifiedExecutor:
             disposition=Disposition.REFUSED,
             verifier=self._version,
         )
+        # Known as running from the first check on, so that it can be cancelled while
+        # verified.
         with self._runs.hold(work.result):
             try:
-                judged = self._judge.judge(work)
-                task = judged.task
+                verified = self._verifier.verify(work)
+                task = verified.task
                 source = _text_of(task)
                 jail = self._runtimes.jail(
                     task.level,
                     task.admission.statement.flavor,
-                    judged.trust,
+                    verified.trust,
                     work.runtime_archive(),
                 )
             except PolicyRefusal as error:
                 return _refuse(header, error, Disposition.NOT_FOR_THIS_HOST)
             except TrustError as error:
                 return _refuse(header, error, Disposition.REFUSED)
-            header = msgspec.structs.replace(header, checkpoint=judged.checkpoint)
+            header = msgspec.structs.replace(header, checkpoint=verified.checkpoint)
             return self._run(task, source, jail, header)
 
     def cancel(self, result: str) -> None:
@@ -288,6 +292,8 @@ def _run_kept(
         rest = dataclasses.replace(request, step=kept.step, state=kept.state)
         left = kept.limits_left(task.limits)
         report = jail.run(rest.encode(), left, watch=watch_both)
+        # Anything but a state that the jail cannot read is the answer; that one begins
+        # again.
         if read_refusal(report) != UNREADABLE_STATE:
             return report, kept.step
         keeper.forget()

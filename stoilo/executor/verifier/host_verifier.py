@@ -37,19 +37,25 @@ from stoilo.executor.verifier.result import seen_checkpoint
 from stoilo.executor.verifier.runtimes import Runtimes
 from stoilo.executor.verifier.workunit import HostState, TaskBundle, VerifiedTask, Work
 
-__all__ = ["RELEASE_PACK", "Judge", "Judged", "installed_release", "newest_release"]
+__all__ = [
+    "RELEASE_PACK",
+    "HostVerifier",
+    "VerifiedWorkunit",
+    "installed_release",
+    "newest_release",
+]
 
 RELEASE_PACK: Final = "release.pack"
 """In the state directory: the newest release that this host has verified."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class VerifiedWorkunit:
     """A copy that may run.
 
     Attributes:
         task: what was verified.
-        trust: the release that it was judged by.
+        trust: the release that it was verified by.
         checkpoint: of the log, that it rests on; see `seen_checkpoint`.
     """
 
@@ -90,7 +96,7 @@ def newest_release(state: Path, built: Built, now: int) -> TrustedRelease:
     )
 
 
-class Judge:
+class HostVerifier:
     """Judges copies one after the other; see `VerifiedExecutor` for the arguments.
 
     Raises:
@@ -120,7 +126,7 @@ class Judge:
         self._installed = installed_release()
         self._known: _Known | None = None
 
-    def judge(self, work: Work) -> Judged:
+    def verify(self, work: Work) -> VerifiedWorkunit:
         """Return the task, if it may run here and now.
 
         Raises:
@@ -130,8 +136,11 @@ class Judge:
         """
         envelope = work.read(workunit.ADMISSION)
         pack = work.read(workunit.RELEASE)
+        # A client starts several tasks at once, and each raises what this host
+        # remembers.
         with self._alone():
             newest = self._memory.newest
+            # A clock that was set back revives nothing.
             now = max(int(self._clock()), newest)
             trust = self._load_trust(pack, now)
             floors = self._floors.learn(trust)
@@ -145,15 +154,17 @@ class Judge:
                 flavors=self._runtimes.flavors(trust),
             )
             task = verify_bundle(bundle, trust, host, now)
+            # Only a task that passed everything teaches time: a refused one could come
+            # from a thief.
             self._memory.learn(task.admission.proven.agreed_time)
         checkpoint = seen_checkpoint(parse_proof(bundle.proof).checkpoint)
-        return Judged(task, trust, checkpoint)
+        return VerifiedWorkunit(task, trust, checkpoint)
 
     def _load_trust(self, pack: bytes, now: int) -> TrustedRelease:
         """Return the verified release: this pack's, or a newer one already known.
 
-        Copies sent out before a refresh carry the older pack; they are judged by the
-        newest release that this host has seen. Expiry is judged by the day of the
+        Copies sent out before a refresh carry the older pack; they are verified by the
+        newest release that this host has seen. Expiry is verified by the day of the
         admission (`verify_bundle`); here only what no admission could be old enough for
         is refused, because nothing of the admission is read before its signature holds.
         """
@@ -166,9 +177,12 @@ class Judge:
             trust = self._load(pack, now, oldest)
         except TrustError as error:
             older = _read_pack(newest) if error.code in ROLLBACK_CODES else b""
+            # Nothing newer is known here, so the pack itself is at fault.
             if not older:
                 raise
             return self._load(older, now, oldest)
+        # Kept for `--explain` and `--self-check`, and for tasks that bring an older
+        # pack.
         if known is None or known.digest != digest:
             replace_file(newest, pack)
         self._known = _Known(digest, trust)

@@ -1,13 +1,14 @@
-"""The volunteer's home: where trees, memory and floors of this computer lie (design I4).
+"""This computer's own directories, and what this verifier was built with.
 
     <home>/verifier/<tree digest>/   the launcher's
     <home>/flavors/<tree digest>/    unpacked runtimes
     <home>/state/<origin's digest>/  release cache, memory of time and revocations, floors
 
-It is found from where the process stands and from nothing that a server sends: a BOINC slot
-``<data>/slots/<digits>`` has its home at ``<data>/stoilo``, beside the directories that a
-project fills; anything else uses ``$HOME/.local/share/stoilo``. The launcher in C follows
-the same rule.
+The home is found from where the process stands and from nothing that a server sends (I4): a
+BOINC slot ``<data>/slots/<digits>`` has it at ``<data>/stoilo``, beside the directories that a
+project fills; anything else uses ``$HOME/.local/share/stoilo``. The launcher in C follows the
+same rule. A frozen verifier takes its root from ``built.json`` in its own tree, whose digest
+the launcher holds; an unfrozen one has none and takes it from ``--root FILE`` (design §3).
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ def find_home(cwd: Path, environment: Mapping[str, str]) -> Home:
     Raises:
         TrustError: STO-F037 when there is no place that could be trusted.
     """
+    # A link could make any directory look like a slot.
     real = cwd.resolve()
     if is_slot(real):
         data = real.parent.parent
@@ -120,6 +122,7 @@ def find_home(cwd: Path, environment: Mapping[str, str]) -> Home:
         owner = Path(base).stat().st_uid
     except OSError as error:
         raise _refused("HOME cannot be read") from error
+    # With `sudo` HOME may stay another user's, who could then change our memory.
     if owner != os.geteuid():
         raise _refused("HOME belongs to somebody else")
     return Home(Path(base) / ".local" / "share" / HOME_NAME)
@@ -158,6 +161,8 @@ def own_directory(directory: Path, others: int = 0o077) -> None:
     except OSError as error:
         raise _disk(directory.name, error) from error
     try:
+        # Looked at through the descriptor: by its name it could be exchanged in
+        # between.
         descriptor = os.open(directory, _DIRECTORY)
     except OSError as error:
         raise _refused(f"{directory.name} is a link or no directory") from error

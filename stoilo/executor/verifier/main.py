@@ -32,7 +32,7 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.verifier.boinc_session import Ending, Session
+from stoilo.executor.verifier.boinc_session import QuitReason, Session
 from stoilo.executor.verifier.boinc_shm import MMAP_FILE, open_segment
 from stoilo.executor.verifier.boinc_slot import (
     Slot,
@@ -45,7 +45,7 @@ from stoilo.executor.verifier.boinc_slot import (
 )
 from stoilo.executor.verifier.checkpoints import CheckpointFile
 from stoilo.executor.verifier.execution import MESSAGE_CHARS, VerifiedExecutor
-from stoilo.executor.verifier.host_verifier import Judge, newest_release
+from stoilo.executor.verifier.host_verifier import HostVerifier, newest_release
 from stoilo.executor.verifier.inspection import (
     OwnParts,
     check_self,
@@ -141,8 +141,11 @@ def main() -> int:
     """Run the process; returns its exit code. The entry of the frozen verifier."""
     if not is_frozen():
         return _run_process()
+    # What is imported never becomes garbage; not walking it again saves time at each
+    # start.
     gc.freeze()
     gc.enable()
+    # Whatever the client runs with: results and state are nobody else's business.
     os.umask(0o077)
     code = _run_process()
     for stream in (sys.stdout, sys.stderr):
@@ -243,6 +246,8 @@ def _work(slot: Slot, around: Surroundings) -> int:
             return _work_for(session, slot, around)
     except InternalError as error:  # this machine's own trouble: later
         _say(around.err, error)
+        # Put off without end, a task that kills its verifier would come back a hundred
+        # times.
         if error.code in _BROKEN_RUN and count_broken_run(slot) >= MOST_BROKEN_RUNS:
             return _EXIT_CHILD_FAILED
         put_off(slot, RETRY_S, f"{error.code} {error.message}")
@@ -254,10 +259,11 @@ def _work_for(session: Session, slot: Slot, around: Surroundings) -> int:
     try:
         data = _execute(slot, around, session)
     except InternalError:
+        # Killed on request: the run's error is then only the echo of it.
         if session.ending is None:
             raise
         return session.ending.exit_code
-    if session.ending is Ending.ABORT:
+    if session.ending is QuitReason.ABORT:
         return session.ending.exit_code
     finish(slot, data)
     session.finish()
@@ -301,7 +307,7 @@ def _explain(slot: Slot, around: Surroundings) -> int:
     """Say what the slot's task is, or why it does not run; runs nothing."""
     try:
         ready = _prepare(slot, around)
-        judge = Judge(
+        verifier = HostVerifier(
             around.built.root_bytes(),
             ready.state,
             ready.host,
@@ -309,13 +315,13 @@ def _explain(slot: Slot, around: Surroundings) -> int:
             runtimes=ready.runtimes,
             release_build=not around.built.development,
         )
-        judged = judge.judge(ready.work)
+        verified = verifier.verify(ready.work)
     except StoiloError as error:
         around.out.write(explain_refusal(error))
         return error.exit_code
-    flavor = judged.task.admission.statement.flavor
-    part = judged.trust.flavor_part(flavor, ready.runtimes.platform)
-    around.out.write(explain_task(judged.task, judged.trust, ready.host, part))
+    flavor = verified.task.admission.statement.flavor
+    part = verified.trust.flavor_part(flavor, ready.runtimes.platform)
+    around.out.write(explain_task(verified.task, verified.trust, ready.host, part))
     return 0
 
 

@@ -1,8 +1,9 @@
-"""What a volunteer remembers of time: the newest that a witness ever vouched for here.
+"""What this host remembers of a project: the newest time, floors, the newest revocations.
 
-A host's clock may be wrong, or be set back by whoever wants an old admission to run again;
-a verified cosignature cannot. The file lies in the volunteer's own state, outside what
-a project writes, is replaced at once or not at all, and only ever rises.
+Each is a small file in the host's own state directory, outside of what a project writes (I4).
+It only ever rises, and is written durably before anything is decided by it: an older release or
+statement, however fresh its signature, and a clock set back revive nothing that was withdrawn.
+A damaged file refuses all work, since without it the host could be led back.
 Source: signing-audit §3.6 (g).
 """
 
@@ -78,6 +79,7 @@ class TimeMemory:
         """
         if time is None or time <= self._newest:
             return
+        # Another verifier of this host may have learned more since we read the file.
         with self._guard, self._locked():
             newest = max(self._read(), time)
             replace_file(self._path, b"stoilo-time/v1 %d\n" % newest)
@@ -87,6 +89,7 @@ class TimeMemory:
         try:
             with self._path.open("rb") as file:
                 text = file.read(MAX_FILE_BYTES)
+        # The first task of a project on this computer.
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -187,6 +190,8 @@ class FloorMemory:
             epoch=trust.min_epoch,
             verifier=trust.floors.verifier,
             serials=trust.floors.serials,
+            # Capped, or one stolen key could raise the floor above every honest release
+            # for ever.
             revocation=min(trust.revocation_version, MOST),
         )
         with self._lock:
@@ -275,6 +280,8 @@ class RevocationMemory:
         known = (content_digest(data), trust.timestamp_version)
         with self._lock:
             seen = self._load()
+            # A batch of tasks carries one statement: its signatures are not verified
+            # again.
             if seen is not None and known == self._known:
                 return seen
             newest = newest_seen(seen, open_revocations(data, trust).statement, trust)

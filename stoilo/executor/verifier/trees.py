@@ -1,9 +1,8 @@
 """Unpacked trees of this computer: held while used, re-hashed at every start, evicted.
 
 A tree lies at ``<directory>/<tree digest>`` and is complete or not there at all. Whoever
-uses one holds a shared lock on ``<tree digest>.lock``; unpacking and evicting need it
-alone. Nothing is believed because it was right before: every file is hashed again before
-the tree runs, and a file too many, too few, changed or linked refuses.
+uses one holds a lock on it, so that nobody evicts it meanwhile. An archive's digest is
+checked before a byte of it is decompressed; it is unpacked beside its place, flushed, renamed.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import BinaryIO, Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
+from stoilo.core.files import sync_directory
 from stoilo.flavors.archive import ArchiveMember, XzReader, read_archive
 from stoilo.flavors.tree import (
     MANIFEST_BYTES,
@@ -128,6 +128,7 @@ def check_tree(directory: Path, digest: Digest) -> Tree:
     _check_names(directory, tree)
     workers = min(MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers, thread_name_prefix="tree") as pool:
+        # The longest file decides when the last thread ends, so it begins first.
         largest_first = sorted(tree.files, key=lambda file: -file.size)
         for _ in pool.map(lambda file: _check_file(directory, file), largest_first):
             pass
@@ -156,6 +157,8 @@ def evict_trees(
     for one in kept:
         if total + needed <= cap_bytes:
             break
+        # A tree in use is passed over: its lock is held, and waiting could last a whole
+        # task.
         if one.digest != keep and set_aside(directory, Digest(one.digest)):
             total -= one.size
     return cap_bytes - total
@@ -168,6 +171,7 @@ def set_aside(directory: Path, digest: Digest) -> bool:
     """
     try:
         with _alone_at_once(directory, digest):
+            # Killed in the middle of removing, we leave a name that no tree has.
             away = directory / temporary_name(digest)
             (directory / digest).rename(away)
             remove_directory(away)
@@ -229,6 +233,7 @@ def _kept(directory: Path) -> Iterator[_Kept]:
             continue
         try:
             used = (directory / f"{path.name}.lock").stat().st_mtime
+        # Without a lock nobody ever used it: the first to go.
         except OSError:
             used = 0.0
         yield _Kept(used, path.name, _measure(path))
@@ -310,6 +315,7 @@ def _check_file(directory: Path, file: TreeFile) -> None:
 
 def _hash(descriptor: int, size: int) -> str:
     """Return the SHA-256 of at most `size` + 1 bytes of an open file."""
+    # One byte more than listed: a file that grew must not hash like the one that was.
     state, left = hashlib.sha256(), size + 1
     buffer = bytearray(min(_CHUNK, left))
     view = memoryview(buffer)
@@ -328,8 +334,6 @@ def _damaged(reason: str) -> TrustError:
     )
 
 
-_UNPACK_CHUNK = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -370,6 +374,8 @@ def hold_tree(
         InternalError: STO-F042 the disk is full or takes no changes.
     """
     place = directory / wanted.digest
+    # Unpacking needs the lock alone and use shares it; between the two somebody may
+    # evict.
     while True:
         with lock_tree(directory, wanted.digest, alone=False):
             if os.path.lexists(place):
@@ -393,8 +399,10 @@ def _unpack(directory: Path, wanted: WantedTree, archive: Path, cap_bytes: int) 
                 temporary.mkdir(mode=0o700)
                 members = read_archive(XzReader(stream), wanted.digest)
                 _write_members(members, temporary, directory, wanted.digest, cap_bytes)
+            # All files and folders below it are flushed by now: the name is only given
+            # to what lasts.
             temporary.rename(directory / wanted.digest)
-            _sync(directory)
+            sync_directory(directory)
         except OSError as error:
             raise _no_room(error) from error
         finally:
@@ -411,7 +419,7 @@ def _sweep(directory: Path, digest: Digest) -> None:
 def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
     """Yield the archive at its beginning, once all of it has been hashed."""
     try:
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, _FILE)
         file = os.fdopen(descriptor, "rb", buffering=0)
     except OSError as error:
         raise _other_archive("it cannot be opened") from error
@@ -420,9 +428,10 @@ def _open_archive(path: Path, wanted: WantedTree) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(status.st_mode) or status.st_size != wanted.archive_bytes:
             raise _other_archive("it is no file of that size")
         state, left = hashlib.sha256(), wanted.archive_bytes + 1
-        while left and (chunk := file.read(min(_UNPACK_CHUNK, left))):
+        while left and (chunk := file.read(min(_CHUNK, left))):
             state.update(chunk)
             left -= len(chunk)
+        # One byte more was asked for than announced, so that a longer file is noticed.
         if left != 1 or state.hexdigest() != wanted.archive_digest:
             raise _other_archive("its digest is another one")
         file.seek(0)
@@ -451,7 +460,7 @@ def _write_members(
                 folders.add(folder)
         _write(temporary, member, member.chunks)
     for folder in folders:
-        _sync(temporary / folder)
+        sync_directory(temporary / folder)
 
 
 def _make_room(directory: Path, digest: Digest, size: int, cap_bytes: int) -> None:
@@ -482,15 +491,6 @@ def _write(temporary: Path, member: ArchiveMember, chunks: Iterator[bytes]) -> N
                 view = view[target.write(view) :]
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-
-
-def _sync(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, _DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _other_archive(reason: str) -> TrustError:

@@ -1,4 +1,10 @@
-"""What the verifier takes and gives: a workunit as it came, this host, a verified task."""
+"""A workunit's files by their open names, and what the verifier makes of them.
+
+`Work` is one result as it was downloaded: hostile names and files. `TaskBundle` is the same in
+the verifier's form, `HostState` this computer, `VerifiedTask` what may then run. Files are
+opened once, never through links, and hashed from what was opened, so that there is no moment
+in which one could be exchanged between check and use.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +137,7 @@ class Work:
 
 Source = bytes | Path
 
+# O_NONBLOCK: opening a pipe that was put here must not wait for a writer.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -168,6 +175,7 @@ class InputFile:
         if self._data is None:
             with open(self._descriptor, "rb", closefd=False) as file:
                 self._data = file.read(self.size + 1)
+            # Whoever can write to it could otherwise choose which bytes are hashed.
             if len(self._data) != self.size:
                 raise TrustError("STO-A057", f"{self._what} changed while being read")
         return self._data

@@ -1,11 +1,9 @@
-"""Which projects this computer helps: one directory per project, 0700, its secrets 0600.
+"""Which projects this computer helps: attaching, and giving back what was promised.
 
     <base>/<name of the project's address>/attachment.json   what was said at `attach`
-                                           key               the account key
-                                           root.json, ca.pem copies of the files named
-                                           project/, …       the volunteer's own state
 
-Everything here was chosen by the person at this computer; nothing of it comes from a server.
+One directory per project, 0700, its secrets 0600. Before a project is forgotten its unfinished
+results are reported, so that it need not wait for their deadlines.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from stoilo.executor.verifier.installation import own_directory, replace_file
 from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    Known,
+    RequestFacts,
     Settings,
     is_over,
     request_of,
@@ -300,7 +298,7 @@ def _report(attachment: Attachment, ledger: Ledger) -> bool:
     ca = attachment.directory / CA
     settings = Settings(attachment.said.project, _read_key(attachment.directory / KEY))
     transfer = Transfer(settings.project, ca=ca if ca.exists() else None)
-    known = Known(wants_work=False, may_wait=False)
+    known = RequestFacts(wants_work=False, may_wait=False)
     try:
         Caller(settings, ledger, transfer).call(
             lambda host: request_of(host, settings, ledger.copies(), known)

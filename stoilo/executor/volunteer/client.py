@@ -29,15 +29,15 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.plaintext import show_plainly
-from stoilo.executor.slot.executor import PutOffError, Steered
+from stoilo.executor.slot.executor import PutOffError, SuspendableExecutor
 from stoilo.executor.verifier.execution import Executor
 from stoilo.executor.volunteer.host_info import HostDescription
-from stoilo.executor.volunteer.ledger import CopyRecord, HostRecord, Ledger, Phase
+from stoilo.executor.volunteer.ledger import HostRecord, Ledger, Phase, ResultRecord
 from stoilo.executor.volunteer.preferences import PreferenceFiles
 from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import (
     Caller,
-    Known,
+    RequestFacts,
     Retries,
     Settings,
     identity_after,
@@ -46,10 +46,10 @@ from stoilo.executor.volunteer.scheduler import (
     request_of,
     within_room,
 )
-from stoilo.executor.volunteer.status import ControlFile, StandingFile
-from stoilo.executor.volunteer.task_run import CopyWork, Course, decide, failed
+from stoilo.executor.volunteer.status import ControlFile, StatusFile
+from stoilo.executor.volunteer.task_run import Course, ResultRun, decide, failed
 from stoilo.executor.volunteer.transfer import Transfer
-from stoilo.executor.volunteer.wakeup import Waking
+from stoilo.executor.volunteer.wakeup import Wakeup
 
 __all__ = ["Volunteer"]
 
@@ -95,9 +95,9 @@ class Volunteer:
         self._preferences = preferences or PreferenceFiles(ledger.directory)
         self._updates = self._control.control.updates
         self._suspended = False
-        self._standing = StandingFile(ledger.directory)
+        self._standing = StatusFile(ledger.directory)
         self._description = HostDescription(ledger.directory)
-        self._waking = Waking()
+        self._waking = Wakeup()
         self._running: dict[str, Future[None]] = {}
         self._unwanted: set[str] = set()
         self._held: set[str] = set()  # runs that were ended because we are suspended
@@ -105,7 +105,7 @@ class Volunteer:
         self._retries = Retries(settings.backoff_s)
         self._caller = Caller(settings, ledger, transfer)
         self._no_work_before = 0.0
-        self._work = CopyWork(
+        self._work = ResultRun(
             ledger,
             transfer,
             executor,
@@ -170,7 +170,9 @@ class Volunteer:
         if suspended == self._suspended:
             return
         self._suspended = suspended
-        steered = self._executor if isinstance(self._executor, Steered) else None
+        steered = (
+            self._executor if isinstance(self._executor, SuspendableExecutor) else None
+        )
         if not self._suspended:
             if steered:
                 steered.resume()
@@ -215,7 +217,7 @@ class Volunteer:
 
     def _fractions(self) -> Mapping[str, float]:
         """Return how far the running copies are, where that is known."""
-        if isinstance(self._executor, Steered):
+        if isinstance(self._executor, SuspendableExecutor):
             return self._executor.fractions()
         return {}
 
@@ -260,6 +262,7 @@ class Volunteer:
             return
         log.warning("%s: %s", result, error)
         self._standing.note_trouble(error)
+        # In memory alone: after a restart a program may ask for another time again.
         put_offs = self._put_offs.get(result, 0)
         decision = decide(error, tries=copy.tries, put_offs=put_offs)
         if decision.no_work_s:
@@ -274,7 +277,9 @@ class Volunteer:
                 self._put_offs[result] = put_offs + isinstance(error, PutOffError)
                 self._retries.put_off(result, decision.delay_s)
 
-    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+    def _fail(
+        self, copy: ResultRecord, state: int, exit_status: int, code: str
+    ) -> None:
         """Note, durably, that a copy is to be reported as failed."""
         self._ledger.save(failed(copy, state, exit_status, code))
         self._caller.hurry()
@@ -296,7 +301,7 @@ class Volunteer:
 
     def _keep_slots(self) -> None:
         """Drop what the executor keeps of copies that are forgotten."""
-        if isinstance(self._executor, Steered):
+        if isinstance(self._executor, SuspendableExecutor):
             self._executor.keep({copy.result for copy in self._ledger.copies()})
 
     def _upload_finished(self) -> None:
@@ -339,7 +344,7 @@ class Volunteer:
         """Return the next request."""
         wants = not (self._suspended or self._waking.stopping)
         room = wants and self._has_room()
-        known = Known(
+        known = RequestFacts(
             info=self._description.now(),
             code_sign_key=self._project.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
@@ -357,6 +362,8 @@ class Volunteer:
             self._ledger.save_host(known)
         self._take_programs(reply)
         reported = {result.name for result in request.results}
+        # Only what was reported in this very call: a reply cannot make us forget other
+        # work.
         for name in reply.acks:
             if name in reported:
                 self._forget(name)
@@ -373,6 +380,7 @@ class Volunteer:
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)
         self._preferences.learn(reply.global_preferences)
+        # After the assignments: what a new result needs is kept.
         self._ledger.drop_files(reply.delete_files)
         self._ledger.trim_files(self._settings.cache_bytes)
 

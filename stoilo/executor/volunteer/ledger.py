@@ -29,11 +29,11 @@ from stoilo.core.files import sync_directory
 from stoilo.executor.verifier.installation import replace_file
 
 __all__ = [
-    "CopyRecord",
     "FileRecord",
     "HostRecord",
     "Ledger",
     "Phase",
+    "ResultRecord",
     "follow_project",
 ]
 
@@ -59,7 +59,7 @@ class FileRecord(msgspec.Struct, frozen=True):
     mirrors: tuple[str, ...] = ()
 
 
-class CopyRecord(msgspec.Struct, frozen=True):
+class ResultRecord(msgspec.Struct, frozen=True):
     """One copy that the project gave to this host.
 
     Attributes:
@@ -135,7 +135,7 @@ def follow_project(directory: Path, project: str) -> None:
 
     for place in sorted((directory / "copies").glob("*/copy.json")):
         with _readable("copy.json"):
-            copy = msgspec.json.decode(place.read_bytes(), type=CopyRecord)
+            copy = msgspec.json.decode(place.read_bytes(), type=ResultRecord)
         if copy.upload_url.startswith(project):  # before a crash
             continue
         files = tuple(
@@ -187,11 +187,11 @@ class Ledger:
         replace_file(self._directory / "host.json", msgspec.json.encode(host))
         self.host = host
 
-    def copies(self) -> tuple[CopyRecord, ...]:
+    def copies(self) -> tuple[ResultRecord, ...]:
         """Return every copy, in the order of their deadlines."""
         return tuple(sorted(self._known.values(), key=lambda copy: copy.deadline))
 
-    def find(self, result: str) -> CopyRecord | None:
+    def find(self, result: str) -> ResultRecord | None:
         """Return one copy."""
         return self._known.get(result)
 
@@ -219,7 +219,7 @@ class Ledger:
         for name in set(names) - needed:
             (self.files / name).unlink(missing_ok=True)
 
-    def add(self, record: CopyRecord) -> None:
+    def add(self, record: ResultRecord) -> None:
         """Remember a new copy, durably.
 
         One that is known stays as far as it is; its deadline is the newest told.
@@ -233,19 +233,21 @@ class Ledger:
         try:
             made.mkdir(mode=0o700)
             replace_file(made / "copy.json", msgspec.json.encode(record))
+            # The name appears when all of it is on the disk: a crash leaves a `new-` to
+            # sweep.
             made.replace(self._copies / record.result)
             sync_directory(self._copies)
         except OSError as error:
             raise _disk(error) from error
         self._known[record.result] = record
 
-    def save(self, record: CopyRecord) -> None:
+    def save(self, record: ResultRecord) -> None:
         """Remember how far a known copy is, durably."""
         folder = self._copies / record.result
         replace_file(folder / "copy.json", msgspec.json.encode(record))
         self._known[record.result] = record
 
-    def store_result(self, record: CopyRecord, data: bytes) -> None:
+    def store_result(self, record: ResultRecord, data: bytes) -> None:
         """Keep a finished result file, durably, then note the copy as finished."""
         replace_file(self.result_path(record.result), data)
         self.save(msgspec.structs.replace(record, phase=Phase.FINISHED))
@@ -258,6 +260,7 @@ class Ledger:
         """Forget a copy: the project has taken note of it or does not want it."""
         if self._known.pop(result, None) is None:
             return
+        # Renamed first, so that a crash leaves no result without its record.
         trash = self._directory / f"old-{secrets.token_hex(8)}"
         try:
             (self._copies / result).replace(trash)
@@ -301,14 +304,15 @@ class Ledger:
             )
         return host
 
-    def _load_copies(self) -> Iterator[CopyRecord]:
+    def _load_copies(self) -> Iterator[ResultRecord]:
         """Yield the copies on the disk; left-overs of a crash are removed."""
         for junk in (*self._directory.glob("new-*"), *self._directory.glob("old-*")):
             shutil.rmtree(junk, ignore_errors=True)
         for folder in self._copies.iterdir():
             with _readable("copy.json"):
                 data = (folder / "copy.json").read_bytes()
-                record = msgspec.json.decode(data, type=CopyRecord)
+                record = msgspec.json.decode(data, type=ResultRecord)
+            # Killed between storing the result and noting it: the work is done.
             if record.phase is Phase.ASSIGNED and (folder / "result").exists():
                 record = msgspec.structs.replace(record, phase=Phase.FINISHED)
             yield record

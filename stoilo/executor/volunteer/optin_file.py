@@ -93,6 +93,7 @@ def write_opt_in(path: Path, opt_in: OptIn, *, system: bool = False) -> None:
         UsageError: STO-A060, where a server can write or the disk refuses.
     """
     text = render_opt_in(opt_in)
+    # What we write must be what every verifier reads, before it replaces anything.
     parse_opt_in(text)
     folder = find_server_folder(path)
     if folder is not None:

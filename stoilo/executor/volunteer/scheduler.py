@@ -1,4 +1,4 @@
-"""When a volunteer calls its project's scheduler, and what a failed call costs.
+"""When a volunteer calls its project's scheduler, what it says and what it takes.
 
 Pauses grow with jitter up to a bound, and a call that failed looks the scheduler up on the
 master page again: projects move. All waiting is on the monotonic clock.
@@ -7,7 +7,6 @@ master page again: projects move. All waiting is on the monotonic clock.
 from __future__ import annotations
 
 import logging
-import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from stoilo.core.backoff import Backoff
 from stoilo.core.boinc.messages import (
     HostInfo,
     OtherResult,
@@ -27,20 +27,19 @@ from stoilo.core.boinc.messages import (
 )
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
 from stoilo.executor.volunteer.ledger import (
-    CopyRecord,
     FileRecord,
     HostRecord,
     Ledger,
     Phase,
+    ResultRecord,
 )
 from stoilo.executor.volunteer.scheduler_rpc import CLIENT_VERSION, PLATFORM
 from stoilo.executor.volunteer.transfer import Transfer
 
 __all__ = [
     "MOST_PER_SLOT",
-    "Backoff",
     "Caller",
-    "Known",
+    "RequestFacts",
     "Retries",
     "Settings",
     "identity_after",
@@ -77,28 +76,6 @@ class Settings:
     own_program: bool = True
 
 
-class Backoff:
-    """Growing pauses with jitter after failures in a row."""
-
-    def __init__(
-        self, first_s: float, most_s: float, draw: Callable[[], float] = random.random
-    ) -> None:
-        self._first = first_s
-        self._most = most_s
-        self._draw = draw
-        self._failures = 0
-
-    def fail(self) -> float:
-        """Note one more failure; returns the pause, s."""
-        pause = min(self._most, self._first * 2.0 ** min(self._failures, 32))
-        self._failures += 1
-        return pause * (0.5 + self._draw() / 2)
-
-    def reset(self) -> None:
-        """Note a success."""
-        self._failures = 0
-
-
 class Retries:
     """When each copy may be tried again. For one thread.
 
@@ -120,7 +97,7 @@ class Retries:
     def put_off(self, result: str, at_least_s: float = 0.0) -> None:
         """Try a copy again later: growing pauses, not before `at_least_s`."""
         pauses = self._pauses.setdefault(result, Backoff(*self._bounds))
-        self._at[result] = self._clock() + max(at_least_s, pauses.fail())
+        self._at[result] = self._clock() + max(at_least_s, pauses.next_pause())
 
     def is_ready(self, result: str) -> bool:
         """Say whether a copy may be tried now."""
@@ -187,7 +164,7 @@ class Caller:
 
     def fail(self) -> float:
         """Note a failure; returns the pause, s."""
-        pause = self._backoff.fail()
+        pause = self._backoff.next_pause()
         self._not_before = self._clock() + pause
         return pause
 
@@ -257,7 +234,7 @@ WAIT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RequestFacts:
     """What a request says beside the copies.
 
     Attributes:
@@ -280,12 +257,16 @@ class Known:
 
 
 def request_of(
-    host: HostRecord, settings: Settings, copies: Sequence[CopyRecord], known: Known
+    host: HostRecord,
+    settings: Settings,
+    copies: Sequence[ResultRecord],
+    known: RequestFacts,
 ) -> SchedulerRequest:
     """Return the next request: what is done, what is not, what is wanted."""
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
     waiting = [copy for copy in copies if copy.phase is Phase.ASSIGNED]
+    # One ahead, so that a slot does not stand idle for a whole scheduler call.
     wanted = settings.slots * PREFETCHED - len(waiting) if known.wants_work else 0
     return SchedulerRequest(
         authenticator=settings.key,
@@ -321,17 +302,19 @@ def identity_after(host: HostRecord, reply: SchedulerReply) -> HostRecord:
     """
     if not reply.host_id or reply.host_id == host.host_id:
         return host
+    # Somebody copied the state directory, and the project noticed by the sequence
+    # number.
     if host.host_id:
         host = msgspec.structs.replace(host, cpid=secrets.token_hex(16), rpc_seqno=0)
     return msgspec.structs.replace(host, host_id=reply.host_id)
 
 
-def is_over(copy: CopyRecord) -> bool:
+def is_over(copy: ResultRecord) -> bool:
     """Say whether a copy only waits to be reported."""
     return copy.phase in {Phase.UPLOADED, Phase.FAILED}
 
 
-def report_of(copy: CopyRecord) -> ReportedResult:
+def report_of(copy: ResultRecord) -> ReportedResult:
     """Return what is told about a copy that is over."""
     if copy.phase is Phase.UPLOADED:
         return ReportedResult(
@@ -340,7 +323,7 @@ def report_of(copy: CopyRecord) -> ReportedResult:
     return ReportedResult(copy.result, copy.state, copy.exit_status, stderr=copy.code)
 
 
-def records_of(reply: SchedulerReply) -> list[CopyRecord]:
+def records_of(reply: SchedulerReply) -> list[ResultRecord]:
     """Return the copies that a reply assigns, with everything they need."""
     workunits = {item.name: item for item in reply.workunits}
     uploads = {info.name: info for info in reply.uploads}
@@ -361,7 +344,7 @@ def records_of(reply: SchedulerReply) -> list[CopyRecord]:
             for ref in workunit.files
         )
         records.append(
-            CopyRecord(
+            ResultRecord(
                 result=result.name,
                 workunit=result.workunit,
                 app=workunit.app,
@@ -376,8 +359,8 @@ def records_of(reply: SchedulerReply) -> list[CopyRecord]:
 
 
 def within_room(
-    records: Sequence[CopyRecord], held: Sequence[CopyRecord], slots: int
-) -> list[CopyRecord]:
+    records: Sequence[ResultRecord], held: Sequence[ResultRecord], slots: int
+) -> list[ResultRecord]:
     """Return a reply's copies that are taken: known ones, new ones while there is room.
 
     The others stay the project's: it finds at the next call that we lack them.

@@ -1,10 +1,9 @@
-"""BOINC's scheduler RPC and uploads: the volunteer's half of the text.
+"""BOINC's scheduler RPC and uploads: the volunteer's half of the text. Pure.
 
-The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client
-and a server that it accepts. The project's half (parsing requests, rendering replies)
-is `server.engines.embedded.web.messages`; both halves share the records of `messages`.
-A reply is untrusted: names that become file names are checked (`addresses`), URLs must
-stay with the project, numbers are finite, counts are bounded (`replies`).
+The shapes are those of reference/boinc.md §3.3 to §3.5, taken from a real 7.20.5 client and a
+server that it accepts; the project's half is in the embedded engine, and both share the records
+of `core.boinc.messages`. A reply is untrusted: names that become file names are checked, URLs
+must stay with the project, numbers are finite, counts are bounded.
 """
 
 from __future__ import annotations

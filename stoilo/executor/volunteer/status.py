@@ -1,7 +1,7 @@
-"""How a volunteer stands: written while it runs, read by `stoilo volunteer status`.
+"""What a volunteer shows of itself, and how a person steers it while it runs.
 
-`standing.json` is replaced about once a second and never flushed to the disk: it is shown,
-nothing depends on it. Who reads changes nothing, also beside a running volunteer.
+`standing.json` is replaced about once a second and never flushed: it is shown, nothing more.
+`control.json` (``{"suspended": false, "updates": 3}``) is a person's wish, written durably.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.executor.verifier.installation import replace_file
-from stoilo.executor.volunteer.ledger import CopyRecord, HostRecord
+from stoilo.executor.volunteer.ledger import HostRecord, ResultRecord
 from stoilo.executor.volunteer.project_file import read_memory
 
 __all__ = [
     "Control",
     "ControlFile",
     "CopyStanding",
-    "Standing",
-    "StandingFile",
+    "LiveStatus",
+    "StatusFile",
     "VolunteerStatus",
     "read_control",
     "read_status",
@@ -101,7 +101,7 @@ MOST_COPIES: Final = 10_000
 Record = TypeVar("Record")
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LiveStatus(msgspec.Struct, frozen=True):
     """What a running volunteer says of itself.
 
     Attributes:
@@ -158,7 +158,7 @@ class VolunteerStatus(msgspec.Struct, frozen=True):
     messages: tuple[str, ...]
 
 
-class StandingFile:
+class StatusFile:
     """The running volunteer's side."""
 
     def __init__(self, directory: Path) -> None:
@@ -191,7 +191,7 @@ class StandingFile:
             return
         self._written = now
         self._replace(
-            Standing(
+            LiveStatus(
                 pid=os.getpid(),
                 started=self._started,
                 at=time.time(),
@@ -207,7 +207,7 @@ class StandingFile:
     def leave(self) -> None:
         """Note that nothing runs any more."""
         self._replace(
-            Standing(
+            LiveStatus(
                 pid=0,
                 started=0,
                 at=time.time(),
@@ -217,7 +217,7 @@ class StandingFile:
             )
         )
 
-    def _replace(self, standing: Standing) -> None:
+    def _replace(self, standing: LiveStatus) -> None:
         part = self._path.with_name(f"{NAME}.part")
         try:
             part.write_bytes(msgspec.json.encode(standing))
@@ -237,8 +237,8 @@ def read_status(directory: Path) -> VolunteerStatus:
     alive = bool(standing.pid) and _began(standing.pid) == standing.started
     user = memory.user
     places = sorted((directory / "copies").glob("*/copy.json"))[:MOST_COPIES]
-    gone = CopyRecord("", "", "", 0, (), "", "", 0)
-    copies = [_decode(path, CopyRecord, gone) for path in places]
+    gone = ResultRecord("", "", "", 0, (), "", "", 0)
+    copies = [_decode(path, ResultRecord, gone) for path in places]
     shown = [_copy(copy, standing, alive=alive) for copy in copies if copy.result]
     return VolunteerStatus(
         project=host.project,
@@ -257,7 +257,7 @@ def read_status(directory: Path) -> VolunteerStatus:
     )
 
 
-def _copy(copy: CopyRecord, standing: Standing, *, alive: bool) -> CopyStanding:
+def _copy(copy: ResultRecord, standing: LiveStatus, *, alive: bool) -> CopyStanding:
     """Return one copy as it is shown."""
     running = alive and copy.result in standing.running
     return CopyStanding(
@@ -272,11 +272,11 @@ def _copy(copy: CopyRecord, standing: Standing, *, alive: bool) -> CopyStanding:
     )
 
 
-def _former(directory: Path) -> Standing:
+def _former(directory: Path) -> LiveStatus:
     """Return what was written last; nothing known without it."""
-    nothing = Standing(pid=0, started=0, at=0.0)
+    nothing = LiveStatus(pid=0, started=0, at=0.0)
     try:
-        return _decode(directory / NAME, Standing, nothing)
+        return _decode(directory / NAME, LiveStatus, nothing)
     except InternalError:
         return nothing
 

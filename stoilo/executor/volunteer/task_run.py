@@ -1,4 +1,4 @@
-"""One copy in a slot: its inputs fetched, run, its result kept. Runs in a thread."""
+"""One result in a slot: inputs fetched, run, its file kept; and what follows from an error."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from stoilo.executor.slot.executor import LaunchFailedError, PutOffError
 from stoilo.executor.verifier.execution import Executor, Work
 from stoilo.executor.verifier.result import Disposition, parse_result_header
 from stoilo.executor.verifier.workunit import open_name_bound
-from stoilo.executor.volunteer.ledger import CopyRecord, Ledger, Phase, touch
+from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord, touch
 from stoilo.executor.volunteer.transfer import Refused, Transfer, matches
 
-__all__ = ["CopyWork", "Course", "Decision", "decide", "failed"]
+__all__ = ["Course", "Decision", "ResultRun", "decide", "failed"]
 
 
 log = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ EXIT_UPLOAD = -161
 EXIT_CHILD: Final = 195  # BOINC: the application's child failed
 
 
-def failed(copy: CopyRecord, state: int, exit_status: int, code: str) -> CopyRecord:
+def failed(copy: ResultRecord, state: int, exit_status: int, code: str) -> ResultRecord:
     """Return `copy` as one to be reported as failed."""
     return msgspec.structs.replace(
         copy, phase=Phase.FAILED, state=state, exit_status=exit_status, code=code
     )
 
 
-class CopyWork:
+class ResultRun:
     """What the slots of one volunteer do.
 
     Args:
@@ -65,7 +65,7 @@ class CopyWork:
         self._clock = clock
         self._downloads = threading.Lock()
 
-    def run(self, copy: CopyRecord) -> None:
+    def run(self, copy: ResultRecord) -> None:
         """Bring one copy from its inputs to its stored result, or to its failure.
 
         Raises:
@@ -81,7 +81,7 @@ class CopyWork:
                 "STO-X008", f"this machine cannot run a copy (errno {error.errno})"
             ) from error
 
-    def deliver(self, copy: CopyRecord) -> None:
+    def deliver(self, copy: ResultRecord) -> None:
         """Send a finished result, or note that the project will never take it.
 
         Raises:
@@ -95,7 +95,7 @@ class CopyWork:
         else:
             self._ledger.save(msgspec.structs.replace(copy, phase=Phase.UPLOADED))
 
-    def _run_in_time(self, copy: CopyRecord) -> None:
+    def _run_in_time(self, copy: ResultRecord) -> None:
         """Fetch, execute, keep."""
         paths = [self._fetch(copy, index) for index in range(len(copy.files))]
         touch(paths)
@@ -114,7 +114,7 @@ class CopyWork:
         timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
         self._ledger.store_result(timed, data)
 
-    def _fetch(self, copy: CopyRecord, index: int) -> Path:
+    def _fetch(self, copy: ResultRecord, index: int) -> Path:
         """Bring one of a copy's inputs here, within the bound of what it is."""
         file = copy.files[index]
         if file.nbytes > open_name_bound(file.open_name):
@@ -124,7 +124,7 @@ class CopyWork:
             self._transfer.download(file, target)
         return target
 
-    def _drop_damaged(self, copy: CopyRecord, paths: list[Path]) -> None:
+    def _drop_damaged(self, copy: ResultRecord, paths: list[Path]) -> None:
         """Remove cached inputs that are not what was announced, and try again.
 
         A refusal may come from our own disk; then it is nobody's fault.
@@ -139,7 +139,9 @@ class CopyWork:
         if damaged:
             raise InternalError("STO-X005", "a cached input was damaged")
 
-    def _fail(self, copy: CopyRecord, state: int, exit_status: int, code: str) -> None:
+    def _fail(
+        self, copy: ResultRecord, state: int, exit_status: int, code: str
+    ) -> None:
         """Note, durably, that a copy is to be reported as failed."""
         self._ledger.save(failed(copy, state, exit_status, code))
 

@@ -1,7 +1,7 @@
-"""The volunteer's HTTP: scheduler calls, downloads, uploads. Every answer is bounded.
+"""The volunteer's HTTP: account, scheduler calls, downloads, uploads. Every answer is bounded.
 
-Redirects are not followed, environment proxies are not used, answers are read up to a
-limit, and a file counts only when size, MD5 and (its name) SHA-256 are right.
+A file counts only when size, MD5 and (its name) SHA-256 are right, so a mirror is believed in
+nothing: one that is dead, slow or sends other bytes is passed over, and the project is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stoilo.core.http_client import (
     HttpClient,
     HttpError,
 )
-from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, mark_sticky
+from stoilo.executor.volunteer.ledger import FileRecord, ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
     REPLY_BOUNDS,
     find_scheduler,
@@ -218,6 +218,7 @@ class Transfer:
             return
         part = target.with_name(f"{target.name}.part")
         try:
+            # A killed process leaves the part; the next try goes on from it.
             download_from_any(file, part, self._whole, self._from_mirror)
             with part.open("rb") as stream:
                 os.fsync(stream.fileno())
@@ -229,7 +230,7 @@ class Transfer:
                 "STO-X008", f"a download cannot be stored (errno {error.errno})"
             ) from error
 
-    def upload(self, copy: CopyRecord, path: Path) -> None:
+    def upload(self, copy: ResultRecord, path: Path) -> None:
         """Send a finished result file, resuming where the project is.
 
         Raises:
@@ -281,6 +282,7 @@ class Transfer:
     ) -> None:
         """Write what is missing of a file to its part, as fast as `slowest` bytes/s."""
         held = part.stat().st_size if part.exists() else 0
+        # A part as large as the file did not add up before, so it starts anew.
         if held >= file.nbytes:
             held = 0
         headers = {"Range": f"bytes={held}-"} if held else {}
@@ -304,6 +306,7 @@ class Transfer:
             with part.open("ab" if resumed else "wb") as stream:
                 for chunk in answer.chunks():
                     size += len(chunk)
+                    # More than announced is not stored: a server could fill the disk.
                     if size > file.nbytes or self._closed:
                         break
                     stream.write(chunk)

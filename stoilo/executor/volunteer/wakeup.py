@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from queue import Empty, SimpleQueue
 
-__all__ = ["Waking"]
+__all__ = ["Wakeup"]
 
 
-class Waking:
+class Wakeup:
     """One thread waits; any thread and any signal handler may wake it or stop it."""
 
     def __init__(self) -> None:

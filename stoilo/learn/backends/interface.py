@@ -8,7 +8,7 @@ from typing import Protocol
 
 from stoilo.learn.core.models import Kernel
 
-__all__ = ["Backend", "Ending", "Handle", "Job", "resolve"]
+__all__ = ["Backend", "Handle", "Job", "JobEnd", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnd:
     """How a job ended: with a value (hostile, unchecked) or an error.
 
     Attributes:
@@ -81,7 +81,7 @@ class Backend(Protocol):
     async def submit(self, job: Job) -> str:
         """Start a job and return its id; the same key gives the same job."""
 
-    async def next(self, wait_s: float | None = None) -> Ending | None:
+    async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending; None when `wait_s` s passed or nothing is under way."""
 
     async def restore(self, job_id: str) -> bool:
@@ -94,7 +94,7 @@ class Backend(Protocol):
         """Say that the answer of a job that ended cannot be used: its host is at fault."""
 
     def now(self) -> float:
-        """Return the time that `Ending.finished_at` is counted in, s."""
+        """Return the time that `JobEnd.finished_at` is counted in, s."""
 
     async def close(self) -> None:
         """Let everything go; jobs at a server go on."""

@@ -10,8 +10,8 @@ from typing import Self
 
 from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import user_error
-from stoilo.learn.backends.interface import Ending, Handle, Job, resolve
-from stoilo.learn.core.models import take_turn
+from stoilo.learn.backends.interface import Handle, Job, JobEnd, resolve
+from stoilo.learn.core.models import torch_lock
 
 __all__ = ["LocalBackend"]
 
@@ -21,8 +21,8 @@ class LocalBackend:
 
     def __init__(self, workers: int = 2) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="learn")
-        self._running: dict[str, asyncio.Future[Ending]] = {}
-        self._ended: asyncio.Queue[Ending] = asyncio.Queue()
+        self._running: dict[str, asyncio.Future[JobEnd]] = {}
+        self._ended: asyncio.Queue[JobEnd] = asyncio.Queue()
 
     async def put(self, value: object) -> Handle:
         """Return a handle that holds the value itself."""
@@ -38,11 +38,11 @@ class LocalBackend:
             work.add_done_callback(lambda done: self._note(job.key, done))
         return job.key
 
-    def _note(self, key: str, done: asyncio.Future[Ending]) -> None:
+    def _note(self, key: str, done: asyncio.Future[JobEnd]) -> None:
         if not done.cancelled() and self._running.get(key) is done:
             self._ended.put_nowait(done.result())
 
-    async def next(self, wait_s: float | None = None) -> Ending | None:
+    async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending, in the order in which jobs end."""
         while self._running:
             try:
@@ -86,16 +86,17 @@ class LocalBackend:
         await self.close()
 
 
-def run_job(job: Job) -> Ending:
+def run_job(job: Job) -> JobEnd:
     """Run a job as a volunteer would, on copies of its arguments."""
     try:
-        with take_turn(job.level):
+        with torch_lock(job.level):
             began = time.monotonic()
+            # A volunteer gets bytes: what it changes must not be ours.
             value = job.function(copy.deepcopy(resolve(job.arguments)))
     except Exception as error:  # noqa: BLE001 - a process edge: the task's own error
-        return Ending(job.key, None, as_user_error(error), time.monotonic())
+        return JobEnd(job.key, None, as_user_error(error), time.monotonic())
     now = time.monotonic()
-    return Ending(job.key, value, None, now, now - began)
+    return JobEnd(job.key, value, None, now, now - began)
 
 
 def as_user_error(error: Exception) -> Exception:

@@ -12,7 +12,7 @@ from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import DeniedError, StoiloError
-from stoilo.learn.backends.interface import Ending, Handle, Job
+from stoilo.learn.backends.interface import Handle, Job, JobEnd
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection
@@ -53,7 +53,7 @@ class ServerBackend:
         self._redundancy = make_redundancy() if redundancy is None else redundancy
         self._limits, self._publish = limits, publish_source
         self._flavor = flavor
-        self._watched: dict[str, asyncio.Task[Ending]] = {}
+        self._watched: dict[str, asyncio.Task[JobEnd]] = {}
 
     async def put(self, value: object) -> Handle:
         """Upload a value; volunteers keep it between tasks."""
@@ -87,7 +87,7 @@ class ServerBackend:
             work = asyncio.create_task(await_ending(submitted))
             self._watched[submitted.task_id] = work
 
-    async def next(self, wait_s: float | None = None) -> Ending | None:
+    async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending; server restarts are waited out."""
         if not self._watched:
             return None
@@ -118,6 +118,7 @@ class ServerBackend:
         work = self._watched.pop(job_id, None)
         if work is not None:
             work.cancel()
+            # Until it has let go: its call may still be on the connection.
             await asyncio.wait([work])
         await self._connection.restore_task(job_id).cancel()
 
@@ -164,7 +165,7 @@ def make_redundancy() -> Redundancy:
     )
 
 
-async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
+async def await_ending(submitted: SubmittedTask[Any]) -> JobEnd:
     """Wait for a task's outcome; an error of ours becomes the ending's error."""
     try:
         outcome: object = await submitted.result()
@@ -174,7 +175,7 @@ async def await_ending(submitted: SubmittedTask[Any]) -> Ending:
     error = outcome if is_error and isinstance(outcome, Exception) else None
     value = None if error is not None else outcome
     now = time.monotonic()
-    return Ending(submitted.task_id, value, error, now, count_claimed_s(submitted))
+    return JobEnd(submitted.task_id, value, error, now, count_claimed_s(submitted))
 
 
 def count_claimed_s(submitted: SubmittedTask[Any]) -> float:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from stoilo.client.capture.stored import StoredValue
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.learn.backends.interface import Ending, Handle, Job
+from stoilo.learn.backends.interface import Handle, Job, JobEnd
 from stoilo.learn.backends.local import run_job
 
 __all__ = ["SimulatedBackend", "SimulatedHost", "Spell"]
@@ -62,7 +62,7 @@ class _Event:
     job: Job | None = field(compare=False)
 
 
-def _passes(job: Job, ending: Ending) -> bool:
+def _passes(job: Job, ending: JobEnd) -> bool:
     return ending.error is not None or job.check is None or job.check(ending.value)
 
 
@@ -151,7 +151,7 @@ class SimulatedBackend:
         self._numbers += 1
         heapq.heappush(self._events, _Event(at, self._numbers, host, job))
 
-    async def next(self, wait_s: float | None = None) -> Ending | None:
+    async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Move the clock to the next ending; None when none comes (within `wait_s`)."""
         until = None if wait_s is None else self._clock + wait_s
         while self._events and self._open:
@@ -166,7 +166,7 @@ class SimulatedBackend:
                 return ending
         return None
 
-    def _settle(self, event: _Event) -> Ending | None:
+    def _settle(self, event: _Event) -> JobEnd | None:
         job = event.job
         if event.host < 0 and job is not None:
             return self._give_again(job)
@@ -190,6 +190,7 @@ class SimulatedBackend:
 
     def _pause(self, host: int) -> None:
         """Let a host ask again: the later, the more of its last answers were at fault."""
+        # As the engine's back-off: who fails often asks rarely.
         pause = self.hosts[host].poll_s * 2 ** min(self.faults[host], MOST_DOUBLED)
         self._push(self._clock + pause, host, None)
 
@@ -199,22 +200,23 @@ class SimulatedBackend:
         if host is not None:
             self.faults[host] += 1
 
-    def _give_again(self, job: Job) -> Ending | None:
+    def _give_again(self, job: Job) -> JobEnd | None:
         if job.key not in self._open:
             return None
         if self._lost[job.key] < self.tries:
+            # To the front: it has waited longest.
             self._waiting.insert(0, job)
             return None
         self._open.discard(job.key)
         error = TaskSystemError("STO-R080", "no volunteer returned it", job.key)
-        return Ending(job.key, None, error, self._clock)
+        return JobEnd(job.key, None, error, self._clock)
 
-    def _answer(self, host: int, job: Job) -> Ending:
+    def _answer(self, host: int, job: Job) -> JobEnd:
         ending = run_job(job)
         cheat = self.hosts[host].cheat
         value = ending.value if cheat is None else cheat(ending.value)
         computed_s = job.samples / self.hosts[host].samples_per_s
-        return Ending(job.key, value, ending.error, self._clock, computed_s)
+        return JobEnd(job.key, value, ending.error, self._clock, computed_s)
 
     async def restore(self, job_id: str) -> bool:
         """Say whether the job is under way."""

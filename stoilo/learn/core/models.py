@@ -36,7 +36,7 @@ __all__ = [
     "TorchModel",
     "find_least_loss",
     "find_momentum",
-    "take_turn",
+    "torch_lock",
 ]
 
 
@@ -160,6 +160,7 @@ def _read_reduction(loss: object, given: str | None) -> str:
         UsageError: ``STO-T002`` when they differ, or it is neither.
     """
     said = getattr(loss, "reduction", None)
+    # KL divergence's name for the mean that is meant here.
     said = "mean" if said == "batchmean" else said
     found = given or said or "mean"
     if found not in {"mean", "sum"} or (isinstance(said, str) and said != found):
@@ -200,7 +201,7 @@ def _find_kernel(module: object, name: str) -> Kernel:
 _TORCH = threading.RLock()
 
 
-def take_turn(level: str) -> AbstractContextManager[object]:
+def torch_lock(level: str) -> AbstractContextManager[object]:
     """Return what is held while a kernel of that level runs here."""
     return _TORCH if level == "tensor" else contextlib.nullcontext()
 

@@ -123,6 +123,7 @@ def _as_array(value: Any, what: str) -> Array:  # noqa: ANN401 - whatever is giv
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise _no_array(what, str(error)[:200]) from None
+    # Objects and texts would be refused by the codec later, with less to say.
     if array.dtype.kind not in "biufc":
         raise _no_array(what, f"numpy makes {array.dtype} of them")
     return array
@@ -144,6 +145,7 @@ def make_shuffler(seed: int) -> np.random.Generator:
     """
     if seed < 0:
         raise UsageError("STO-T040", f"the seed {seed} is negative", hint="0 or more")
+    # Named, not numpy's default, which may change between its versions.
     return np.random.Generator(np.random.PCG64(seed))
 
 

@@ -38,6 +38,7 @@ def split_by_label(
         seed: of those.
     """
     whole = Part(as_samples(x), _labels(y))
+    # Stable: the same parts on every machine.
     order = np.argsort(_labels(y), kind="stable")
     shuffler = make_shuffler(seed)
     moved = shuffler.choice(len(order), int(disorder * len(order)), replace=False)
@@ -95,6 +96,7 @@ def split_by_dirichlet(
         _labels(y),
         make_shuffler(seed),
     )
+    # A small alpha often leaves a part empty: draw again, from the same stream.
     for _ in range(DRAWS):
         found = _deal(labels, parts, alpha, shuffler)
         if min(map(len, found)) >= max(1, least):

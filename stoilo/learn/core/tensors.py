@@ -83,6 +83,7 @@ def flatten(tensors: Tensors) -> NDArray[np.float64]:
 def unflatten(vector: NDArray[np.float64], like: Tensors) -> dict[str, Array]:
     """Return the arrays that `flatten` made a vector of, in the forms of `like`."""
     found: dict[str, Array] = {}
+    # In the order of names that `flatten` had.
     start = 0
     for name, array in like.items():
         part = vector[start : start + array.size]

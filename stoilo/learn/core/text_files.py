@@ -91,6 +91,7 @@ def split_lines(path: Path, parts: int) -> list[LineRange]:
     starts = [0]
     with path.open("rb") as file:
         for part in range(1, parts):
+            # One byte before: a range that begins just at a line keeps that line.
             file.seek(max(starts[-1], size * part // parts - 1))
             file.readline()  # on to the next line's beginning
             starts.append(max(starts[-1], min(file.tell(), size)))

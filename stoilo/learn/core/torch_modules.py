@@ -115,6 +115,7 @@ def _as_array(tensor: torch.Tensor) -> Array:
     import torch  # noqa: PLC0415 - only with a module
 
     found = tensor.detach()
+    # numpy has no bfloat16, and sums of float16 overflow at 65504.
     if found.dtype in {torch.float16, torch.bfloat16}:
         found = found.float()
     array: Array = found.numpy()
@@ -144,6 +145,7 @@ def make_shape(module: nn.Module) -> nn.Module:
     It is the same in every task, however large the model: each snapshot brings the
     numbers. What is frozen stays in it.
     """
+    # A copy: the researcher's own module is never changed by being sent.
     shape = copy.deepcopy(module).train()
     for p in shape.parameters():
         p.grad = None

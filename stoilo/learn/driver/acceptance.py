@@ -86,6 +86,7 @@ class Expectation:
             told: how its arrays are encoded; None where they are not.
         """
         least = 0.0 if self.least_loss == 0.0 else None
+        # The same source for all orders of a run: the gate judges it once.
         alike = {"version": None, "samples": None, "least_loss": least}
         make: Callable[..., Callable[[object], bool]] = checks.make_check
         return make({**self.plain(), **alike}, told)
@@ -256,6 +257,7 @@ class Guard:
         if cut.tensors is moved:
             return reply
         times = robust.safe_norm(moved) / max(robust.safe_norm(cut.tensors), _TINY)
+        # Cut and counted all the same, but its host is named to the place.
         if times > FAR:
             self.doubt = f"{times:.2g} times as large as the largest that counts"
         tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
@@ -288,6 +290,7 @@ class Disputes:
         """
         if not isinstance(error, UserError):
             return
+        # Once an order: a liar must not make the trainer compute again and again.
         if order.key not in self._sound:
             if not await asyncio.to_thread(runs_here, self._model, order, part):
                 return

@@ -47,6 +47,7 @@ class FolderLock:
             UsageError: ``STO-T023`` when another process trains there.
         """
         with _TURN:
+            # A notebook's interrupted cell holds it still: the newer run takes over.
             before = _HOLDERS.pop(self._folder.resolve(), None)
             if before is not None:
                 before.close(is_lost=True)
@@ -191,6 +192,7 @@ class Checkpoint:
 
     def _write(self, state: State, lines: Lines | None) -> None:
         if lines is not None:
+            # Before the state that counts on them; what is behind is cut off when read.
             _write_lines(lines)
             self._plain_bytes += len(lines.data)
         places = self._packs.write(state.tensors)

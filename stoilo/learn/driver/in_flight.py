@@ -114,6 +114,7 @@ class Flights:
 
     def put_back(self, flight: Flight) -> None:
         """Take a flight up again that was ended and not handed over; no job carries it."""
+        # No job: the next round of submissions takes it up.
         flight.job_id, key = "", flight.order.key
         self._attempts[key] = max(self._attempts.get(key, 0), flight.attempt + 1)
         self._flights.append(flight)
@@ -150,6 +151,7 @@ class Flights:
             snapshot = flight.order.snapshot
             for group, arrays in (("p", snapshot.parameters), ("b", snapshot.buffers)):
                 for name, array in arrays.items():
+                    # Once a version, however many orders start from it.
                     tensors[f"{snapshot.version}/{group}/{name}"] = array
             if flight.rows is not None:
                 tensors[_rows_name(flight.order.key)] = flight.rows

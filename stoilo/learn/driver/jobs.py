@@ -100,6 +100,7 @@ class Jobs:
             level=self._model.level,
             label=f"{label} {order.key}"[:128],
             check=expected.validator(told),
+            # Of two trained models the distance says nothing: they must be equal.
             alike=None if is_place else expected.comparator(told),
         )
 
@@ -108,6 +109,7 @@ class Jobs:
         order = flight.order
         words = [self.ident, order.key, order.kernel, str(order.snapshot.version)]
         words += [str(flight.attempt), json.dumps(dict(order.settings), sort_keys=True)]
+        # By content: after a restart the same order is the same task.
         words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
         words.append(repr(order.rows))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]

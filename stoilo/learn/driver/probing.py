@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import ArrayModel, Model, TorchModel, take_turn
+from stoilo.learn.core.models import ArrayModel, Model, TorchModel, torch_lock
 from stoilo.learn.core.orders import Order, Plain
 from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Tensors, add, forms_of
@@ -55,6 +55,7 @@ def look_at(model: Model, order: Order, part: Part) -> Look:
     when the researcher's function fails: volunteers will report that.
     """
     rows = _choose(order, part)
+    # Over the whole order: the first samples may all be of one class.
     looks = np.array_split(rows, min(LOOKS, max(1, len(rows) // WIDTH)))
     try:
         found = [_look(model, order, part, look[:WIDTH]) for look in looks]
@@ -168,7 +169,7 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
         "settings": dict(order.settings),
         "version": order.snapshot.version,
     }
-    with take_turn(model.level):
+    with torch_lock(model.level):
         answer = model.kernel(order.kernel)(copy.deepcopy(kwargs))
     arrived = receive(answer, order, forms_of(order.snapshot.parameters))
     return cast("dict[str, Tensors]", arrived)
@@ -239,7 +240,7 @@ def _losses_of(model: TorchModel, few: Part) -> tuple[Any, list[float]]:
         "rows": None,
         "settings": {},
     }
-    with take_turn(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch_lock(model.level), torch.random.fork_rng(devices=[]), torch.no_grad():
         shape: Any = kernels.restore(kwargs)
         x, y = kernels.choose(kwargs)
         output = kernels.apply(shape.eval(), x)

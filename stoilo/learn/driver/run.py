@@ -28,7 +28,7 @@ from stoilo.core.errors import (
     TrustError,
     UnreachableError,
 )
-from stoilo.learn.backends.interface import Backend, Ending
+from stoilo.learn.backends.interface import Backend, JobEnd
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Reply, Snapshot, Timed, Update
 from stoilo.learn.core.parts import Part
@@ -36,7 +36,7 @@ from stoilo.learn.driver.acceptance import Disputes, Guard
 from stoilo.learn.driver.history import History, Tally
 from stoilo.learn.driver.in_flight import Flight, Flights, Pace
 from stoilo.learn.driver.jobs import Jobs
-from stoilo.learn.driver.saving import Keeper, Saving, Standing, identify
+from stoilo.learn.driver.saving import RunState, Saving, SelfSaving, identify
 from stoilo.learn.methods import robust
 from stoilo.learn.transport import Raw, Transport, ask, count_bytes, receive
 
@@ -140,10 +140,10 @@ class Run:
         first = self.model.first()
         who = await asyncio.to_thread(identify, self.method, first, self.parts)
         saving = Saving(folder, self.history, self.tally)
-        standing = await saving.open(who)
+        saved_run = await saving.open(who)
         try:
-            if standing is not None:
-                self._take_up(standing)
+            if saved_run is not None:
+                self._take_up(saved_run)
         except BaseException:
             saving.close()
             raise
@@ -151,11 +151,11 @@ class Run:
         for flight in self._flights.waiting():
             await self._submit(flight)
 
-    def _take_up(self, standing: Standing) -> None:
-        self._jobs.ident = standing.ident
-        self._guard.memory = standing.memory
-        self.method.load(standing.method)
-        self._flights.load(standing.flights, self.method.snapshot)
+    def _take_up(self, saved_run: RunState) -> None:
+        self._jobs.ident = saved_run.ident
+        self._guard.memory = saved_run.memory
+        self.method.load(saved_run.method)
+        self._flights.load(saved_run.flights, self.method.snapshot)
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
@@ -177,6 +177,7 @@ class Run:
             wait_s, began = self._alarm_s(), self.backend.now()
             ending = await self.backend.next(wait_s)
             waited_s = self.backend.now() - began
+            # The alarm, not the end of all work: the method is told the time and goes on.
             if ending is None and wait_s is not None and waited_s > wait_s / 2:
                 continue
             if ending is None:
@@ -210,6 +211,7 @@ class Run:
         flights = self._flights.all()
         for key in {flight.order.key for flight in flights}:
             self._unwanted += self._flights.take_out(key)
+        # Stopped early: what was out must be orderable again.
         for flight in flights if not self.method.finished else ():
             self.method.lose(flight.order)  # another start may go on
         await self._save()
@@ -227,6 +229,7 @@ class Run:
             await self._submit(flight)
         if isinstance(self.method, Timed):
             self.method.note_time(self.backend.now())
+        # Late orders take no room, up to as many again: else one dead host stops all.
         most = self.settings.in_flight
         room = min(most - self._flights.in_time, 2 * most - len(self._flights))
         orders = self.method.next_orders(room) if room > 0 else ()
@@ -274,7 +277,7 @@ class Run:
                     raise
             await asyncio.sleep(pauses.next_pause())
 
-    async def _settle(self, ending: Ending) -> bool:
+    async def _settle(self, ending: JobEnd) -> bool:
         """Hand an answer over, or give its work out again; return whether it was taken."""
         flight = self._flights.end(ending.job_id)
         took = self._pace.end(ending.job_id, ending.finished_at)
@@ -338,6 +341,7 @@ class Run:
             self._flights.failures(key)  # if it is ordered again, then as another task
         self._flights.overtake(update.late)
         self.history.note(update, at, self.tally)
+        # Saved and told by `step`, which may be interrupted in between.
         self._untold = update
 
     async def _tell(self) -> Update:
@@ -376,6 +380,7 @@ class Run:
         """
         key = flight.order.key
         self._flights.failures(key)
+        # Only in a row: a single cheat among many never ends a run.
         self._in_vain += 1
         if isinstance(error, UserError):
             self._faults[key] = self._faults.get(key, 0) + 1
@@ -409,9 +414,10 @@ class Run:
         """
         if self._saving is None or self._broken is not None:
             return
+        # Both of one moment: nothing may be awaited between them.
         states = self.method.save(), self._flights.save()
-        await self._saving.save(Standing(self._jobs.ident, self.memory, *states))
-        if isinstance(self.method, Keeper):
+        await self._saving.save(RunState(self._jobs.ident, self.memory, *states))
+        if isinstance(self.method, SelfSaving):
             self.method.note_saved()
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from stoilo.learn.driver.checkpoint import Checkpoint
 from stoilo.learn.driver.history import History, Tally
 from stoilo.learn.methods.robust import Memory
 
-__all__ = ["Keeper", "Saving", "Standing", "check_identity", "describe", "identify"]
+__all__ = ["RunState", "Saving", "SelfSaving", "check_identity", "describe", "identify"]
 
 
 _SHOWN = 3  # so many differences are named
@@ -118,7 +118,7 @@ def _cut(value: Plain) -> str:
 
 
 @runtime_checkable
-class Keeper(Protocol):
+class SelfSaving(Protocol):
     """What a method has that keeps states of its own beside the checkpoint."""
 
     def note_saved(self) -> None:
@@ -126,7 +126,7 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunState:
     """What a run keeps besides its history.
 
     Attributes:
@@ -155,7 +155,7 @@ class Standing:
         return State(tensors, plain)
 
     @classmethod
-    def parse(cls, state: State) -> Standing:
+    def parse(cls, state: State) -> RunState:
         """Return what `render` gave.
 
         Raises:
@@ -175,7 +175,7 @@ class Standing:
 
 
 class Saving:
-    """Writes a run's standing and history into its folder.
+    """Writes a run's state and history into its folder.
 
     Args:
         folder: of the run.
@@ -188,7 +188,7 @@ class Saving:
         self._history, self._tally = history, tally
         self._identity: Mapping[str, Plain] = {}
 
-    async def open(self, identity: Mapping[str, Plain]) -> Standing | None:
+    async def open(self, identity: Mapping[str, Plain]) -> RunState | None:
         """Take the folder and return what was saved there; history and tally go on.
 
         Raises:
@@ -198,29 +198,29 @@ class Saving:
         """
         saved = await asyncio.to_thread(self.checkpoint.open)
         try:
-            standing = None if saved is None else self._take_up(saved, dict(identity))
+            saved_run = None if saved is None else self._take_up(saved, dict(identity))
         except BaseException:
             self.checkpoint.close()
             raise
         self._identity = identity
-        return standing
+        return saved_run
 
-    def _take_up(self, saved: State, identity: dict[str, Plain]) -> Standing:
+    def _take_up(self, saved: State, identity: dict[str, Plain]) -> RunState:
         plain = saved.plain
         check_identity(plain.get("identity"), identity)
-        standing = Standing.parse(saved)
+        saved_run = RunState.parse(saved)
         tally, history = plain.get("tally"), plain.get("history")
         self._tally.load(tally if isinstance(tally, dict) else {})
         self._history.load(history if isinstance(history, dict) else {})
-        return standing
+        return saved_run
 
-    async def save(self, standing: Standing) -> None:
+    async def save(self, saved_run: RunState) -> None:
         """Write the run as it is now.
 
         Raises:
             InternalError: ``STO-T022`` when the disk does not take it.
         """
-        state = standing.render()
+        state = saved_run.render()
         plain: dict[str, Plain] = {
             **state.plain,
             "identity": dict(self._identity),
@@ -231,6 +231,7 @@ class Saving:
             asyncio.to_thread(self._write, State(state.tensors, plain))
         )
         try:
+            # Half a save must not go on beside the next one: wait for it, then leave.
             await asyncio.shield(work)
         except asyncio.CancelledError:
             await asyncio.wait([work])

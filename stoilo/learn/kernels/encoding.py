@@ -24,17 +24,17 @@ RLE = (
 def pack(kwargs, tensors):
     """Return arrays as ``settings["transport"]`` asks; without it as they are."""
     settings = kwargs["settings"]
-    wish = settings.get("transport")
-    if wish is None:
+    wanted = settings.get("transport")
+    if wanted is None:
         return tensors
-    if wish["codec"] == "compressed":
+    if wanted["codec"] == "compressed":
         return {name: compress(array) for name, array in tensors.items()}
     base = kwargs["parameters"] if settings.get("give") == "parameters" else {}
-    chooser = np.random.Generator(np.random.PCG64(wish["seed"]))
+    chooser = np.random.Generator(np.random.PCG64(wanted["seed"]))
     packed = {}
     for name, array in tensors.items():
         moved = array - base[name] if name in base else array
-        packed[name] = make_ternary(moved, wish["block"], chooser)
+        packed[name] = make_ternary(moved, wanted["block"], chooser)
     return packed
 
 

@@ -17,7 +17,7 @@ from stoilo.learn.core.states import (
     select,
 )
 
-__all__ = ["Frame", "Ledger", "Outcome"]
+__all__ = ["Ledger", "MethodBase", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Outcome:
     given_up: tuple[str, ...] = ()
 
 
-class Frame(ABC):
+class MethodBase(ABC):
     """A `stoilo.learn.core.orders.Method` whose rules a subclass brings.
 
     It says which keys are to be given out (`_draw`), what a key's order is (`_order`), what
@@ -67,6 +67,7 @@ class Frame(ABC):
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Let the first answer to an order count, unless it comes too late."""
+        # A ray starts from a version that is not the newest yet: never below 0.
         staleness = max(0, self._snapshot.version - reply.version)
         outcome = self._count(order, reply, staleness)
         return Update(
@@ -162,6 +163,7 @@ class Ledger:
         """
         if self._waiting or len(self._out) > share * self.size:
             return []
+        # The oldest first: most likely their hosts are slow or gone.
         oldest = [key for key, out in self._out.items() if out < copies]
         drawn = oldest[: max(room, 0)]
         for key in drawn:
@@ -187,6 +189,7 @@ class Ledger:
         self._out[key] -= 1
         if self._out[key] == 0:
             del self._out[key]
+            # To the back: a key that fails again and again must not hold up the others.
             self._waiting.append(key)
 
     def save(self) -> State:

@@ -38,6 +38,7 @@ def keep_buffers(order: Order, reply: Reply) -> Reply:
     Raises:
         TrustError: ``STO-T010`` when a variance is negative or a counter was not counted on.
     """
+    # Only BatchNorm's may change: a mask or a table is not a volunteer's to write.
     base = order.snapshot.buffers
     most = _USES * int(str(order.settings.get("steps", 1)))
     for name, array in reply.buffers.items():
@@ -88,6 +89,7 @@ class BufferBounds:
             raise refuse_answer(f"{name} went beyond numbers")
         before_it = self._moves.get(name, ())
         known = [move for move in self._note(name, size) if move > 0.0]
+        # A buffer that honest answers leave alone is nobody's to move.
         if len(before_it) >= rule.least and _rests(before_it):
             return before if size else array
         allowed = rule.factor * _ALLOWANCE * statistics.median(known or [size])
@@ -138,6 +140,7 @@ def _pool(
 ) -> Array:
     arrays = [buffers[name] for buffers in found]
     if not np.issubdtype(like.dtype, np.floating):
+        # The median: one lying counter would move a mean.
         return np.asarray(np.sort(arrays, axis=0)[len(arrays) // 2])
     layer = name.removesuffix(_VARIANCE)
     if name.endswith(_VARIANCE) and layer + _MEAN in found[0]:
@@ -172,6 +175,7 @@ def _pool_variances(
         (var - kept) * (1.0 - 1.0 / n) for var, n in zip(moved, sizes, strict=True)
     ]
     batch = (_average(inside, samples) + spread) / (1.0 - 1.0 / sum(sizes))
+    # Rounding may leave a little less than nothing, and a root is taken of it.
     return np.maximum(kept + batch, 0.0)
 
 

@@ -15,7 +15,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Plain, Reply, Snapshot, State
 from stoilo.learn.core.states import read_int, read_keys, read_table, select
 from stoilo.learn.core.tensors import mix
-from stoilo.learn.methods.base import Frame, Outcome
+from stoilo.learn.methods.base import MethodBase, Outcome
 from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import (
     APPLY,
@@ -69,6 +69,7 @@ class DownpourSettings:
 
     def cut(self, size: int, start: int) -> int:
         """Return where the order ends that begins at `start` in a pass over `size`."""
+        # Whole batches first; what is left of a pass is an order of its own.
         full = (size - start) // self.batch
         return start + min(full, self.push) * self.batch if full else size
 
@@ -101,7 +102,7 @@ class _Replica:
         return cls(done, cursor, read_int(plain, "tries"), flying)
 
 
-class Downpour(Frame):
+class Downpour(MethodBase):
     """Gradients of many replicas, applied as they come."""
 
     def __init__(
@@ -145,6 +146,7 @@ class Downpour(Frame):
         """Return the replicas that have no order out, longest waiting first."""
         able = self._waiting
         if self._updates < self.settings.warmup and not self._replicas["0"].done:
+            # One replica alone gives Adagrad its first sums, which later ones divide by.
             able = [name for name in able if name == "0"]
         drawn = able[: max(room, 0)]
         self._waiting = [name for name in self._waiting if name not in drawn]
@@ -154,11 +156,13 @@ class Downpour(Frame):
         """Push a sum of gradients; move the replica's cursor."""
         name, before = str(order.part), self.epoch
         replica = self._replicas[name]
+        # A late answer after the last pass is counted with that pass.
         epoch = min(replica.done, self.settings.passes - 1)
         weight = self.settings.staleness.weigh(staleness)
         if not self._is_open(order):
             return Outcome(applied=False, epoch=epoch)
         if not weight:
+            # Part of the key: the same samples again are another task, not the old one.
             replica.tries += 1
             self._give_again(name)
             return Outcome(applied=False, epoch=epoch)
@@ -205,6 +209,7 @@ class Downpour(Frame):
         place = (self.settings.seed, replica.done, part)
         end = self.settings.cut(self._parts[part], replica.cursor)
         rows = shuffle(self._parts[part], *place)[replica.cursor : end].tolist()
+        # The rest of a pass may be smaller than a batch.
         batch = min(self.settings.batch, len(rows))
         local = LocalWork(self.settings.rate, batch, len(rows) // batch)
         seed = derive_seed(*place, replica.cursor)
@@ -234,6 +239,7 @@ class Downpour(Frame):
         Buffers follow by the share of one replica.
         """
         now, share = self._snapshot, 1.0 - weight / len(self._parts)
+        # The whole step is damped, not the gradient: Adagrad would scale that back.
         moved = self.optimizer.step(now.parameters, reply.tensors)
         self._snapshot = Snapshot(
             now.version + 1,

@@ -27,7 +27,7 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer, Sgd
 from stoilo.learn.methods.plans import LocalWork, check_parts, derive_seed, shuffle
@@ -77,6 +77,7 @@ class InnerStates:
             ).astype(array.dtype)
             for name, array in now.parameters.items()
         }
+        # Its own number: two parts' orders must not be taken for the same upload.
         return Snapshot(now.version + 1 + part, stacked, now.buffers)
 
     def take(self, order: Order, reply: Reply) -> Reply:
@@ -110,6 +111,7 @@ def make_sound(rows: Tensors) -> Mapping[str, Array]:
     """Return AdamW's two moments (2, …) as some gradients could have left them."""
     found = {}
     for name, (first, second) in rows.items():
+        # A negative one would make the root NaN, and with it every parameter.
         squares = np.maximum(second, 0.0)
         most = MOST_RATIO * np.sqrt(squares)
         found[name] = np.stack([np.clip(first, -most, most), squares])
@@ -152,7 +154,7 @@ class FederatedSettings:
             )
 
 
-class Federated(Frame):
+class Federated(MethodBase):
     """An outer step from each round of locally trained parameters."""
 
     def __init__(
@@ -192,6 +194,7 @@ class Federated(Frame):
         needed = round_up(self.settings.fraction, self._ledger.size)
         if self._ledger.answered < needed:
             return Outcome(applied=True, epoch=number)
+        # They started from this round's parameters: in the next they would not fit.
         late = self._ledger.outstanding
         self._apply()
         self._round += 1
@@ -237,6 +240,7 @@ class Federated(Frame):
         )
 
     def _apply(self) -> None:
+        # By key, not by arrival: the same answers give the same bits.
         replies = [self._replies[key] for key in sorted(self._replies)]
         now = self._snapshot
         self._snapshot = Snapshot(
@@ -254,12 +258,14 @@ class Federated(Frame):
             total = np.zeros(array.shape)
             for weight, reply in zip(weights, replies, strict=True):
                 total = total + weight * reply.tensors[name].astype(np.float64)
+            # The way down, so that any optimiser takes it for a gradient.
             found[name] = array - total / sum(weights)
         return found
 
 
 def round_up(share: float, size: int) -> int:
     """Return that share of `size`, rounded up, against rounding errors of the share."""
+    # As binary fractions go: 0.7 of 10 is 7, not 8.
     return min(size, max(1, math.ceil(share * size - 1e-9)))
 
 

@@ -105,6 +105,7 @@ class LineSearch:
             self.step = min(good, key=lambda point: point.value).step
             return True
         far = math.isinf(self.high)
+        # All points were too short: go on beyond the farthest of them.
         self.step = 2.0 * self.low if far else 0.5 * (self.low + self.high)
         return False
 
@@ -202,6 +203,7 @@ class Coordinator:
 
     def _search_on(self, vectors: Vectors, search: LineSearch) -> None:
         """Go to the search's next trial or ray, or give the direction up."""
+        # Below the noise a further trial would compare rounding errors.
         if search.trials >= self.rules.trials or search.is_blurred(self.rules):
             self.failures += 1
             self._forget(vectors)
@@ -236,6 +238,7 @@ class Coordinator:
         vectors.axpy(s, -1.0, "x")
         vectors.assign(y, 1.0, "slope")
         vectors.axpy(y, -1.0, "g")
+        # A pair without curvature would make the next direction lead uphill.
         if not vectors.dot(y, s) > self.rules.skip * vectors.dot(y, y):
             vectors.drop([s, y])
             return
@@ -257,10 +260,12 @@ class Coordinator:
             return
         self._aim(vectors)
         slope = vectors.dot("g", "d")
+        # The history misleads: begin again with the steepest descent.
         if slope >= 0.0:
             self._forget(vectors)
             self._aim(vectors)
             slope = vectors.dot("g", "d")
+        # Without a history the gradient's length says nothing about a good step.
         first = 1.0 if self.pairs else min(1.0, 1.0 / vectors.total("g"))
         self.search = LineSearch(self.value, slope, first)
         self._try(vectors, first)

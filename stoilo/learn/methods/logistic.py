@@ -161,7 +161,9 @@ class LogisticRegression:
         self._kept = server is not None
         self._server = server or _in_memory()
         self._layout.check_kept(self._server.list_keys())
+        # What is there already stays: a kept server goes on where it ended.
         self._server.create(self._layout.split(start.parameters))
+        # Pushes carry it: a second training on the same server counts anew.
         self._name = secrets.token_hex(8)
         self._version = self._first = start.version
         self._buffers = start.buffers
@@ -237,6 +239,7 @@ class LogisticRegression:
 
         The last one is when all is done: parts may be brought back for it.
         """
+        # The last round is told only at the end: parts may come back for it.
         most = self.settings.rounds - (not self.finished)
         done = min(self.clock.time // self._chunks, most)
         told, self._told = self._told, done
@@ -292,6 +295,7 @@ class LogisticRegression:
         if self._version > self._first:
             self._server.check_known(self._name, self._layout.keys)
         self._snapshot = self._read()
+        # Killed between push and saving: what the server has is a version of its own.
         if self._updates != read_int(state.plain, "updates"):
             self._version += 1
             self._snapshot = replace(self._snapshot, version=self._version)
@@ -339,6 +343,7 @@ class LogisticRegression:
 
     def _apply(self, changes: dict[int, dict[str, Array]], iteration: int) -> None:
         """Push changes of one iteration, in the order of the parts."""
+        # In the order of the parts: the sum has the same bits whoever was first.
         for part, change in sorted(changes.items()):
             blocks = self._layout.split(change)
             entries = [Change(key, "add", array) for key, array in blocks.items()]

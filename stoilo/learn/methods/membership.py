@@ -63,6 +63,7 @@ class Attendance:
         for worker in silent:
             self.leases.release(worker)
             self.out.discard(worker)
+        # When all are silent the server was down: nobody is given up for that.
         if not self._is_recalling and set(silent) < self.clock.clocks.keys():
             for worker in silent:
                 self.gone[worker] = self.clock.clock_of(worker)
@@ -84,6 +85,7 @@ class Attendance:
         free = [worker for worker in workers if worker not in self.out]
         clocks = self.clock.clocks
         ready = [(clocks[w], w) for w in free if self.clock.may_start(w)]
+        # The slowest first: the others wait for them.
         ready.sort(key=lambda pair: pair[0])
         gone = {} if self._is_recalling else self.gone
         again = [(gone[w], w) for w in free if w in gone]
@@ -108,6 +110,7 @@ class Attendance:
         if not self._is_recalling and self.gone.pop(worker, None) is not None:
             self.clock.join([worker], iteration)
             self.missed += self.clock.clock_of(worker) - iteration
+        # Who came back after others went on has missed this iteration.
         return self.clock.clocks.get(worker) == iteration
 
     def commit(self, worker: str, iteration: int) -> None:

@@ -102,6 +102,7 @@ class Momentum:
 
     def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:
         """Return the parameters after one step, the buffer corrected for the rate."""
+        # The buffer holds the old rate: without this the next steps are off by it.
         factor = self.rate / self._used if self.corrected and self._used else 1.0
         self._used = self.rate
         after: dict[str, Array] = {}
@@ -206,6 +207,7 @@ class Adagrad:
         after = dict(parameters)
         for name, slope in gradient.items():
             before = self._squares.get(name)
+            # Before the root, as DistBelief's appendix counts it.
             square = slope * slope if before is None else before + slope * slope
             self._squares[name] = square
             move = self.rate * slope / (np.sqrt(square) + self.epsilon)

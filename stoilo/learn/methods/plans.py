@@ -180,10 +180,12 @@ def derive_seed(*place: int) -> int:
 def _generate(place: tuple[int, ...]) -> np.random.Generator:
     if min(place) < 0:
         raise UsageError("STO-T040", f"a seed cannot be negative: {min(place)}")
+    # Named, not numpy's default, which may change between its versions.
     return np.random.Generator(np.random.PCG64(place))
 
 
 def derive_order_seed(seed: int, key: str) -> int:
     """Return a kernel's seed for an order: of the run's seed and the order's key."""
+    # Python's own hash of a text differs from process to process.
     digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % _SEEDS

@@ -125,8 +125,10 @@ def is_sound(reply: Reply) -> bool:
 def safe_norm(tensors: Tensors) -> float:
     """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
     with np.errstate(over="ignore", invalid="ignore"):
+        # float32 squares run out of room at 1e19.
         squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
     total = sum(squares)
+    # The quick way is exact only where no square was lost above or below.
     if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
         return math.sqrt(total)
     return _scaled_norm(tensors)
@@ -174,6 +176,7 @@ class Memory:
         them must not displace what says how large an honest answer is.
         """
         room = max(NORMS_KEPT - sum(norm > 0.0 for norm in norms), 0)
+        # Zeros cost a liar nothing: any number of them must not push the others out.
         earlier = [norm for norm in self.norms if norm > 0.0]
         kept = max(NORMS_KEPT, len(norms))
         return replace(
@@ -276,6 +279,7 @@ class RobustSum:
         """
         self.last = combine(replies, self.rule, self.memory)
         self.memory = self.last.memory
+        # As if those who were refused agreed: weights stay those of the whole step.
         samples = sum(max(reply.samples, 0) for reply in replies)
         return scale(self.last.tensors, samples / self.last.samples)
 
@@ -337,6 +341,7 @@ def _clip_factor(size: float, samples: int, memory: Memory, rule: Clip) -> float
     ]  # who brings nothing says nothing
     if len(known) < rule.least:
         return 1.0
+    # The mean of few samples varies more, and counts for less.
     fewer = statistics.median(memory.samples or [0]) / samples if samples else 1.0
     allowed = rule.factor * statistics.median(known) * max(1.0, fewer)
     return 1.0 if size <= allowed else allowed / size
@@ -391,12 +396,15 @@ def _by_coordinate(
 def _krum(
     good: Sequence[Reply], samples: int, rule: Krum
 ) -> tuple[Tensors, Sequence[int]]:
+    # A fifth: more would leave too few neighbours with a handful of parts.
     wrong = math.ceil(len(good) / 5) if rule.wrong is None else rule.wrong
     near = len(good) - wrong - 2
     if near < 1 or not 1 <= rule.chosen <= len(good):
         raise _too_few(len(good), max(wrong + 3, rule.chosen))
     distances = _distances(good)
+    # From 1 on: the nearest reply to each is itself.
     scores = np.sort(distances, axis=1)[:, 1 : near + 1].sum(axis=1)
+    # Stable: equal scores must not depend on the machine's sort.
     order = np.argsort(scores, kind="stable").tolist()
     picked = [good[index] for index in order[: rule.chosen]]
     factors = [samples / (reply.samples * rule.chosen) for reply in picked]

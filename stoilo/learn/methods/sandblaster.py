@@ -21,7 +21,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Reply, Snapshot, State
 from stoilo.learn.core.states import read_keys, select
 from stoilo.learn.core.tensors import Tensors, flatten, unflatten
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Point, Rules
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed
 from stoilo.learn.store.remote import RemoteVectors
@@ -78,7 +78,7 @@ class SandblasterSettings:
         return RemoteVectors(size, self.folder / f"vectors{number}.db")
 
 
-class Sandblaster(Frame):
+class Sandblaster(MethodBase):
     """Passes over the data, driven by a coordinator without parameters."""
 
     def __init__(
@@ -142,6 +142,7 @@ class Sandblaster(Frame):
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a pass's are its own
         """Add a portion's sums; with the last one, let the coordinator judge the pass."""
         epoch = self.iterations
+        # The other copy of a backup, or a portion of an earlier pass.
         if order.key not in self._ledger.outstanding:
             return Outcome(applied=False, epoch=epoch)
         if not self._add(order, reply):
@@ -182,6 +183,7 @@ class Sandblaster(Frame):
 
     def _order(self, key: str) -> Order:
         name = key.partition("/")[2]
+        # By the portion, not the pass: dropout must be the same function in all trials.
         seed = derive_order_seed(self.settings.seed, name)
         steps, ray = self._coordinator.ray, self._ray
         if not steps or ray is None:
@@ -203,6 +205,7 @@ class Sandblaster(Frame):
         if order.kernel == "ray":
             names = [f"{n}{k}" for k in range(len(self._coordinator.ray)) for n in _RAY]
             sums = [reply.numbers.get(name, math.nan) for name in names]
+            # NaN fails this, too: one missing number spoils the portion, not the pass.
             if not all(abs(one) <= MOST_LOSS for one in sums):
                 return False
         else:
@@ -221,6 +224,7 @@ class Sandblaster(Frame):
     def _judge(self) -> bool:
         """End a pass; return whether it was at a point that is accepted."""
         means = [
+            # Exact, whatever the order of arrival: a line search compares close numbers.
             math.fsum(one) / self._samples
             for one in zip(*self._sums.values(), strict=True)
         ]
@@ -257,6 +261,7 @@ class Sandblaster(Frame):
         now = self._ray or self._snapshot
         like, self._ray = self._snapshot, None
         point = unflatten(self._vectors.gather("trial"), like.parameters)
+        # Rounded as volunteers see it, so that loss and gradient belong to this point.
         self._vectors.put("trial", flatten(point))
         self._snapshot = Snapshot(now.version + 1, point, like.buffers)
 
@@ -268,6 +273,7 @@ def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
     """
     if rules.noise:
         return rules
+    # One float32 tensor among doubles makes the whole loss that coarse.
     coarsest = max(float(np.finfo(a.dtype).eps) for a in parameters.values())
     return replace(rules, noise=4.0 * coarsest)
 

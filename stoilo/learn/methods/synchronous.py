@@ -27,7 +27,7 @@ from stoilo.learn.core.states import (
 from stoilo.learn.core.tensors import Array, Tensors, scale
 from stoilo.learn.core.torch_modules import USUAL, Momenta
 from stoilo.learn.methods import robust
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.buffers import pool_buffers
 from stoilo.learn.methods.optimizers import Optimizer
 from stoilo.learn.methods.plans import Piece, check_parts, derive_order_seed, shuffle
@@ -84,6 +84,7 @@ class SynchronousSettings:
 
     def count_needed(self, size: int) -> int:
         """Return how many of so many answers end a step."""
+        # 0.7 * 10 is a little above 7 in binary: it must not ask for an eighth answer.
         return min(size, math.ceil(self.fraction * size - 1e-9))
 
 
@@ -92,12 +93,13 @@ def sum_gradients(replies: Sequence[Reply]) -> dict[str, Array]:
     total: dict[str, Array] = {}
     for reply in replies:
         for name, array in reply.tensors.items():
+            # In doubles: a sum of many float32 gradients would depend on their order.
             fresh = array.astype(np.float64)
             total[name] = total[name] + fresh if name in total else fresh
     return total
 
 
-class Synchronous(Frame):
+class Synchronous(MethodBase):
     """One optimiser step from each round of gradients."""
 
     def __init__(
@@ -152,6 +154,7 @@ class Synchronous(Frame):
         before = frozenset(self._late)
         applied = self._ledger.answer(order.key)
         if applied:
+            # Kept as it came: the step is made of all answers at once.
             self._replies[order.key] = reply
             ended = self._advance()
         elif order.key in self._late:
@@ -163,6 +166,7 @@ class Synchronous(Frame):
         """Return the orders of earlier steps whose answers would be discarded."""
         if self.settings.late == "queue":
             return ()
+        # Told once: the driver cancels them, and their hosts are free.
         given_up, self._late = tuple(sorted(self._late)), set()
         return given_up
 
@@ -206,6 +210,7 @@ class Synchronous(Frame):
         if self.finished:
             return {}
         place, pieces = f"e{self._epoch}/s{self._step}", {}
+        # Another order each step, else the last parts would always be the late ones.
         turn = shuffle(
             len(self._parts), self.settings.seed, self._epoch, self._step
         ).tolist()
@@ -252,12 +257,14 @@ class Synchronous(Frame):
 
     def _apply(self) -> None:
         replies = {**self._queued, **self._replies}
+        # By key, not by arrival: the same answers give the same bits.
         counted = [replies[key] for key in sorted(replies)]
         if self._schedule is not None:
             self.optimizer.rate = self._schedule(self._steps)
         gradient = self._combine(counted)
         if self.settings.reduction == "mean":
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))
+        # Queued answers saw older parameters: their statistics would pull back.
         fresh = [self._replies[key] for key in sorted(self._replies)]
         self._snapshot = Snapshot(
             self._snapshot.version + 1,

@@ -57,6 +57,7 @@ class TorchOptimizer:
             for name, weight in self._weights.items():
                 weight.copy_(_tensor(parameters[name], weight))
                 found = gradient.get(name)
+                # None, not zeros: torch then leaves weight and state alone.
                 weight.grad = None if found is None else _tensor(found, weight)
         self._optimizer.step()
         return {n: w.detach().numpy().copy() for n, w in self._weights.items()}
@@ -90,6 +91,7 @@ class TorchOptimizer:
         for place, value in numbers.items():
             index, _, name = place.partition("/")
             held.setdefault(int(index), {})[name] = value
+        # Of this process: groups hold options that a checkpoint does not know.
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": held, "param_groups": groups})
         self.rate = json.loads(json.dumps(state.plain["rate"]))

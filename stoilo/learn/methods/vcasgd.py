@@ -23,7 +23,7 @@ from stoilo.learn.core.states import (
     select,
 )
 from stoilo.learn.core.tensors import Array, Tensors, mix
-from stoilo.learn.methods.base import Frame, Ledger, Outcome
+from stoilo.learn.methods.base import Ledger, MethodBase, Outcome
 from stoilo.learn.methods.plans import (
     APPLY,
     LocalWork,
@@ -85,11 +85,12 @@ class VcasgdSettings:
     def keep(self, epoch: int) -> float:
         """Return the share that the server's parameters keep in an epoch, from 0."""
         if isinstance(self.alpha, str):
+            # e/(e+1) with e from 1, epochs here from 0.
             return (epoch + 1) / (epoch + 2)
         return self.alpha
 
 
-class Vcasgd(Frame):
+class Vcasgd(MethodBase):
     """Parameters of volunteers mixed into the server's, one by one."""
 
     def __init__(
@@ -124,6 +125,7 @@ class Vcasgd(Frame):
             return Outcome(applied=False, epoch=epoch)
         if not weight:
             self._ledger.lose(part)
+            # Part of the key: the same part again is another task, not the old one.
             self._tries[part] = self._tries.get(part, 0) + 1
             return Outcome(applied=False, epoch=epoch)
         self._mix(order, reply, weight)
@@ -173,6 +175,7 @@ class Vcasgd(Frame):
         )
 
     def _mix(self, order: Order, reply: Reply, weight: float) -> None:
+        # An answer that is worth less leaves more of the server's own.
         kept = 1.0 - (1.0 - self.settings.keep(self._epoch)) * weight
         now = self._snapshot
         if self.settings.mode == "delta":

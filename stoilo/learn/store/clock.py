@@ -60,6 +60,7 @@ class VectorClock:
         Who is alive stays where he is.
         """
         for worker in workers:
+            # Never behind the time: nobody shall wait for iterations that are over.
             self.clocks.setdefault(worker, max(clock, self.time))
 
     def recall(self, worker: str, clock: int) -> None:

@@ -117,6 +117,7 @@ def _admitted(
     source: str,
     entry: str,
 ) -> UpdateFunction:
+    # The gate, though it runs here: a server of the project is no way around it.
     level = judge_function(name, source, entry)
     _check_commutes(name, function, probe)
     digest = content_digest(source.encode())

@@ -126,12 +126,14 @@ def _give(
         owners = ring.owners(key, copies)
         there = [name for name in owners if key in held[name]]
         found = [cells[n][key] for n in there or every if key in held[n]]
+        # Acknowledged pushes are in all copies: the most updates are the whole truth.
         best = max(found, key=lambda cell: cell.version)
         for name in owners:
             has = cells[name].get(key)
             if has is None or (has.version, has.marks) != (best.version, best.marks):
                 given.setdefault(name, {})[key] = best
     for name, part in given.items():
+        # Given before anything is dropped: a crash leaves one too many, never none.
         every[name].accept(part)
 
 

@@ -98,6 +98,7 @@ class ParameterServer:
             shards = {}
             for name in names:
                 shards[name] = make(folder / f"{name}.db", known)
+                # One that does not open must not leave the others' processes running.
                 failing.callback(shards[name].close)
             leaving = {n: shard for n, shard in shards.items() if n not in wanted}
             staying = {name: shards[name] for name in wanted}
@@ -159,6 +160,7 @@ class ParameterServer:
         if len(calls) == 1:
             return [calls[0]()]
         work = [self._pool.submit(call) for call in calls]
+        # All have ended before one may raise: no push goes on behind the error.
         wait(work)
         return [one.result() for one in work]
 

@@ -128,6 +128,7 @@ class LocalShard:
     def create(self, values: Mapping[str, Value]) -> None:
         """Make the cells that are not there yet; the others stay as they are."""
         with self._lock:
+            # Those that are there keep what they have: two trainings may begin at once.
             fresh = values.keys() - self._cells.keys()
             self._store({key: Cell(values[key]) for key in sorted(fresh)})
 
@@ -145,6 +146,7 @@ class LocalShard:
             changed = {}
             for change in push.changes:
                 cell = self._cell(change.key)
+                # Seen before: after a crash the same push comes again.
                 if cell.marks.get(push.source, -1) < push.sequence:
                     changed[change.key] = self._next(cell, change, push)
             self._store(changed)

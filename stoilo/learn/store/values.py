@@ -50,6 +50,7 @@ def encode_value(value: Value) -> Encoded:
         if value.dtype.kind not in _KINDS:
             raise _no_value(f"an array of {value.dtype}")
         _check_size(value.nbytes)
+        # A file may be opened on another machine.
         little = value.astype(value.dtype.newbyteorder("<"), copy=False)
         form = json.dumps([value.dtype.name, list(value.shape)])
         return Encoded(form, little.tobytes())

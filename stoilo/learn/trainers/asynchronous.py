@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -140,6 +141,7 @@ class VCASGDTrainer(Trainer):
     def _most_out(self) -> int:
         if self.options.in_flight or self._settings.pull == "epoch":
             return super()._most_out()
+        # A start is fixed when ordered: with all out at once, all would be stale.
         return math.ceil(len(self.parts) / _TURNS)
 
     def _mix(self, start: Snapshot, sizes: Sequence[int]) -> Vcasgd:
@@ -196,10 +198,7 @@ class DownpourTrainer(Trainer):
         **common: Unpack[Common],
     ) -> None:
         server = copy.deepcopy(optimizer) or Adagrad(0.05)
-
-        def make(start: Snapshot, sizes: Sequence[int]) -> Downpour:
-            return Downpour(start, sizes, server, settings)
-
+        make = partial(Downpour, optimizer=server, settings=settings)
         super().__init__(conn, model, data, make, name="downpour", **common)
 
 
@@ -242,7 +241,7 @@ class LogisticTrainer(Trainer):
             conn,
             model,
             parts,
-            lambda start, sizes: LogisticRegression(start, sizes, settings, server),
+            partial(LogisticRegression, settings=settings, server=server),
             loss=loss,
             options=own_options,
             name="logistic",

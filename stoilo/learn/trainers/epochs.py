@@ -31,10 +31,10 @@ from stoilo.learn.trainers.evaluation import Evaluation
 
 __all__ = [
     "Epoch",
+    "EpochCheckpoint",
     "EpochLog",
     "EpochMetrics",
-    "Kept",
-    "Shelf",
+    "Saveable",
     "Trained",
     "TrainingUpdate",
     "Waits",
@@ -177,6 +177,7 @@ class EpochLog:
         if self._path is None or not self._path.exists():
             return []
         data = self._path.read_bytes()
+        # The last line has no end if a crash cut it off.
         lines = data.split(b"\n")[:-1][:most]
         found = [_read_line(line) for line in lines]
         kept = sum(len(line) + 1 for line in lines)
@@ -279,7 +280,7 @@ def render(model: Model, snapshot: Snapshot) -> Any:  # noqa: ANN401 - as it was
     return dict(snapshot.parameters)
 
 
-class Kept(Protocol):
+class Saveable(Protocol):
     """What steps have beside the model: an optimiser."""
 
     def save(self) -> State:
@@ -289,7 +290,7 @@ class Kept(Protocol):
         """Go on from a saved state."""
 
 
-class Shelf:
+class EpochCheckpoint:
     """One folder, locked against other processes from `open` to `close`.
 
     Args:
@@ -297,7 +298,7 @@ class Shelf:
         kept: saved and loaded with the version; None for nothing.
     """
 
-    def __init__(self, folder: Path | None, kept: Kept | None) -> None:
+    def __init__(self, folder: Path | None, kept: Saveable | None) -> None:
         self._checkpoint = Checkpoint(folder) if folder else None
         self._kept = kept
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import Model, take_turn
+from stoilo.learn.core.models import Model, torch_lock
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.parts import Part
 from stoilo.learn.core.tensors import Array, Form, forms_of
@@ -62,6 +62,7 @@ def score(confusion: NDArray[np.int64]) -> Scores:
     precision = right / np.maximum(confusion.sum(axis=0), 1)
     recall = right / np.maximum(confusion.sum(axis=1), 1)
     both = precision + recall
+    # A class that is never right has F1 0, not 0/0.
     f1 = 2.0 * precision * recall / np.where(both > 0.0, both, 1.0)
     return Scores(
         float(precision.mean()), float(recall.mean()), float(f1.mean()), len(confusion)
@@ -129,7 +130,7 @@ def _answer(model: Model, snapshot: Snapshot, part: Part) -> Reply:
         "settings": {"labels": True},
         "version": snapshot.version,
     }
-    with take_turn(model.level):
+    with torch_lock(model.level):
         raw = model.kernel("evaluate")(kwargs)
     labels = {"labels": Form("int64", (len(part),))} if raw["tensors"] else {}
     return check_reply(

@@ -43,7 +43,7 @@ __all__ = ["METHODS", "fit", "make_trainer"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Request:
     """What `fit` was asked for, the same for every method."""
 
     place: Place
@@ -76,78 +76,91 @@ class _Wish:
         return LocalWork(self.rate_or(rate), self.batch, **work), rest
 
 
-def _dpbgd(wish: _Wish) -> Trainer:
-    ours, rest = wish.split_off("rule")
-    if isinstance(wish.model, TorchModel):
-        rest = {"bn_momentum": find_momentum(wish.model.module), **rest}
-    settings = SynchronousSettings(wish.epochs, seed=wish.options.seed, **rest)
-    optimizer = wish.optimizer or Adam(wish.rate_or(0.01))
+def _dpbgd(request: _Request) -> Trainer:
+    ours, rest = request.split_off("rule")
+    if isinstance(request.model, TorchModel):
+        rest = {"bn_momentum": find_momentum(request.model.module), **rest}
+    settings = SynchronousSettings(request.epochs, seed=request.options.seed, **rest)
+    optimizer = request.optimizer or Adam(request.rate_or(0.01))
     return SynchronousTrainer(
-        *wish.given(), settings, optimizer, options=wish.options, **ours
+        *request.given(), settings, optimizer, options=request.options, **ours
     )
 
 
-def _sync(wish: _Wish) -> Trainer:
-    ours, rest = wish.split_off("rule")
-    rest = {"seed": wish.options.seed, **rest}
+def _sync(request: _Request) -> Trainer:
+    ours, rest = request.split_off("rule")
+    rest = {"seed": request.options.seed, **rest}
     settings = LargeMinibatchSettings(
-        wish.epochs, wish.batch, wish.rate_or(0.01), **rest
+        request.epochs, request.batch, request.rate_or(0.01), **rest
     )
-    return LargeMinibatchTrainer(*wish.given(), settings, options=wish.options, **ours)
+    return LargeMinibatchTrainer(
+        *request.given(), settings, options=request.options, **ours
+    )
 
 
-def _vcasgd(wish: _Wish) -> Trainer:
-    ours, rest = wish.split_off("steps", "momentum")
+def _vcasgd(request: _Request) -> Trainer:
+    ours, rest = request.split_off("steps", "momentum")
     steps = ours.pop("steps", 0)
     return VCASGDTrainer(
-        *wish.given(),
-        local=LocalWork(wish.rate_or(0.1), wish.batch, **ours),
-        epochs=wish.epochs,
-        options=wish.options,
+        *request.given(),
+        local=LocalWork(request.rate_or(0.1), request.batch, **ours),
+        epochs=request.epochs,
+        options=request.options,
         **{"local_steps": steps, **rest},
     )
 
 
-def _downpour(wish: _Wish) -> Trainer:
-    rest = {"seed": wish.options.seed, "rate": wish.rate_or(0.01), **wish.further}
-    settings = DownpourSettings(wish.epochs, wish.batch, **rest)
+def _downpour(request: _Request) -> Trainer:
+    rest = {
+        "seed": request.options.seed,
+        "rate": request.rate_or(0.01),
+        **request.further,
+    }
+    settings = DownpourSettings(request.epochs, request.batch, **rest)
     return DownpourTrainer(
-        *wish.given(), settings, optimizer=wish.optimizer, options=wish.options
+        *request.given(), settings, optimizer=request.optimizer, options=request.options
     )
 
 
-def _sandblaster(wish: _Wish) -> Trainer:
-    rest = {"rules": Rules(iterations=wish.epochs), **wish.further}
+def _sandblaster(request: _Request) -> Trainer:
+    rest = {"rules": Rules(iterations=request.epochs), **request.further}
     settings = SandblasterSettings(**rest)
-    return SandblasterTrainer(*wish.given(), settings, options=wish.options)
+    return SandblasterTrainer(*request.given(), settings, options=request.options)
 
 
-def _fedavg(wish: _Wish) -> Trainer:
-    local, rest = wish.local(0.1)
-    settings = FederatedSettings(wish.epochs, local, **rest)
-    return FedAvgTrainer(*wish.given(), settings, options=wish.options)
+def _fedavg(request: _Request) -> Trainer:
+    local, rest = request.local(0.1)
+    settings = FederatedSettings(request.epochs, local, **rest)
+    return FedAvgTrainer(*request.given(), settings, options=request.options)
 
 
-def _diloco(wish: _Wish) -> Trainer:
-    ours, _ = wish.split_off("outer_rate", "outer_momentum")
+def _diloco(request: _Request) -> Trainer:
+    ours, _ = request.split_off("outer_rate", "outer_momentum")
     outer = {name.removeprefix("outer_"): value for name, value in ours.items()}
-    local, rest = wish.local(0.001, "adamw")
+    local, rest = request.local(0.001, "adamw")
     rest = {name: value for name, value in rest.items() if name not in ours}
-    settings = FederatedSettings(wish.epochs, local, **rest)
-    return DiLoCoTrainer(*wish.given(), settings, options=wish.options, **outer)
+    settings = FederatedSettings(request.epochs, local, **rest)
+    return DiLoCoTrainer(*request.given(), settings, options=request.options, **outer)
 
 
-def _logistic(wish: _Wish) -> Trainer:
-    ours, rest = wish.split_off("decay", "server")
-    known: dict[str, Any] = {"mode": "dgd", "seed": wish.options.seed, **rest}
-    settings = LogisticSettings(rounds=wish.epochs, rate=wish.rate_or(0.001), **known)
+def _logistic(request: _Request) -> Trainer:
+    ours, rest = request.split_off("decay", "server")
+    known: dict[str, Any] = {"mode": "dgd", "seed": request.options.seed, **rest}
+    settings = LogisticSettings(
+        rounds=request.epochs, rate=request.rate_or(0.001), **known
+    )
     return LogisticTrainer(
-        wish.place, wish.data, settings, model=wish.model, options=wish.options, **ours
+        request.place,
+        request.data,
+        settings,
+        model=request.model,
+        options=request.options,
+        **ours,
     )
 
 
 # How each method's trainer is made.
-METHODS: Mapping[str, Callable[[_Wish], Trainer]] = {
+METHODS: Mapping[str, Callable[[_Request], Trainer]] = {
     "dpbgd": _dpbgd,
     "vcasgd": _vcasgd,
     "downpour": _downpour,
@@ -187,7 +200,7 @@ def make_trainer(
         )
     own = method == "logistic" and model is None
     return make(
-        _Wish(
+        _Request(
             place,
             None if own else as_model(model, loss),
             data,

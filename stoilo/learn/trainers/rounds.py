@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from functools import partial
 from typing import Unpack
 
-from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.methods.federated import (
-    Federated,
     FederatedSettings,
     diloco,
     fedavg,
@@ -58,11 +56,12 @@ class SynchronousTrainer(Trainer):
         rule: Rule | None = None,
         **common: Unpack[Common],
     ) -> None:
-        how, own = combine_by(rule), copy.deepcopy(optimizer)
-
-        def make(start: Snapshot, sizes: Sequence[int]) -> Synchronous:
-            return Synchronous(start, sizes, own, settings, combine=how)
-
+        make = partial(
+            Synchronous,
+            optimizer=copy.deepcopy(optimizer),
+            settings=settings,
+            combine=combine_by(rule),
+        )
         super().__init__(conn, model, data, make, name="synchronous", **common)
 
 
@@ -86,11 +85,7 @@ class LargeMinibatchTrainer(Trainer):
         rule: Rule | None = None,
         **common: Unpack[Common],
     ) -> None:
-        how = combine_by(rule)
-
-        def make(start: Snapshot, sizes: Sequence[int]) -> LargeMinibatch:
-            return LargeMinibatch(start, sizes, settings, combine=how)
-
+        make = partial(LargeMinibatch, settings=settings, combine=combine_by(rule))
         super().__init__(conn, model, data, make, name="largeminibatch", **common)
 
 
@@ -114,11 +109,7 @@ class SandblasterTrainer(Trainer):
         settings: SandblasterSettings | None = None,
         **common: Unpack[Common],
     ) -> None:
-        chosen = settings or SandblasterSettings()
-
-        def make(start: Snapshot, sizes: Sequence[int]) -> Sandblaster:
-            return Sandblaster(start, sizes, chosen)
-
+        make = partial(Sandblaster, settings=settings or SandblasterSettings())
         super().__init__(conn, model, data, make, name="sandblaster", **common)
 
     async def close(self) -> None:
@@ -145,9 +136,7 @@ class FedAvgTrainer(Trainer):
         settings: FederatedSettings,
         **common: Unpack[Common],
     ) -> None:
-        def make(start: Snapshot, sizes: Sequence[int]) -> Federated:
-            return fedavg(start, sizes, settings)
-
+        make = partial(fedavg, settings=settings)
         super().__init__(conn, model, data, make, name="fedavg", **common)
 
 
@@ -173,9 +162,7 @@ class DiLoCoTrainer(Trainer):
         momentum: float = 0.9,
         **common: Unpack[Common],
     ) -> None:
-        def make(start: Snapshot, sizes: Sequence[int]) -> Federated:
-            return diloco(start, sizes, settings, rate=rate, momentum=momentum)
-
+        make = partial(diloco, settings=settings, rate=rate, momentum=momentum)
         super().__init__(conn, model, data, make, name="diloco", **common)
 
 

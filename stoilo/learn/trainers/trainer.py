@@ -22,10 +22,10 @@ from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.trainers.epochs import (
     Epoch,
+    EpochCheckpoint,
     EpochLog,
     EpochMetrics,
-    Kept,
-    Shelf,
+    Saveable,
     Trained,
     TrainingUpdate,
     Waits,
@@ -78,7 +78,7 @@ class Trainer:
         loss: Loss | None = None,
         options: TrainerOptions | None = None,
         name: str = "run",
-        kept: Kept | None = None,
+        kept: Saveable | None = None,
     ) -> None:
         self.options = options or TrainerOptions()
         self.form = as_model(model, loss)
@@ -91,7 +91,9 @@ class Trainer:
         self._is_ours = conn is None or hasattr(conn, "create_task")
         self._first = self.form.first()
         self._log = EpochLog(self.options.folder)
-        self._shelf = Shelf(self.options.folder if data is None else None, kept)
+        self._between_epochs = EpochCheckpoint(
+            self.options.folder if data is None else None, kept
+        )
         self._updates: list[Update] = []
         self._has_started = self._is_stopped = False
         self._run: Run | None = None
@@ -144,10 +146,11 @@ class Trainer:
         if self._has_started:
             return self
         if self._run is None:
-            self._first, done = await self._shelf.open(self._first)
+            self._first, done = await self._between_epochs.open(self._first)
             self.epochs = self._log.read(done)
         else:
             await self._run.start()
+            # Epochs of a folder whose run began anew are another training's.
             is_new = self.snapshot.version == self._first.version
             self.epochs = self._log.read(0 if is_new else None)
             self._waits = self._begin_waits()
@@ -261,6 +264,7 @@ class Trainer:
             await self._run.end()
             await self._run.close()
         self.parts = as_parts(data, self.options)
+        # No folder: the run's checkpoint would be of data that nobody sees again.
         self._run = self._make_run(make or self._make, None)
         self._updates, self._waits = [], self._begin_waits()
 
@@ -298,6 +302,7 @@ class Trainer:
         largest = max(orders, key=lambda order: order.samples)
         size = self._measure(largest)
         given = conditions or Conditions()
+        # More volunteers than tasks have nothing to do.
         working = min(given.volunteers, most)
         return estimate(size, len(orders), replace(given, volunteers=working))
 
@@ -344,9 +349,10 @@ class Trainer:
             seconds,
             self._waits.share(run.tally),
         )
+        # Before the version: an epoch too many is cut off, a missing one is lost.
         self._log.append(metrics)
         self.epochs.append(metrics)
-        await self._shelf.put(self.snapshot, self.epoch_number)
+        await self._between_epochs.put(self.snapshot, self.epoch_number)
         self._updates, self._waits = [], self._begin_waits()
         self._is_stopped = self._should_stop()
         if self.options.on_epoch is not None:
@@ -360,7 +366,7 @@ class Trainer:
         """Save and stop waiting; with a folder, another trainer may go on."""
         if self._run is not None and self._has_started:
             await self._run.close()
-        self._shelf.close()
+        self._between_epochs.close()
         if self._is_ours:
             await self._backend.close()
 

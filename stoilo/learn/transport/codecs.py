@@ -119,15 +119,15 @@ class Ternary:
         return {"codec": "ternary", "block": self.block, "seed": seed}
 
 
-def as_transport(wish: Transport | TransportName) -> Transport:
+def as_transport(wanted: Transport | TransportName) -> Transport:
     """Return the codec of that name with its usual settings, or the codec itself.
 
     Raises:
         UsageError: ``STO-T091`` for another name.
     """
-    if not isinstance(wish, str):
-        return wish
-    match wish:
+    if not isinstance(wanted, str):
+        return wanted
+    match wanted:
         case "raw":
             return Raw()
         case "compressed":
@@ -136,7 +136,7 @@ def as_transport(wish: Transport | TransportName) -> Transport:
             return Ternary()
     raise UsageError(
         "STO-T091",
-        f"arrays cannot travel as {wish!r}",
+        f"arrays cannot travel as {wanted!r}",
         hint=f"one of {', '.join(get_args(TransportName))}, or an object of their classes",
     )
 

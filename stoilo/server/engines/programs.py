@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPublicKey,
     check_boinc_signature,
     md5_hex,

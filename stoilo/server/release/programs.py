@@ -28,11 +28,7 @@ from stoilo.server.engines.programs import (
     SignedFile,
 )
 from stoilo.server.release.flavors import is_whole
-from stoilo.signer.boinckeys import (
-    check_boinc_signature,
-    md5_hex,
-    parse_boinc_public,
-)
+from stoilo.signer.boinc_keys import check_boinc_signature, md5_hex, parse_boinc_public
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,

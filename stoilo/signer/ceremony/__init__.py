@@ -1,13 +1,18 @@
 """The release ceremony: files in, files out, on machines without a network.
 
-folder       what travels on the stick, read with every byte bounded and hashed
-current      the published release that a ceremony builds on, verified
-changes      what somebody asks for: targets, keys, lists, renewals
-proposal     unsigned metadata made of a release and changes (pure)
-review       what changes, who signed, who is missing, what is wrong (pure)
-signing      one signature, by one key, on one machine
-combining    the signatures of several copies of one ceremony
-publication  a complete ceremony into a release directory
-expiry       what expires when (pure)
-transcript   who did what, when, with which key
+folder          what travels on the stick, read with every byte bounded and hashed
+base_release    the published release that a ceremony builds on, verified
+metadata        one metadata file: read strictly, compared by what was signed
+key_holders     whose key is whose, and whether a release's keys add up
+proposal        unsigned metadata made of a release and changes
+requests        what people ask for, as changes; beginning a ceremony
+built_parts     a directory of built parts, as changes
+signatures      who must sign, who has; one signature by one key; copies combined
+review          what changes, who signed, who is missing, what is wrong
+                (checks, content_checks, part_checks; change_words and review_text show it)
+key_memory      what a key has signed, remembered beside it
+boinc_files     BOINC's signatures on launchers and verifiers
+publication     a complete ceremony into a release directory
+status, expiry  how a release stands, and what ends when
+transcript      who did what, when, with which key
 """

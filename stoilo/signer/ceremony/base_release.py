@@ -1,37 +1,38 @@
 """The published release that a ceremony builds on, verified from its first root on.
 
-The verification is the ceremony's own, not a client's: a release whose online metadata
-has expired, or was forged with a stolen online key, must still be repairable offline. What
-people signed (roots, targets, delegated roles) is verified in full here; who signed
-snapshot and timestamp too, but only their age is ever asked.
+A volunteer follows the timestamp. A ceremony must also read a release whose timestamp is
+not signed yet, has expired, or was forged with a stolen online key: that is what it
+repairs. So it takes every root, the newest file of each other role and the small targets
+that those name, and verifies in full what people signed; of snapshot and timestamp only
+the age is ever asked.
 Trust: the files are hostile; the *first* root is only as good as its fingerprint, which
 `review` prints and ``--root FILE`` compares.
 """
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import (
     Metadata,
     Root,
     Signed,
-    Snapshot,
     TargetFile,
     Targets,
-    Timestamp,
 )
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import read_bounded
 from stoilo.executor.verifier.release.pack import ReleaseFiles, travels
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
-    open_metadata,
+    open_role,
     open_root,
     open_targets,
     parse_role_name,
@@ -40,16 +41,18 @@ from stoilo.signer.ceremony.metadata import (
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [
-    "CurrentRelease",
-    "open_current",
+    "BaseRelease",
+    "open_base",
     "open_published",
     "read_published",
     "stored_name",
 ]
 
+_TIMESTAMP = "metadata/timestamp.json"
+
 
 @dataclass(frozen=True, slots=True)
-class CurrentRelease:
+class BaseRelease:
     """A release whose offline roles hold.
 
     Attributes:
@@ -89,7 +92,7 @@ class CurrentRelease:
         for file in (self.targets, *self.delegated):
             yield file.role, open_targets(file).signed
         for file in self.online:
-            yield file.role, _open_online(file).signed
+            yield file.role, open_role(file).signed
 
     def info(self, name: str) -> TargetFile | None:
         """Return what the release says of target `name`."""
@@ -112,13 +115,34 @@ class CurrentRelease:
         return data
 
 
-def stored_name(target: str, digest: str) -> str:
-    """Return a target's consistent-snapshot name below ``targets/``."""
-    folder, slash, base = target.rpartition("/")
-    return f"{folder}{slash}{digest}.{base}"
+def open_published(directory: Path) -> BaseRelease:
+    """Return the release in `directory`, its offline roles verified.
+
+    Raises:
+        TrustError: as `read_published` and `open_base`.
+    """
+    return open_base(read_published(directory))
 
 
-def open_current(files: ReleaseFiles) -> CurrentRelease:
+def read_published(directory: Path) -> ReleaseFiles:
+    """Return roots, newest metadata and small targets of a release directory.
+
+    Raises:
+        TrustError: ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    for name in _metadata_names(directory):
+        found[name] = _read(directory, name)
+    for name in tuple(found):
+        for target in _target_names(name, found[name]):
+            if (directory / target).is_file() and target not in found:
+                found[target] = _read(directory, target)
+        if len(found) > ceremony_bounds().max_files:
+            raise TrustError("STO-K050", "the release holds too many files")
+    return ReleaseFiles(tuple(sorted(found.items())))
+
+
+def open_base(files: ReleaseFiles) -> BaseRelease:
     """Verify a release's offline roles from its first root on.
 
     Raises:
@@ -139,7 +163,13 @@ def open_current(files: ReleaseFiles) -> CurrentRelease:
         _check_signed(metadata.signed, file, open_targets(file))
         delegated.append(file)
     online = tuple(_online(found, files, root))
-    return CurrentRelease(files, roots, targets, tuple(delegated), online)
+    return BaseRelease(files, roots, targets, tuple(delegated), online)
+
+
+def stored_name(target: str, digest: str) -> str:
+    """Return a target's consistent-snapshot name below ``targets/``."""
+    folder, slash, base = target.rpartition("/")
+    return f"{folder}{slash}{digest}.{base}"
 
 
 def _role_files(files: ReleaseFiles) -> Iterator[RoleFile]:
@@ -153,6 +183,7 @@ def _role_files(files: ReleaseFiles) -> Iterator[RoleFile]:
 def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
     """Return the roots from version 1 on, each signed by its predecessor and itself."""
     roots = sorted(found, key=lambda file: file.version)
+    # Who holds an old root walks the chain: a gap would leave him behind for ever.
     if [file.version for file in roots] != list(range(1, len(roots) + 1)) or not roots:
         raise TrustError(
             "STO-K052",
@@ -164,6 +195,7 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
         metadata = open_root(file)
         if previous is not None:
             _check_signed(previous, file, metadata)
+        # By its own keys as well: a root that nobody could follow is refused.
         _check_signed(metadata.signed, file, metadata)
         previous = metadata.signed
     return tuple(roots)
@@ -172,10 +204,7 @@ def _root_chain(found: list[RoleFile]) -> tuple[RoleFile, ...]:
 def _check_signed(
     delegator: Root | Targets,
     file: RoleFile,
-    metadata: Metadata[Root]
-    | Metadata[Targets]
-    | Metadata[Snapshot]
-    | Metadata[Timestamp],
+    metadata: Metadata[Any],
 ) -> None:
     """Refuse metadata that too few keys named by `delegator` signed."""
     try:
@@ -201,6 +230,8 @@ def _online(
     snapshots = [file for file in found if file.role == "snapshot"]
     if snapshots:
         newest = max(snapshots, key=lambda file: file.version)
+        # A forged one is left out, not refused: the ceremony is what repairs
+        # it.
         if _is_signed(root, newest):
             yield newest
     data = files.get("metadata/timestamp.json")
@@ -210,46 +241,10 @@ def _online(
 
 def _is_signed(root: Root, file: RoleFile) -> bool:
     try:
-        _check_signed(root, file, _open_online(file))
+        _check_signed(root, file, open_role(file))
     except TrustError:
         return False
     return True
-
-
-def _open_online(file: RoleFile) -> Metadata[Snapshot] | Metadata[Timestamp]:
-    if file.role == "snapshot":
-        return open_metadata(file, Snapshot)
-    return open_metadata(file, Timestamp)
-
-
-_TIMESTAMP = "metadata/timestamp.json"
-
-
-def open_published(directory: Path) -> CurrentRelease:
-    """Return the release in `directory`, its offline roles verified.
-
-    Raises:
-        TrustError: as `read_published` and `open_current`.
-    """
-    return open_current(read_published(directory))
-
-
-def read_published(directory: Path) -> ReleaseFiles:
-    """Return roots, newest metadata and small targets of a release directory.
-
-    Raises:
-        TrustError: ``STO-K050`` past the bounds, ``STO-K052`` for what cannot be read.
-    """
-    found: dict[str, bytes] = {}
-    for name in _metadata_names(directory):
-        found[name] = _read(directory, name)
-    for name in tuple(found):
-        for target in _target_names(name, found[name]):
-            if (directory / target).is_file() and target not in found:
-                found[target] = _read(directory, target)
-        if len(found) > ceremony_bounds().max_files:
-            raise TrustError("STO-K050", "the release holds too many files")
-    return ReleaseFiles(tuple(sorted(found.items())))
 
 
 def _metadata_names(directory: Path) -> Iterator[str]:
@@ -280,19 +275,19 @@ def _target_names(name: str, data: bytes) -> Iterator[str]:
         RoleFile(parsed[1], parsed[0], data)
     ).signed.targets.items():
         digest = info.hashes.get("sha256", "")
+        # Archives are named by their digest; a ceremony does not need their
+        # bytes.
         if travels(target) and ".." not in target and not target.startswith("/"):
             yield f"targets/{stored_name(target, digest)}"
 
 
 def _read(directory: Path, name: str) -> bytes:
-    """Return one file's bytes, bounded; a link is not followed."""
+    """Return one file's bytes; links and what is too large are refused."""
     bound = ceremony_bounds().metadata_bytes
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(directory / name, flags), "rb") as file:
-            data = file.read(bound + 1)
+        return read_bounded(directory / name, bound)
     except OSError as error:
-        raise TrustError("STO-K052", f"{name} of the release cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K050", f"{name} of the release is too large")
-    return data
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K052"
+        raise TrustError(
+            code, f"{name} of the release cannot be read: {error.strerror}"
+        ) from error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPublicKey,
     check_boinc_signature,
     parse_boinc_public,
@@ -29,7 +29,7 @@ from stoilo.signer.boinckeys import (
 )
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget
-from stoilo.signer.offlinekeys import OfflineKey
+from stoilo.signer.offline_keys import OfflineKey
 
 __all__ = [
     "BOINC_FOLDER",
@@ -88,6 +88,7 @@ def sign_boinc_files(ceremony: Ceremony, key: OfflineKey) -> Ceremony:
     private = key.boinc()
     public = render_boinc_public(private.public).encode()
     files = dict(ceremony.boinc)
+    # Hosts take files of one key only.
     if files.get(BOINC_KEY_FILE, public) != public:
         raise TrustError(
             "STO-K076",
@@ -156,6 +157,7 @@ def _md5_of(target: NewTarget) -> str:
     for piece in _pieces(target.content):
         sha256.update(piece)
         md5.update(piece)
+    # Twins of one MD5 can be made; of one SHA-256 they cannot.
     if sha256.hexdigest() != target.digest:
         raise TrustError("STO-K076", f"{target.name} is no longer the proposed file")
     return md5.hexdigest()

@@ -19,11 +19,12 @@ from typing import Final
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.files import read_bounded
 from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
-from stoilo.flavors.archive import XzReader, read_archive
 from stoilo.flavors.tree import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
+from stoilo.signer.pairing import read_tree
 from stoilo.signer.roles import ceremony_bounds
 
 __all__ = ["drop_part", "read_attestations", "read_parts_from"]
@@ -77,6 +78,7 @@ def _part(directory: Path, record: Path) -> Iterator[NewTarget]:
 def _expected(directory: Path, name: str, digest: str) -> NewTarget:
     """Return file `name`, which must have `digest`."""
     path = directory / name
+    # A link could point to another file when it is copied.
     if path.is_symlink() or not path.is_file():
         raise TrustError("STO-K056", f"{name} is missing beside its record")
     found, size = hash_file(path)
@@ -97,24 +99,18 @@ def _check_archive(path: Path, name: str, tree: str) -> None:
     """
     try:
         with path.open("rb") as file:
-            stream = XzReader(file) if name.endswith(".xz") else file
-            for member in read_archive(stream, Digest(tree)):
-                for _ in member.chunks:
-                    pass
+            read_tree(file, tree)
     except OSError as error:
         raise TrustError("STO-K056", f"{name} cannot be read") from error
 
 
 def _small(path: Path, name: str) -> bytes:
-    bound = ceremony_bounds().metadata_bytes
     try:
-        with path.open("rb") as file:
-            data = file.read(bound + 1)
+        return read_bounded(path, ceremony_bounds().metadata_bytes)
     except OSError as error:
-        raise TrustError("STO-K056", f"{name} cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K056", f"{name} is too large")
-    return data
+        raise TrustError(
+            "STO-K056", f"{name} cannot be read: {error.strerror}"
+        ) from error
 
 
 def read_attestations(directory: Path) -> tuple[NamedBytes, ...]:

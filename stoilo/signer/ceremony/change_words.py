@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -20,7 +20,6 @@ from stoilo.core.errors import StoiloError
 from stoilo.core.plaintext import show_plainly
 from stoilo.executor.verifier.release.targets import (
     BuilderFile,
-    BuilderKey,
     EpochFile,
     EpochsFile,
     FloorsFile,
@@ -32,12 +31,11 @@ from stoilo.executor.verifier.release.targets import (
     read_target,
 )
 from stoilo.policies.levels import level_files
-from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.offline_keys import group_digest
 
 __all__ = ["describe_target", "render_time", "show_line"]
 
 _YEAR_10000: Final = 253_402_300_800
-_FileT = TypeVar("_FileT", bound=msgspec.Struct)
 
 
 def render_time(seconds: int) -> str:
@@ -57,13 +55,19 @@ def describe_target(name: str, old: bytes | None, new: bytes | None) -> tuple[st
         old: as published; None when it is new, or large.
         new: as proposed; None when it goes, or is large.
     """
-    for pattern, describe in _DESCRIBERS:
+    for pattern, kind, describe in _DESCRIBERS:
         if re.fullmatch(pattern, name):
             try:
-                lines = list(describe(name, old, new))
+                if kind is not None:
+                    pair = (_read(name, old, kind), _read(name, new, kind))
+                else:
+                    pair = (old, new)
+                lines = list(describe(*pair))
             except StoiloError as error:
                 lines = [f"cannot be read: {error}"]
             return tuple(show_line(line) for line in lines)
+    if name.startswith("levels/"):
+        return tuple(show_line(line) for line in _level(name, old, new))
     return ()
 
 
@@ -72,50 +76,42 @@ def show_line(text: str) -> str:
     return show_plainly(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _pair(
-    name: str, old: bytes | None, new: bytes | None, kind: type[_FileT]
-) -> tuple[_FileT | None, _FileT | None]:
-    return (
-        None if old is None else read_target(old, kind, name),
-        None if new is None else read_target(new, kind, name),
-    )
+def _read(name: str, data: bytes | None, kind: type[msgspec.Struct]) -> Any:  # noqa: ANN401
+    """Return a record; one that is not there is that of an empty list, if it has one."""
+    if data is not None:
+        return read_target(data, kind, name)
+    return None if kind in _NEVER_EMPTY else kind()
 
 
 def _moved(what: str, old: Iterable[object], new: Iterable[object]) -> Iterator[str]:
     """Yield what left and what joined."""
     before, after = list(old), list(new)
-    for one in before:
-        if one not in after:
-            yield f"- {what} {one}"
-    for one in after:
-        if one not in before:
-            yield f"+ {what} {one}"
+    yield from (f"- {what} {one}" for one in before if one not in after)
+    yield from (f"+ {what} {one}" for one in after if one not in before)
 
 
-def _project(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, ProjectFile)
-    if after is None:
+def _stepped(what: str, old: object, new: object) -> Iterator[str]:
+    if old != new:
+        yield f"{what} {old} -> {new}"
+
+
+def _project(old: ProjectFile | None, new: ProjectFile | None) -> Iterator[str]:
+    if new is None:
         return
-    yield f"project {after.origin}"
-    known = before.levels if before else {}
-    for level in sorted({*known, *after.levels}):
+    yield f"project {new.origin}"
+    known = old.levels if old else {}
+    for level in sorted({*known, *new.levels}):
         yield from _moved(
-            f"level {level}", known.get(level, ()), after.levels.get(level, ())
+            f"level {level}", known.get(level, ()), new.levels.get(level, ())
         )
-    yield from _moved(
-        "language layer", before.languages if before else (), after.languages
-    )
+    yield from _moved("language layer", old.languages if old else (), new.languages)
 
 
-def _epochs(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, EpochsFile)
-    yield from _moved(
-        "gate epoch", before.epochs if before else (), after.epochs if after else ()
-    )
+def _epochs(old: EpochsFile, new: EpochsFile) -> Iterator[str]:
+    yield from _moved("gate epoch", old.epochs, new.epochs)
 
 
-def _epoch(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    _, epoch = _pair(name, old, new, EpochFile)
+def _epoch(_: EpochFile | None, epoch: EpochFile | None) -> Iterator[str]:
     if epoch is not None:
         yield (
             f"gate epoch {epoch.epoch}: {render_time(epoch.not_before)} to "
@@ -125,97 +121,80 @@ def _epoch(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
         yield from (f"key {key}" for key in epoch.keys)
 
 
-def _revocations(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, RevocationFile)
-    known, now = before or RevocationFile(), after or RevocationFile()
-    yield from _moved("withdrawn digest", known.digests, now.digests)
-    yield from _moved("withdrawn flavor", known.flavors, now.flavors)
-    yield from _moved("withdrawn gate epoch", known.epochs, now.epochs)
-    yield from _moved("key that may withdraw online", known.keys, now.keys)
-    if known.min_epoch != now.min_epoch:
-        yield f"lowest gate epoch {known.min_epoch} -> {now.min_epoch}"
-    if known.settled != now.settled:
-        yield f"online statements settled to {known.settled} -> {now.settled}"
+def _revocations(old: RevocationFile, new: RevocationFile) -> Iterator[str]:
+    yield from _moved("withdrawn digest", old.digests, new.digests)
+    yield from _moved("withdrawn flavor", old.flavors, new.flavors)
+    yield from _moved("withdrawn gate epoch", old.epochs, new.epochs)
+    yield from _moved("key that may withdraw online", old.keys, new.keys)
+    yield from _stepped("lowest gate epoch", old.min_epoch, new.min_epoch)
+    yield from _stepped("online statements settled to", old.settled, new.settled)
 
 
-def _policies(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, PolicyFile)
-    known, now = before or PolicyFile(), after or PolicyFile()
-    yield from _moved("policy", known.digests, now.digests)
-    if not now.digests:
+def _policies(old: PolicyFile, new: PolicyFile) -> Iterator[str]:
+    yield from _moved("policy", old.digests, new.digests)
+    if not new.digests:
         yield "any policy of the server is accepted (none is listed)"
-    for digest in sorted({*known.reviewed, *now.reviewed}):
+    for digest in sorted({*old.reviewed, *new.reviewed}):
         yield from _moved(
             f"needs a review under {digest[:8]}:",
-            known.reviewed.get(digest, ()),
-            now.reviewed.get(digest, ()),
+            old.reviewed.get(digest, ()),
+            new.reviewed.get(digest, ()),
         )
 
 
-def _reviewers(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, ReviewerFile)
-    known, now = before or ReviewerFile(), after or ReviewerFile()
-    rows = [
+def _reviewers(old: ReviewerFile, new: ReviewerFile) -> Iterator[str]:
+    names = (
         [f"{one.name or 'without a name'} {one.key}" for one in listed.keys]
-        for listed in (known, now)
-    ]
-    yield from _moved("reviewer", *rows)
-    accounts = [
+        for listed in (old, new)
+    )
+    yield from _moved("reviewer", *names)
+    accounts = (
         [
-            f"{account} (reviewer {one.key[:8]})"
+            f"{name} (reviewer {one.key[:8]})"
             for one in listed.keys
-            for account in one.accounts
+            for name in one.accounts
         ]
-        for listed in (known, now)
-    ]
+        for listed in (old, new)
+    )
     yield from _moved("account that a reviewer submits from:", *accounts)
 
 
-def _floors(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, FloorsFile)
-    known, now = before or FloorsFile(), after or FloorsFile()
-    if known.verifier != now.verifier:
-        yield f"oldest verifier that may work: serial {known.verifier} -> {now.verifier}"
-    for part in sorted({*known.serials, *now.serials}):
-        low, high = known.serials.get(part, 1), now.serials.get(part, 1)
-        if low != high:
-            yield f"oldest {part} that may run: serial {low} -> {high}"
+def _floors(old: FloorsFile, new: FloorsFile) -> Iterator[str]:
+    what = "oldest verifier that may work: serial"
+    yield from _stepped(what, old.verifier, new.verifier)
+    for part in sorted({*old.serials, *new.serials}):
+        low, high = old.serials.get(part, 1), new.serials.get(part, 1)
+        yield from _stepped(f"oldest {part} that may run: serial", low, high)
 
 
-def _builders(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, BuilderFile)
-    known, now = before or BuilderFile(), after or BuilderFile()
-    rows = [[_builder(one) for one in file.keys] for file in (known, now)]
+def _builders(old: BuilderFile, new: BuilderFile) -> Iterator[str]:
+    # the fingerprint as it stands on the builder's paper
+    rows = (
+        [
+            f"{one.name}: {group_digest(content_digest(parse_public_key(one.key).raw))}"
+            for one in file.keys
+        ]
+        for file in (old, new)
+    )
     yield from _moved("builder", *rows)
-    if known.threshold != now.threshold:
-        yield f"builders that must agree: {known.threshold} -> {now.threshold}"
+    yield from _stepped("builders that must agree:", old.threshold, new.threshold)
 
 
-def _builder(one: BuilderKey) -> str:
-    """Return a builder's name and the fingerprint on his paper."""
-    shown = group_digest(content_digest(parse_public_key(one.key).raw))
-    return f"{one.name}: {shown}"
-
-
-def _part(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
-    before, after = _pair(name, old, new, PartFile)
-    if after is None:
+def _part(old: PartFile | None, new: PartFile | None) -> Iterator[str]:
+    if new is None:
         yield "no longer offered"
         return
-    was = "new" if before is None else f"{before.version}, serial {before.serial}"
+    was = "new" if old is None else f"{old.version}, serial {old.serial}"
     yield (
-        f"{after.part} for {after.platform}: {was} -> {after.version}, serial "
-        f"{after.serial}, {after.archive.size:,} bytes"
+        f"{new.part} for {new.platform}: {was} -> {new.version}, serial "
+        f"{new.serial}, {new.archive.size:,} bytes"
     )
-    if before is not None:
-        for field in ("python", "flavor", "level", "lock", "sbom"):
-            if getattr(before, field) != getattr(after, field):
-                yield f"{field} {getattr(before, field)} -> {getattr(after, field)}"
+    for field in ("python", "flavor", "level", "lock", "sbom") if old else ():
+        yield from _stepped(field, getattr(old, field), getattr(new, field))
 
 
-def _text(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
+def _text(old: bytes | None, new: bytes | None) -> Iterator[str]:
     """Yield a line diff of a text that people write."""
-    del name
     before, after = (
         (data or b"").decode("utf-8", "replace").splitlines() for data in (old, new)
     )
@@ -235,21 +214,25 @@ def _level(name: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
     else:
         yield "NOT the file of this installation of stoilo"
     if old is not None:
-        yield from _text(name, old, new)
+        yield from _text(old, new)
 
 
+_NEVER_EMPTY: Final = (ProjectFile, EpochFile, PartFile)
 _DESCRIBERS: Final[
-    tuple[tuple[str, Callable[[str, bytes | None, bytes | None], Iterator[str]]], ...]
+    tuple[tuple[str, type[msgspec.Struct] | None, Callable[..., Iterator[str]]], ...]
 ] = (
-    (r"project\.json", _project),
-    (r"gate/epochs\.json", _epochs),
-    (r"gate/[0-9]+\.json", _epoch),
-    (r"revocation/denied\.json", _revocations),
-    (r"policy/accepted\.json", _policies),
-    (r"reviewers/keys\.json", _reviewers),
-    (r"executor/floors\.json", _floors),
-    (r"builders/keys\.json", _builders),
-    (r"(launcher|verifier|flavor/[a-z0-9-]+)/(?![^/]*\.sbom)[^/]+\.json", _part),
-    (r"log/[^/]+", _text),
-    (r"levels/[^/]+", _level),
+    (r"project\.json", ProjectFile, _project),
+    (r"gate/epochs\.json", EpochsFile, _epochs),
+    (r"gate/[0-9]+\.json", EpochFile, _epoch),
+    (r"revocation/denied\.json", RevocationFile, _revocations),
+    (r"policy/accepted\.json", PolicyFile, _policies),
+    (r"reviewers/keys\.json", ReviewerFile, _reviewers),
+    (r"executor/floors\.json", FloorsFile, _floors),
+    (r"builders/keys\.json", BuilderFile, _builders),
+    (
+        r"(launcher|verifier|flavor/[a-z0-9-]+)/(?![^/]*\.sbom)[^/]+\.json",
+        PartFile,
+        _part,
+    ),
+    (r"log/[^/]+", None, _text),
 )

@@ -23,6 +23,7 @@ from stoilo.executor.verifier.release.trust import (
     DEVELOPMENT_MARK,
     REHEARSAL_MARK,
 )
+from stoilo.signer.attestations import attestation_path, check_builds, read_attestation
 from stoilo.signer.ceremony.content_checks import (
     check_content,
     named_targets,
@@ -31,7 +32,7 @@ from stoilo.signer.ceremony.content_checks import (
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import check_role_keys
-from stoilo.signer.ceremony.metadata import RoleFile, open_root, open_targets
+from stoilo.signer.ceremony.metadata import open_role, open_root, open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import authorities, stray_signatures
 from stoilo.signer.roles import DELEGATED, OFFLINE, ceremony_bounds, role_limits
@@ -70,6 +71,8 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
     yield from _check_lifetimes(proposal, ceremony.about.created, now)
     yield from check_content(ceremony)
     for file in proposal.metadata:
+        # Readers ignore it; here it is a mistake or an attempt, and somebody
+        # should know.
         for keyid in stray_signatures(proposal, file):
             yield TrustError(
                 "STO-K057",
@@ -80,6 +83,7 @@ def check_ceremony(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
 
 def _check_time(ceremony: Ceremony, now: int) -> Iterator[StoiloError]:
     bounds, created = ceremony_bounds(), ceremony.about.created
+    # Lifetimes count from there: a proposal from the future would live too long.
     if created > now + bounds.clock_margin_s:
         yield TrustError("STO-K058", "the proposal is from the future of this machine")
     if now > created + bounds.life_s:
@@ -98,6 +102,8 @@ def _check_base(ceremony: Ceremony) -> Iterator[StoiloError]:
     found = {one.role: one for one in expiries(base.signed(), ceremony.about.created)}
     for role in (*OFFLINE, "timestamp"):
         known = found.get(role)
+        # Said on purpose, shown as a warning: else an old release could be
+        # passed off.
         if ceremony.about.renews_expired:
             continue
         if known is None or known.state == "expired":
@@ -127,6 +133,7 @@ def _check_marks(ceremony: Ceremony) -> Iterator[StoiloError]:
     marks = set(root.unrecognized_fields)
     if DEVELOPMENT_MARK in marks:
         yield TrustError("STO-K062", "a development root is not signed in a ceremony")
+    # A rehearsal signed with real keys must not become a release.
     if (REHEARSAL_MARK in marks) != ceremony.about.rehearsal:
         yield TrustError("STO-K062", "root and folder disagree about a rehearsal")
     if marks - {DEVELOPMENT_MARK, REHEARSAL_MARK}:
@@ -153,17 +160,13 @@ def _check_lifetimes(
 ) -> Iterator[StoiloError]:
     """Nothing lives longer than its role may, and nothing has ended already."""
     for file in proposal.metadata:
-        signed: Root | Targets = _open(file)
+        signed: Root | Targets = open_role(file).signed
         ends = int(signed.expires.timestamp())
         limit = created + role_limits(file.role).lifetime_s
         if ends <= now:
             yield TrustError("STO-K058", f"{file.name} would have expired already")
         if ends > limit + ceremony_bounds().clock_margin_s:
             yield TrustError("STO-K058", f"{file.name} would live too long")
-
-
-def _open(file: RoleFile) -> Root | Targets:
-    return open_root(file).signed if file.role == "root" else open_targets(file).signed
 
 
 def _check_dependents(proposal: Proposal) -> Iterator[StoiloError]:
@@ -192,8 +195,6 @@ def find_builds(
 
     An archive that the published release holds already is not asked about again.
     """
-    from stoilo.signer.attestations import check_builds  # noqa: PLC0415 - only with archives
-
     proposal = ceremony.proposal
     try:
         builders = read_target(
@@ -230,8 +231,6 @@ def _strange_builds(
     ceremony: Ceremony, parts: tuple[PartFile, ...], builders: BuilderFile
 ) -> Iterator[StoiloError]:
     """Yield what would lie beside the release and refuse it as a whole for who checks it."""
-    from stoilo.signer.attestations import attestation_path, read_attestation  # noqa: PLC0415 - only with archives
-
     try:
         keys = tuple(parse_public_key(one.key) for one in builders.keys)
     except StoiloError:

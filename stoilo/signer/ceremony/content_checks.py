@@ -46,6 +46,7 @@ from stoilo.executor.verifier.release.trust import (
     REVIEWERS_FILE,
     REVOCATION_FILE,
 )
+from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
@@ -167,6 +168,7 @@ def _check_reach(proposal: Proposal) -> Iterator[StoiloError]:
         root = open_root(newest).signed
         yield from _unused("root", set(root.keys), root.roles.values())
     for name, row in delegated.items():
+        # A role with a wider reach could name another's files.
         if row.paths != [f"{name}/*"] or not row.terminating or row.path_hash_prefixes:
             yield TrustError("STO-K061", f"{name} is delegated more than its own paths")
     for role in ("targets", *DELEGATED):
@@ -248,6 +250,8 @@ def _check_epochs(proposal: Proposal) -> Iterator[StoiloError]:
             yield TrustError(
                 "STO-K064", f"gate epoch {number} changes under its number"
             )
+        # Old numbers never return: hosts refuse epochs below the highest
+        # withdrawn one.
         if known and before is None and number < max(known):
             yield TrustError(
                 "STO-K064", f"gate epoch {number} comes after {max(known)}"
@@ -262,12 +266,14 @@ def _check_lists(proposal: Proposal) -> Iterator[StoiloError]:
     for key in (*denied.keys, *(one.key for one in reviewers.keys)):
         parse_public_key(key)
     before = read_old(proposal, REVOCATION_FILE, RevocationFile)
+    # Hosts remember both and would refuse the release.
     if before and (
         denied.min_epoch < before.min_epoch or denied.settled < before.settled
     ):
         yield TrustError("STO-K064", "the lowest gate epoch would go back")
     floors = _read(proposal, FLOORS_FILE, FloorsFile)
     old = read_old(proposal, FLOORS_FILE, FloorsFile) or FloorsFile()
+    # Hosts keep the highest floor they met; a lower one only deceives its reader.
     if floors.verifier < old.verifier:
         yield TrustError("STO-K064", "the verifier's floor would go back")
     for part, serial in old.serials.items():
@@ -316,8 +322,6 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
     """The tree's list is what the record says; its bytes are in the metadata already."""
-    from stoilo.flavors.tree import MANIFEST_BYTES, parse_tree  # noqa: PLC0415 - rare
-
     name = f"{part_target(part.part, part.platform)}.tree"
     for one in proposal.targets:
         if one.name != name:
@@ -369,6 +373,7 @@ def open_until(proposal: Proposal, now: int) -> int:
             epochs.append(read_target(data, EpochFile, name))
     until = 0
     for epoch in sorted(epochs, key=lambda one: one.not_before):
+        # Epochs may overlap; a gap between two ends the count.
         if epoch.not_before <= max(until, now) < epoch.not_after:
             until = max(until, epoch.not_after)
     return until

@@ -17,10 +17,10 @@ any other name is refused, so that a private key copied here by mistake is notic
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,20 +31,17 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, TrustError, UsageError
-from stoilo.core.files import sync_directory
+from stoilo.core.files import read_bounded, sync_directory, write_durably
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.release.trust import ReleaseFiles
-from stoilo.signer.ceremony.base_release import (
-    CurrentRelease,
-    open_current,
-    stored_name,
-)
+from stoilo.signer.ceremony.base_release import BaseRelease, open_base, stored_name
 from stoilo.signer.ceremony.metadata import (
     RoleFile,
     parse_role_name,
     targets_of,
 )
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
+from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE, ceremony_bounds
 
 __all__ = [
@@ -195,6 +192,8 @@ def _list_files(path: Path) -> dict[str, Path]:
             mode = file.lstat().st_mode
             if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and _HALF.fullmatch(name)):
                 continue
+            # A private key copied here by mistake shows before anybody
+            # carries it on.
             if not stat.S_ISREG(mode) or not _NAMES.fullmatch(relative):
                 raise TrustError(
                     "STO-K051",
@@ -202,6 +201,7 @@ def _list_files(path: Path) -> dict[str, Path]:
                     hint="take it away; if it is a private key, replace that key",
                 )
             found[relative] = file
+            # Counted while listing: a stick could hold millions.
             if len(found) > ceremony_bounds().max_files:
                 raise TrustError("STO-K051", "the folder holds too many files")
     return found
@@ -209,15 +209,11 @@ def _list_files(path: Path) -> dict[str, Path]:
 
 def _read(file: Path, name: str, bound: int = 0) -> bytes:
     """Return a small file's bytes."""
-    bound = bound or ceremony_bounds().metadata_bytes
     try:
-        with file.open("rb") as stream:
-            data = stream.read(bound + 1)
+        return read_bounded(file, bound or ceremony_bounds().metadata_bytes)
     except OSError as error:
-        raise TrustError("STO-K051", f"{name} cannot be read") from error
-    if len(data) > bound:
-        raise TrustError("STO-K050", f"{name} is larger than such a file may be")
-    return data
+        code = "STO-K050" if error.errno == errno.EFBIG else "STO-K051"
+        raise TrustError(code, f"{name} cannot be read: {error.strerror}") from error
 
 
 def _read_transcript(files: Mapping[str, Path]) -> bytes:
@@ -242,10 +238,10 @@ def _below(files: Mapping[str, Path], prefix: str) -> Iterator[NamedBytes]:
             yield name.removeprefix(prefix), _read(files[name], name)
 
 
-def _read_current(files: Mapping[str, Path]) -> CurrentRelease | None:
+def _read_current(files: Mapping[str, Path]) -> BaseRelease | None:
     """Return the release that the ceremony builds on."""
     rows = tuple(_below(files, "current/"))
-    return open_current(ReleaseFiles(rows)) if rows else None
+    return open_base(ReleaseFiles(rows)) if rows else None
 
 
 def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
@@ -263,7 +259,7 @@ def _proposed_metadata(files: Mapping[str, Path]) -> Iterator[RoleFile]:
 
 def _proposed_targets(
     files: Mapping[str, Path],
-    base: CurrentRelease | None,
+    base: BaseRelease | None,
     metadata: Iterable[RoleFile],
 ) -> Iterator[NewTarget]:
     """Yield every new target, hashed; refuses one that is missing, other or unnamed."""
@@ -276,6 +272,7 @@ def _proposed_targets(
             if stored in files:
                 left.discard(stored)
                 yield _hashed(files[stored], name, info.hashes["sha256"], info.length)
+            # What the release holds already does not travel again.
             elif base is None or base.info(name) != info:
                 raise TrustError(
                     "STO-K051",
@@ -297,6 +294,7 @@ def _hashed(file: Path, name: str, digest: str, size: int) -> NewTarget:
             hint="copy it again; if it stays, do not sign: find out who changed it",
         )
     content = _read(file, name) if small else file
+    # It was hashed as a file and read again: what is used is what was hashed.
     if isinstance(content, bytes) and content_digest(content) != digest:
         raise TrustError("STO-K056", f"{name} changed while it was read")
     return NewTarget(name, Digest(digest), size, content)
@@ -307,6 +305,7 @@ def _digest_file(file: Path, size: int) -> str:
     state = hashlib.sha256()
     try:
         with file.open("rb") as stream:
+            # Cheaper than to hash a file that cannot be the one.
             if os.fstat(stream.fileno()).st_size != size:
                 return ""
             while block := stream.read(_CHUNK):
@@ -333,21 +332,26 @@ def _files_of(ceremony: Ceremony) -> Iterator[tuple[str, bytes | Path]]:
         yield _ONLINE, ceremony.online
     if ceremony.transcript:
         yield _TRANSCRIPT, ceremony.transcript
+    # Last: a folder without it is no ceremony, so half a copy is refused.
     about = msgspec.json.encode(ceremony.about)
     yield _ABOUT, msgspec.json.format(about, indent=2) + b"\n"
 
 
 def _write(file: Path, content: bytes | Path) -> None:
-    """Write one file atomically, unless it is there already."""
+    """Write one file whole, unless it is there already."""
     if isinstance(content, Path):
-        if content != file and not _is_same(content, file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            _replace(file, content)
+        if content == file or _is_same(content, file):
+            return
+        digest = file.name.partition(".")[0]
+        data: bytes | Iterable[bytes] = checked_pieces(content, digest)
+    elif file.is_file() and file.read_bytes() == content:
         return
-    if file.is_file() and file.read_bytes() == content:
-        return
+    else:
+        data = content
     file.parent.mkdir(parents=True, exist_ok=True)
-    _replace(file, content)
+    write_durably(file, data, mode=None)
+    with contextlib.suppress(OSError):  # some sticks know no modes
+        file.chmod(0o644)
 
 
 def _is_same(content: Path, file: Path) -> bool:
@@ -355,21 +359,6 @@ def _is_same(content: Path, file: Path) -> bool:
     size = content.stat().st_size
     named = PurePosixPath(file.name).name.partition(".")[0]
     return file.is_file() and _digest_file(file, size) == named
-
-
-def _replace(file: Path, content: bytes | Path) -> None:
-    temporary = file.with_name(f".{file.name}.new")
-    with temporary.open("wb") as stream:
-        if isinstance(content, bytes):
-            stream.write(content)
-        else:
-            with content.open("rb") as source:
-                shutil.copyfileobj(source, stream, _CHUNK)
-        stream.flush()
-        os.fsync(stream.fileno())
-    with contextlib.suppress(OSError):  # some sticks know no modes
-        temporary.chmod(0o644)
-    temporary.replace(file)
 
 
 def _sync_all(path: Path) -> None:

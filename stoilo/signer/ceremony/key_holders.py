@@ -14,23 +14,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from securesystemslib.signer import SSlibKey
 from tuf.api.metadata import Key, Role, Root, Targets
 
 from stoilo.core.digests import content_digest
 from stoilo.core.ed25519 import PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.signer.offline_keys import group_digest
 from stoilo.signer.roles import DELEGATED, role_limits
 
 __all__ = [
     "NAME_FIELD",
     "ONLINE_ROLES",
     "KeyHolder",
+    "Person",
     "RoleChange",
     "RoleSet",
     "change_keys",
     "check_role_keys",
-    "group_digest",
     "holder_of",
     "role_keys",
     "role_set",
@@ -43,11 +45,12 @@ MAX_NAME = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def group_digest(digest: str) -> str:
-    """Return a SHA-256 in groups of four digits, to be compared aloud."""
-    groups = [digest[at : at + 4] for at in range(0, len(digest), 4)]
-    lines = [" ".join(groups[at : at + 4]) for at in range(0, len(groups), 4)]
-    return "  ".join(lines)
+class Person(msgspec.Struct, frozen=True):
+    """A key's holder as shown; the first groups of its fingerprint, and all of them."""
+
+    name: str
+    fingerprint: str
+    whole: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +72,10 @@ class KeyHolder:
             )
 
     @property
-    def short(self) -> str:
-        """The first groups of the key's fingerprint: names a key, proves nothing."""
+    def person(self) -> Person:
+        """The holder for people; only the whole fingerprint proves anything."""
         digest = content_digest(self.key.raw)
-        return f"{digest[:4]} {digest[4:8]}"
-
-    @property
-    def whole(self) -> str:
-        """The whole fingerprint, as it stands on its owner's paper."""
-        return group_digest(content_digest(self.key.raw))
+        return Person(self.name, f"{digest[:4]} {digest[4:8]}", group_digest(digest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +110,7 @@ def holder_of(key: Key) -> KeyHolder:
     name = key.unrecognized_fields.get(NAME_FIELD)
     public = _checked_key(str(key.keyval.get("public", "")))
     holder = KeyHolder(name if isinstance(name, str) else key.keyid[:8], public)
+    # Thresholds count ids: one key under two ids would count twice.
     if tuf_key(holder).keyid != key.keyid:
         raise TrustError("STO-K050", "a key is named by another id than its own")
     return holder
@@ -200,6 +199,7 @@ def check_role_keys(root: Root, targets: Targets) -> None:
         (holder.key.raw, role)
         for role, found in _all_sets(root, targets)
         for holder in found.holders
+        # Snapshot and timestamp may share their key: one process holds both.
         if role != "snapshot"
     ]
     online = {holder.key.raw for holder in role_set(root, "snapshot").holders}
@@ -230,6 +230,7 @@ def _check_limits(role: str, found: RoleSet) -> None:
             hint=f"`stoilo release rotate FOLDER --role {role} --out OLD.pub --in NEW.pub` "
             "puts another in its place",
         )
+    # People know each other by name: two keys of "Ada" look like one person.
     if len({holder.name.lower() for holder in found.holders}) != len(keys):
         raise UsageError(
             "STO-K053",

@@ -19,10 +19,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from stoilo.core.errors import InternalError, TrustError
+from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.proposal import Proposal
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 __all__ = [
     "KeyMemory",
@@ -75,6 +76,7 @@ def check_memory(
         TrustError: ``STO-K066`` when another file of this or a later version was signed.
     """
     digest = file.signed_digest
+    # Signing the same file twice is no second file.
     again = file.version == memory.version and digest == memory.digest
     if file.version <= memory.version and not again and not replace:
         raise TrustError(
@@ -103,6 +105,7 @@ def check_project(
     base = proposal.base
     first = proposal.role("root") if base is None else base.roots[0]
     found = "" if first is None else first.signed_digest
+    # Signatures do not name the root they are made under; this memory does.
     if memory.first_root not in {"", found} and not replace:
         raise TrustError(
             "STO-K066",
@@ -130,8 +133,7 @@ def read_memory(path: Path, key: str, role: str) -> KeyMemory:
         TrustError: ``STO-K050`` when the file is damaged or another key's.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_BOUND + 1)
+        data = read_bounded(path, _BOUND)
     except FileNotFoundError:
         return KeyMemory(key, role)
     except OSError as error:

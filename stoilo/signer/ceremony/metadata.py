@@ -1,4 +1,10 @@
-"""One file of TUF metadata: read strictly, compared by what was signed."""
+"""One file of TUF metadata: read strictly, compared by what was signed.
+
+python-tuf takes what another implementation might write and does not look at the types
+inside; a ceremony takes what we write and nothing else, so that a malformed field is said
+to be one instead of failing somewhere behind it.
+Source: TUF specification 1.0.34 §4.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +28,7 @@ __all__ = [
     "RoleFile",
     "check_shape",
     "open_metadata",
+    "open_role",
     "open_root",
     "open_targets",
     "parse_role_name",
@@ -30,25 +37,152 @@ __all__ = [
     "targets_of",
 ]
 
-
 _Hex = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
 _Signature = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{128}\Z")]
+
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
 _Time = Annotated[
     str,
     msgspec.Meta(
         pattern=r"\A2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z"
     ),
 ]
+
 _Version = Annotated[str, msgspec.Meta(pattern=r"\A1\.[0-9]{1,3}\.[0-9]{1,3}\Z")]
+
 _Target = Annotated[
     str,
     msgspec.Meta(
         pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){0,3}\Z"
     ),
 ]
+
 _RoleName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z]{1,32}\Z")]
+
+_S = TypeVar("_S", Root, Timestamp, Snapshot, Targets)
+
+_VERSIONED: Final = re.compile(r"([1-9][0-9]{0,8})\.([a-z]{1,32})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFile:
+    """A metadata file as bytes: ``<version>.<role>.json``."""
+
+    role: str
+    version: int
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """The file's name below ``metadata/``."""
+        return f"{self.version}.{self.role}.json"
+
+    @property
+    def signed_digest(self) -> Digest:
+        """SHA-256 of what signatures are made over: the same however many there are."""
+        return _signed_digest(self)
+
+
+def parse_role_name(name: str) -> tuple[int, str] | None:
+    """Return version and role of a file name, or None when it is another kind of file."""
+    found = _VERSIONED.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def role_file(role: str, metadata: Metadata[Any]) -> RoleFile:
+    """Return `metadata` as a file, its signatures in the order of their keys."""
+    # Copies signed in any order come to the same bytes.
+    metadata.signatures = dict(sorted(metadata.signatures.items()))
+    return RoleFile(role, metadata.signed.version, metadata.to_bytes())
+
+
+def open_root(file: RoleFile) -> Metadata[Root]:
+    """Return root metadata; raises ``STO-K050``."""
+    return open_metadata(file, Root)
+
+
+def open_targets(file: RoleFile) -> Metadata[Targets]:
+    """Return metadata of targets or of a delegated role; raises ``STO-K050``."""
+    return open_metadata(file, Targets)
+
+
+def open_role(file: RoleFile) -> Metadata[Any]:
+    """Return metadata of whatever role the file is said to be of; raises ``STO-K050``."""
+    match file.role:
+        case "root":
+            return open_metadata(file, Root)
+        case "snapshot":
+            return open_metadata(file, Snapshot)
+        case "timestamp":
+            return open_metadata(file, Timestamp)
+    return open_metadata(file, Targets)
+
+
+def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
+    """Parse a metadata file (hostile), which must be what its name says.
+
+    Raises:
+        TrustError: ``STO-K050``.
+    """
+    # python-tuf does not look at types: what is malformed would fail far from here.
+    check_shape(file.data, file.role, file.name, ceremony_bounds().metadata_bytes)
+    try:
+        metadata = Metadata[_S].from_bytes(file.data)
+    except (RepositoryError, ValueError) as error:
+        raise TrustError("STO-K050", f"{file.name} cannot be read") from error
+    if not isinstance(metadata.signed, kind):
+        raise TrustError("STO-K050", f"{file.name} is metadata of another role")
+    if file.version and metadata.signed.version != file.version:
+        raise TrustError("STO-K050", f"{file.name} says another version inside")
+    return metadata
+
+
+@functools.lru_cache(maxsize=64)
+def targets_of(file: RoleFile) -> Mapping[str, TargetFile]:
+    """Return what a targets file names, read once: only ever looked at.
+
+    Raises:
+        TrustError: ``STO-K050``.
+    """
+    return MappingProxyType(open_targets(file).signed.targets)
+
+
+def signatures_of(file: RoleFile) -> frozenset[str]:
+    """Return the ids of the keys that are said to have signed `file`; unverified."""
+    return frozenset(open_role(file).signatures)
+
+
+@functools.lru_cache(maxsize=64)
+def _signed_digest(file: RoleFile) -> Digest:
+    return content_digest(open_role(file).signed_bytes)
+
+
+def check_shape(data: bytes, role: str, name: str, max_bytes: int) -> None:
+    """Refuse metadata that is not written as we write it.
+
+    Args:
+        data: a file, hostile.
+        role: whose it must be.
+        name: the file's, for messages.
+        max_bytes: bound, checked first.
+
+    Raises:
+        TrustError: ``STO-K050``, also for what is no strict JSON.
+    """
+    try:
+        document = parse_strict_json(data, max_bytes=max_bytes, what=name)
+        head = msgspec.convert(document, type=_Head)
+        msgspec.convert(head.signed, type=_KINDS.get(role, _Targets))
+    except (TrustError, msgspec.ValidationError) as error:
+        raise TrustError("STO-K050", f"{name} is malformed: {error}") from error
+    ids = [one.keyid for one in head.signatures]
+    # The library keeps the last one; a threshold must not depend on which.
+    if len(set(ids)) != len(ids):
+        raise TrustError("STO-K050", f"{name} has two signatures of one key")
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,120 +277,3 @@ _KINDS = {
     "snapshot": _Snapshot,
     "timestamp": _Timestamp,
 }
-
-
-def check_shape(data: bytes, role: str, name: str, max_bytes: int) -> None:
-    """Refuse metadata that is not written as we write it.
-
-    Args:
-        data: a file, hostile.
-        role: whose it must be.
-        name: the file's, for messages.
-        max_bytes: bound, checked first.
-
-    Raises:
-        TrustError: ``STO-K050``, also for what is no strict JSON.
-    """
-    try:
-        document = parse_strict_json(data, max_bytes=max_bytes, what=name)
-        head = msgspec.convert(document, type=_Head)
-        msgspec.convert(head.signed, type=_KINDS.get(role, _Targets))
-    except (TrustError, msgspec.ValidationError) as error:
-        raise TrustError("STO-K050", f"{name} is malformed: {error}") from error
-    ids = [one.keyid for one in head.signatures]
-    if len(set(ids)) != len(ids):
-        raise TrustError("STO-K050", f"{name} has two signatures of one key")
-
-
-_S = TypeVar("_S", Root, Timestamp, Snapshot, Targets)
-_VERSIONED: Final = re.compile(r"([1-9][0-9]{0,8})\.([a-z]{1,32})\.json")
-
-
-@dataclass(frozen=True, slots=True)
-class RoleFile:
-    """A metadata file as bytes: ``<version>.<role>.json``."""
-
-    role: str
-    version: int
-    data: bytes
-
-    @property
-    def name(self) -> str:
-        """The file's name below ``metadata/``."""
-        return f"{self.version}.{self.role}.json"
-
-    @property
-    def signed_digest(self) -> Digest:
-        """SHA-256 of what signatures are made over: the same however many there are."""
-        return _signed_digest(self)
-
-
-def parse_role_name(name: str) -> tuple[int, str] | None:
-    """Return version and role of a file name, or None when it is another kind of file."""
-    found = _VERSIONED.fullmatch(name)
-    return (int(found[1]), found[2]) if found else None
-
-
-def role_file(role: str, metadata: Metadata[Any]) -> RoleFile:
-    """Return `metadata` as a file, its signatures in the order of their keys."""
-    metadata.signatures = dict(sorted(metadata.signatures.items()))
-    return RoleFile(role, metadata.signed.version, metadata.to_bytes())
-
-
-def open_root(file: RoleFile) -> Metadata[Root]:
-    """Return root metadata; raises ``STO-K050``."""
-    return open_metadata(file, Root)
-
-
-def open_targets(file: RoleFile) -> Metadata[Targets]:
-    """Return metadata of targets or of a delegated role; raises ``STO-K050``."""
-    return open_metadata(file, Targets)
-
-
-@functools.lru_cache(maxsize=64)
-def targets_of(file: RoleFile) -> Mapping[str, TargetFile]:
-    """Return what a targets file names, read once: only ever looked at.
-
-    Raises:
-        TrustError: ``STO-K050``.
-    """
-    return MappingProxyType(open_targets(file).signed.targets)
-
-
-def open_metadata(file: RoleFile, kind: type[_S]) -> Metadata[_S]:
-    """Parse a metadata file (hostile), which must be what its name says.
-
-    Raises:
-        TrustError: ``STO-K050``.
-    """
-    check_shape(file.data, file.role, file.name, ceremony_bounds().metadata_bytes)
-    try:
-        metadata = Metadata[_S].from_bytes(file.data)
-    except (RepositoryError, ValueError) as error:
-        raise TrustError("STO-K050", f"{file.name} cannot be read") from error
-    if not isinstance(metadata.signed, kind):
-        raise TrustError("STO-K050", f"{file.name} is metadata of another role")
-    if file.version and metadata.signed.version != file.version:
-        raise TrustError("STO-K050", f"{file.name} says another version inside")
-    return metadata
-
-
-def signatures_of(file: RoleFile) -> frozenset[str]:
-    """Return the ids of the keys that are said to have signed `file`; unverified."""
-    return frozenset(_open(file).signatures)
-
-
-def _open(file: RoleFile) -> Metadata[Any]:
-    match file.role:
-        case "root":
-            return open_metadata(file, Root)
-        case "snapshot":
-            return open_metadata(file, Snapshot)
-        case "timestamp":
-            return open_metadata(file, Timestamp)
-    return open_metadata(file, Targets)
-
-
-@functools.lru_cache(maxsize=64)
-def _signed_digest(file: RoleFile) -> Digest:
-    return content_digest(_open(file).signed_bytes)

@@ -11,20 +11,17 @@ import io
 from collections.abc import Iterator
 from typing import IO, Final
 
-from stoilo.core.digests import Digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.installation import parse_built
 from stoilo.executor.verifier.release.targets import PartFile, part_target
-from stoilo.flavors.archive import read_archive
 from stoilo.signer.ceremony.content_checks import release_parts
 from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
-from stoilo.signer.pairing import BUILT_PATH, check_built, check_launcher
+from stoilo.signer.pairing import check_built, check_launcher, read_tree
 
 __all__ = ["check_pairs"]
 
 MAX_PROGRAM_BYTES: Final = 16 * 1024**2
-MAX_BUILT_BYTES: Final = 1024**2
 
 
 def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
@@ -46,6 +43,8 @@ def check_pairs(ceremony: Ceremony) -> Iterator[StoiloError]:
         target = part_target(part.part, part.platform)
         file = new.get(target if part.part == "launcher" else f"{target}.tar")
         if file is None:
+            # It holds the digest of the old verifier and would not start
+            # the new one.
             if part.part == "launcher" and _is_other(ceremony, verifier):
                 yield TrustError(
                     "STO-F034",
@@ -82,7 +81,8 @@ def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None
     An archive that holds no readable tree is not judged here: no builder's tool attests one.
     """
     try:
-        data = _read_built(file, part.tree)
+        with _open(file) as stream:
+            data = read_tree(stream, part.tree)
     except TrustError:
         return
     if not data:
@@ -96,18 +96,6 @@ def _check_verifier(ceremony: Ceremony, part: PartFile, file: NewTarget) -> None
         rehearsal=ceremony.about.rehearsal,
         development=False,
     )
-
-
-def _read_built(file: NewTarget, tree: str) -> bytes:
-    """Return what a verifier was built with, empty when its tree does not hold it."""
-    found = b""
-    with _open(file) as stream:
-        for member in read_archive(stream, Digest(tree)):
-            one = member.file
-            wanted = one.path == BUILT_PATH and one.size <= MAX_BUILT_BYTES
-            for chunk in member.chunks:
-                found += chunk if wanted else b""
-    return found
 
 
 def _open(file: NewTarget) -> IO[bytes]:

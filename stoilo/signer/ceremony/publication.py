@@ -17,16 +17,14 @@ Trust: the folder is hostile; `review` decides. The directory is this machine's 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from stoilo.core.errors import InternalError, TrustError
-from stoilo.core.files import sync_directory
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.core.files import write_durably
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -42,12 +40,10 @@ from stoilo.signer.ceremony.metadata import RoleFile, parse_role_name
 from stoilo.signer.ceremony.proposal import NewTarget
 from stoilo.signer.ceremony.review import Review, review
 from stoilo.signer.ceremony.transcript import parse_transcript
+from stoilo.signer.repository import checked_pieces
 from stoilo.signer.roles import OFFLINE
 
 __all__ = ["ReleaseWriter", "publish", "refuse_incomplete"]
-
-
-_CHUNK: Final = 1024 * 1024
 
 
 class ReleaseWriter:
@@ -66,35 +62,18 @@ class ReleaseWriter:
     def write(self, name: str, data: bytes) -> None:
         """Write one small file, unless it is there already."""
         path = self._directory / name
-        if path.is_file() and path.read_bytes() == data:
-            return
-        temporary = self._open_beside(path)
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._put(temporary, path)
+        if not (path.is_file() and path.read_bytes() == data):
+            self._put(path, data)
 
     def store(self, target: NewTarget) -> None:
         """Copy one target, checked against its digest while it is copied."""
-        path = self._directory / "targets" / target.stored
+        name = f"targets/{target.stored}"
+        path = self._directory / name
         if isinstance(target.content, bytes):
-            self.write(f"targets/{target.stored}", target.content)
-            return
-        if path.is_file() and path.stat().st_size == target.size:
-            return  # named by its digest, and only ever put there whole
-        temporary = self._open_beside(path)
-        state = hashlib.sha256()
-        with target.content.open("rb") as source, temporary.open("wb") as stream:
-            while block := source.read(_CHUNK):
-                state.update(block)
-                stream.write(block)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if state.hexdigest() != target.digest:
-            temporary.unlink()
-            raise TrustError("STO-K056", f"{target.name} changed while it was copied")
-        self._put(temporary, path)
+            self.write(name, target.content)
+        elif not (path.is_file() and path.stat().st_size == target.size):
+            # One that is there is whole: it got its name, its digest, at the end.
+            self._put(path, checked_pieces(target.content, target.digest))
 
     def below(self, folder: str) -> tuple[str, ...]:
         """Return the names of all files below `folder`."""
@@ -114,26 +93,15 @@ class ReleaseWriter:
                 break
             folder.rmdir()
 
-    def _open_beside(self, path: Path) -> Path:
-        """Return a fresh temporary file beside `path`."""
-        folders = [*reversed(path.relative_to(self._directory).parents)]
-        for folder in folders:
+    def _put(self, path: Path, data: bytes | Iterable[bytes]) -> None:
+        for folder in reversed(path.relative_to(self._directory).parents):
             (self._directory / folder).mkdir(mode=self._folder_mode, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        os.close(os.open(temporary, flags, self._file_mode))
-        temporary.chmod(self._file_mode)
-        return temporary
-
-    def _put(self, temporary: Path, path: Path) -> None:
-        temporary.replace(path)
-        sync_directory(path.parent)
+        write_durably(path, data, mode=self._file_mode)
 
 
 def publish(
     ceremony: Ceremony, directory: Path, now: int, *, public: bool = False
-) -> CurrentRelease:
+) -> BaseRelease:
     """Write a complete ceremony's release into `directory`.
 
     Args:
@@ -157,6 +125,7 @@ def publish(
     files = ReleaseWriter(directory, public=public)
     try:
         with _locked(directory, 0o755 if public else 0o700):
+            # Under the lock: another publication may just have ended.
             _check_place(ceremony, directory)
             _write_release(ceremony, files)
             _write_evidence(ceremony, files)
@@ -232,6 +201,7 @@ def _check_place(ceremony: Ceremony, directory: Path) -> None:
         new = proposal.role(role)
         newest = max((file.version for file in there if file.role == role), default=0)
         allowed = {file.version: file for file in (base, new) if file is not None}
+        # Anything else means that somebody published meanwhile.
         if newest and newest not in allowed:
             raise _moved_on(role, newest)
         if base is not None and base not in there:
@@ -261,6 +231,7 @@ def _published(directory: Path) -> tuple[RoleFile, ...]:
 
 def _write_release(ceremony: Ceremony, files: ReleaseWriter) -> None:
     proposal = ceremony.proposal
+    # Files first: metadata that names a missing file would stop every reader.
     for one in proposal.targets:
         files.store(one)
     for role in OFFLINE:
@@ -285,6 +256,7 @@ def _write_evidence(ceremony: Ceremony, files: ReleaseWriter) -> None:
     kept = {*signatures, *changes, "boinc/key.pub"}
     parts = {(part.part, part.platform) for part in release_parts(ceremony.proposal)}
     given = {f"builds/{name}" for name, _ in ceremony.builds}
+    # A part attested again replaces all attestations of its earlier build.
     anew = {tuple(name.split("/")[1:3]) for name in given}
     for name, data in ceremony.builds:
         files.write(f"builds/{name}", data)

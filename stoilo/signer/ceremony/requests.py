@@ -1,4 +1,9 @@
-"""Beginning a ceremony on a published release, and asking for more in one that is open."""
+"""What people ask for, as changes to a release's lists; beginning a ceremony on a release.
+
+Each request takes a release as it will be (a proposal, which may be empty) and what is to
+become different, and returns `Changes`. Nothing here decides whether that is wise: the
+review shows it, and people sign it or do not.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +49,7 @@ from stoilo.executor.verifier.release.trust import (
     REVOCATION_FILE,
 )
 from stoilo.policies.policy import Policy
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.expiry import expiries
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile, NamedBytes
 from stoilo.signer.ceremony.key_holders import (
@@ -70,6 +75,7 @@ __all__ = [
     "change_builders",
     "find_release",
     "first_targets",
+    "next_log_policy",
     "online_role",
     "raise_floors",
     "roles_ending",
@@ -79,6 +85,13 @@ __all__ = [
     "take_reviewers",
     "withdraw",
 ]
+
+SERVER = "server"
+"""Who holds the online keys."""
+
+_FileT = TypeVar("_FileT", bound=msgspec.Struct)
+
+_ItemT = TypeVar("_ItemT", bound=int | str)
 
 
 def find_release(directory: Path) -> Path:
@@ -139,7 +152,7 @@ def add_builds(ceremony: Ceremony, builds: Iterable[NamedBytes]) -> Ceremony:
     return replace(ceremony, builds=tuple(sorted(known.items())))
 
 
-def roles_ending(current: CurrentRelease, now: int) -> tuple[str, ...]:
+def roles_ending(current: BaseRelease, now: int) -> tuple[str, ...]:
     """Return the offline roles whose metadata ends soon, or has ended."""
     return tuple(
         one.role
@@ -148,7 +161,7 @@ def roles_ending(current: CurrentRelease, now: int) -> tuple[str, ...]:
     )
 
 
-def _refuse_expired(current: CurrentRelease, now: int, *, renews_expired: bool) -> None:
+def _refuse_expired(current: BaseRelease, now: int, *, renews_expired: bool) -> None:
     """Refuse a copy that may be an old one."""
     found = {one.role: one for one in expiries(current.signed(), now)}
     for role in (*OFFLINE, "timestamp"):
@@ -161,12 +174,6 @@ def _refuse_expired(current: CurrentRelease, now: int, *, renews_expired: bool) 
                 hint="start the server, which signs its timestamp, and copy again; if "
                 "it has really run out, add --renew-expired",
             )
-
-
-SERVER = "server"
-"""Who holds the online keys."""
-
-_FileT = TypeVar("_FileT", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +197,6 @@ class FirstRelease:
     builders: BuilderFile
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """What must not run any more, or may again."""
-
-    digests: tuple[str, ...] = ()
-    flavors: tuple[str, ...] = ()
-    epochs: tuple[int, ...] = ()
-    min_epoch: int = 1
-
-
 def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
     """Return every target of a first release without parts."""
     empty = Proposal(None)
@@ -217,6 +214,16 @@ def first_targets(release: FirstRelease) -> tuple[NewTarget, ...]:
         _record(REVOCATION_FILE, revocation),
         _record(REVIEWERS_FILE, ReviewerFile()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What must not run any more, or may again."""
+
+    digests: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()
+    epochs: tuple[int, ...] = ()
+    min_epoch: int = 1
 
 
 def online_role(online: OnlineKeys) -> RoleSet:
@@ -262,6 +269,7 @@ def take_online_keys(proposal: Proposal, online: OnlineKeys) -> Changes:
         raise UsageError("STO-K062", f"these online keys are of {online.origin[:80]!r}")
     known = _read(proposal, EPOCHS_FILE, EpochsFile)
     over = set(known.epochs) - {epoch.epoch for epoch in online.epochs}
+    # The offline list says which online key may add to it.
     denied = _read(proposal, REVOCATION_FILE, RevocationFile)
     if denied.keys != (online.revocation,):
         denied = msgspec.structs.replace(denied, keys=(online.revocation,))
@@ -309,18 +317,41 @@ def take_log_policy(
         TrustError: ``STO-L060`` when too many policies would be remembered.
         UsageError: ``STO-L116`` for a policy that cannot be.
     """
-    current = parse_policy(_bytes(proposal, POLICY_FILE))
-    history = proposal.target(HISTORY_FILE)
-    older = parse_history(history) if history else ()
-    known = replace(current, older=older[: MAX_RETIRED - 1])
-    new = replace(witnesses, logs=current.logs)
+    current = _bytes(proposal, POLICY_FILE)
+    new = replace(witnesses, logs=parse_policy(current).logs)
     if log_vkey:
         new = with_log(witnesses, log_vkey)
-    policy = succeed(known, without_urls(new), now=now, size=size)
-    put = [NewTarget.of(POLICY_FILE, render_policy(policy.current))]
+    history = proposal.target(HISTORY_FILE)
+    files = next_log_policy(current, history, without_urls(new), now=now, size=size)
+    return Changes(tuple(NewTarget.of(name, data) for name, data in files.items()))
+
+
+def next_log_policy(
+    current: bytes | None,
+    history: bytes | None,
+    policy: LogPolicy,
+    *,
+    now: int,
+    size: int,
+) -> dict[str, bytes]:
+    """Return the targets that say whom to believe about the log, by name.
+
+    Args:
+        current: the policy in force, None before the first.
+        history: those that it replaced; they go on speaking for what they accepted.
+        policy: to be in force from now on.
+        now: Unix seconds.
+        size: leaves of the newest checkpoint under the policy in force.
+    """
+    if current is not None:
+        older = parse_history(history) if history else ()
+        # room for one more among the older ones
+        known = replace(parse_policy(current), older=older[: MAX_RETIRED - 1])
+        policy = succeed(known, policy, now=now, size=size)
+    files = {POLICY_FILE: render_policy(policy.current)}
     if policy.older:
-        put.append(NewTarget.of(HISTORY_FILE, render_history(policy.older)))
-    return Changes(tuple(put))
+        files[HISTORY_FILE] = render_history(policy.older)
+    return files
 
 
 def accept_policies(
@@ -335,6 +366,7 @@ def accept_policies(
         digests = [policy.digest, *(one for one in digests if one != policy.digest)]
         names = tuple(name for name in policy.levels if policy.needs_review(name))
         reviewed[policy.digest] = names
+    # Rules of a policy that is no longer accepted would confuse the next reader.
     kept = {digest: names for digest, names in reviewed.items() if digest in digests}
     return Changes((_record(POLICIES_FILE, PolicyFile(tuple(digests), kept)),))
 
@@ -395,15 +427,14 @@ def withdraw(
         epochs=merge(known.epochs, made.epochs),
         min_epoch=known.min_epoch
         if take_back
+        # It only rises: hosts remember the highest.
         else max(known.min_epoch, made.min_epoch),
         settled=max(known.settled, settle),
     )
+    # Most likely a digest with a typing error.
     if take_back and record == known:
         raise UsageError("STO-K054", "nothing of this is withdrawn by the offline list")
     return Changes((_record(REVOCATION_FILE, record),))
-
-
-_ItemT = TypeVar("_ItemT", bound=int | str)
 
 
 def _plus(known: tuple[_ItemT, ...], more: tuple[_ItemT, ...]) -> tuple[_ItemT, ...]:

@@ -7,7 +7,6 @@ with problems is signed by nobody, one with missing signatures is not published.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
@@ -24,15 +23,11 @@ from stoilo.signer.ceremony.folder import Ceremony
 from stoilo.signer.ceremony.key_holders import (
     ONLINE_ROLES,
     KeyHolder,
+    Person,
     RoleSet,
     role_set,
 )
-from stoilo.signer.ceremony.metadata import (
-    RoleFile,
-    open_root,
-    open_targets,
-    targets_of,
-)
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, targets_of
 from stoilo.signer.ceremony.part_checks import check_pairs
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.signatures import Quorum, quorums
@@ -41,7 +36,6 @@ from stoilo.signer.roles import DELEGATED, OFFLINE
 __all__ = [
     "KeyChange",
     "Problem",
-    "QuorumView",
     "Review",
     "RoleReview",
     "TargetChange",
@@ -55,24 +49,6 @@ class Problem(msgspec.Struct, frozen=True):
     code: str
     message: str
     hint: str
-
-
-class Person(msgspec.Struct, frozen=True):
-    """A key's holder; the first groups of its fingerprint, and all of them."""
-
-    name: str
-    fingerprint: str
-    whole: str
-
-
-class QuorumView(msgspec.Struct, frozen=True):
-    """One set of keys that a file needs; see `Quorum`."""
-
-    standing: Literal["in force", "proposed"]
-    threshold: int
-    signed: tuple[Person, ...]
-    missing: tuple[Person, ...]
-    met: bool
 
 
 class KeyChange(msgspec.Struct, frozen=True):
@@ -104,7 +80,7 @@ class RoleReview(msgspec.Struct, frozen=True):
     old_version: int
     new_version: int
     expires: int
-    quorums: tuple[QuorumView, ...]
+    quorums: tuple[Quorum, ...]
     keys: tuple[KeyChange, ...]
     targets: tuple[TargetChange, ...]
 
@@ -190,32 +166,20 @@ def _first_root(proposal: Proposal) -> str:
 
 def _role_review(proposal: Proposal, file: RoleFile) -> RoleReview:
     known = None if proposal.base is None else proposal.base.role(file.role)
-    signed = _open(file)
+    signed = open_role(file).signed
     return RoleReview(
         role=file.role,
         file=file.name,
         old_version=0 if known is None else known.version,
         new_version=file.version,
         expires=int(signed.expires.timestamp()),
-        quorums=tuple(_view(one) for one in quorums(proposal, file)),
+        quorums=quorums(proposal, file),
         keys=tuple(
-            _key_changes(file.role, None if known is None else _open(known), signed)
+            _key_changes(
+                file.role, None if known is None else open_role(known).signed, signed
+            )
         ),
         targets=tuple(_target_changes(proposal, file, known)),
-    )
-
-
-def _open(file: RoleFile) -> Root | Targets:
-    return open_root(file).signed if file.role == "root" else open_targets(file).signed
-
-
-def _view(found: Quorum) -> QuorumView:
-    return QuorumView(
-        found.standing,
-        found.threshold,
-        _people(found.signed),
-        _people(found.missing),
-        found.is_met,
     )
 
 
@@ -243,7 +207,7 @@ def _key_changes(
 
 
 def _people(holders: Iterable[KeyHolder]) -> tuple[Person, ...]:
-    return tuple(Person(one.name, one.short, one.whole) for one in holders)
+    return tuple(one.person for one in holders)
 
 
 def _target_changes(
@@ -276,6 +240,7 @@ def _words(
     try:
         before = proposal.base.target(name) if proposal.base and old else None
         after = proposal.target(name) if new else None
+    # `check_content` says it as a problem.
     except StoiloError:
         return ()
     if before is None and after is None:

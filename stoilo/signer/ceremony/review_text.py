@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stoilo.signer.ceremony.change_words import render_time, show_line
-from stoilo.signer.ceremony.key_holders import group_digest
+from stoilo.signer.ceremony.key_holders import Person
 from stoilo.signer.ceremony.review import (
     KeyChange,
-    Person,
-    QuorumView,
     Review,
     RoleReview,
     TargetChange,
 )
+from stoilo.signer.ceremony.signatures import Quorum
+from stoilo.signer.offline_keys import group_digest
 
 __all__ = ["next_step", "render_review"]
 
@@ -97,7 +97,7 @@ def _target(change: TargetChange) -> Iterator[str]:
     yield from (f"    {line}" for line in change.words)
 
 
-def _quorum(found: QuorumView) -> str:
+def _quorum(found: Quorum) -> str:
     standing = "" if found.standing == "proposed" else " (keys in force)"
     state = "signed" if found.met else "MISSING"
     signed = _names(found.signed) or "nobody"

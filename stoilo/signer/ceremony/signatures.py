@@ -1,4 +1,4 @@
-"""Who must sign what, who has, and who is missing: pure.
+"""Who must sign what, who has, and who is missing; one signature more; copies combined.
 
 Root metadata needs the keys in force and its own (TUF specification §5.3.4, §5.3.5);
 targets need the keys that the newest root names, delegated roles those that the newest
@@ -8,22 +8,18 @@ targets name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Literal, Protocol
 
+import msgspec
 from securesystemslib.signer import Signer
 from tuf.api.exceptions import RepositoryError
-from tuf.api.metadata import Key, Metadata, Root, Targets
+from tuf.api.metadata import Key, Root, Targets
 
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.signer.ceremony.folder import Ceremony, NamedBytes
-from stoilo.signer.ceremony.key_holders import KeyHolder, holder_of, role_keys
-from stoilo.signer.ceremony.metadata import (
-    RoleFile,
-    open_root,
-    open_targets,
-    role_file,
-)
+from stoilo.signer.ceremony.key_holders import KeyHolder, Person, holder_of, role_keys
+from stoilo.signer.ceremony.metadata import RoleFile, open_role, open_root, role_file
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.transcript import (
     combine_transcripts,
@@ -48,28 +44,22 @@ __all__ = [
 Standing = Literal["in force", "proposed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quorum:
+class Quorum(msgspec.Struct, frozen=True):
     """One set of keys that a metadata file needs.
 
     Attributes:
-        role: whose metadata.
         standing: whether these keys are those in force, or those of this proposal.
         threshold: how many must sign.
         signed: whose signatures verify.
         missing: whose do not, or are not there.
+        met: whether enough distinct keys have signed.
     """
 
-    role: str
     standing: Standing
     threshold: int
-    signed: tuple[KeyHolder, ...]
-    missing: tuple[KeyHolder, ...]
-
-    @property
-    def is_met(self) -> bool:
-        """Whether enough distinct keys have signed."""
-        return len({holder.key.raw for holder in self.signed}) >= self.threshold
+    signed: tuple[Person, ...]
+    missing: tuple[Person, ...]
+    met: bool
 
 
 def authorities(
@@ -94,8 +84,9 @@ def _one(proposal: Proposal, owner: str) -> tuple[tuple[Standing, Root | Targets
     file = proposal.newest(owner)
     if file is None:
         return ()
-    opened = open_root(file).signed if owner == "root" else open_targets(file).signed
-    return (("proposed" if proposal.role(owner) else "in force", opened),)
+    return (
+        ("proposed" if proposal.role(owner) else "in force", open_role(file).signed),
+    )
 
 
 def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
@@ -104,20 +95,21 @@ def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
     Raises:
         TrustError: ``STO-K050``; UsageError: ``STO-K054`` when nobody may sign it.
     """
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     found = []
     for standing, owner in authorities(proposal, file.role):
         names = {key.keyid: key for key in role_keys(owner, file.role)}
         result = owner.get_verification_result(
             file.role, metadata.signed_bytes, metadata.signatures
         )
+        signed = _holders(names, result.signed)
         found.append(
             Quorum(
-                role=file.role,
-                standing=standing,
-                threshold=result.threshold,
-                signed=_holders(names, result.signed),
-                missing=_holders(names, result.unsigned),
+                standing,
+                result.threshold,
+                signed=tuple(one.person for one in signed),
+                missing=tuple(one.person for one in _holders(names, result.unsigned)),
+                met=len({one.key.raw for one in signed}) >= result.threshold,
             )
         )
     return tuple(found)
@@ -125,7 +117,7 @@ def quorums(proposal: Proposal, file: RoleFile) -> tuple[Quorum, ...]:
 
 def stray_signatures(proposal: Proposal, file: RoleFile) -> tuple[str, ...]:
     """Return key ids of signatures that verify under none of the keys that may sign."""
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     good: set[str] = set()
     for _, owner in authorities(proposal, file.role):
         result = owner.get_verification_result(
@@ -180,6 +172,7 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
     """
     signer = key.signer()
     files = signable(proposal, key.role, signer.public_key.keyid)
+    # Nothing was asked that this key could answer: its holder should hear it.
     if not files:
         raise UsageError(
             "STO-K067",
@@ -195,8 +188,7 @@ def sign_proposal(proposal: Proposal, key: SigningKey) -> Proposal:
 
 def add_signature(file: RoleFile, signer: Signer) -> RoleFile:
     """Return `file` with one more signature; those that are there stay."""
-    metadata: Metadata[Any]
-    metadata = open_root(file) if file.role == "root" else open_targets(file)
+    metadata = open_role(file)
     try:
         metadata.sign(signer, append=True)
     except RepositoryError as error:
@@ -249,11 +241,13 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
     Raises:
         TrustError: ``STO-K069`` for two signatures by one key: one of them is false.
     """
-    opened = [_open(file) for file in files]
+    opened = [open_role(file) for file in files]
     united = opened[0]
     for other in opened[1:]:
         for keyid, signature in other.signatures.items():
             known = united.signatures.setdefault(keyid, signature)
+            # Ed25519 gives one signature for one text: one of the two is
+            # false.
             if known.signature != signature.signature:
                 raise TrustError(
                     "STO-K069",
@@ -261,10 +255,6 @@ def _united(files: Sequence[RoleFile]) -> RoleFile:
                     f"{files[0].name}",
                 )
     return role_file(files[0].role, united)
-
-
-def _open(file: RoleFile) -> Metadata[Any]:
-    return open_root(file) if file.role == "root" else open_targets(file)
 
 
 def _together(

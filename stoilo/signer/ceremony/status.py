@@ -9,7 +9,7 @@ import msgspec
 
 from stoilo.executor.verifier.release.targets import ProjectFile, read_target
 from stoilo.executor.verifier.release.trust import PROJECT_FILE
-from stoilo.signer.ceremony.base_release import CurrentRelease, open_published
+from stoilo.signer.ceremony.base_release import BaseRelease, open_published
 from stoilo.signer.ceremony.content_checks import open_until, release_parts
 from stoilo.signer.ceremony.expiry import (
     ExpiryState,
@@ -18,11 +18,10 @@ from stoilo.signer.ceremony.expiry import (
     worst_state,
 )
 from stoilo.signer.ceremony.folder import Ceremony, read_folder
-from stoilo.signer.ceremony.key_holders import RoleSet, role_set
+from stoilo.signer.ceremony.key_holders import Person, RoleSet, role_set
 from stoilo.signer.ceremony.metadata import open_targets
 from stoilo.signer.ceremony.proposal import Proposal
 from stoilo.signer.ceremony.requests import find_release
-from stoilo.signer.ceremony.review import Person
 from stoilo.signer.ceremony.signatures import quorums
 from stoilo.signer.roles import DAY_S, DELEGATED, ceremony_bounds, role_limits
 
@@ -74,12 +73,13 @@ def judge_ceremony(ceremony: Ceremony, now: int) -> ReleaseState:
     return msgspec.structs.replace(judge_state(proposal.base, now), signed=signed)
 
 
-def judge_state(current: CurrentRelease, now: int) -> ReleaseState:
+def judge_state(current: BaseRelease, now: int) -> ReleaseState:
     """Return how a release stands at `now`, Unix seconds. Pure."""
     proposal = Proposal(current)
     found = expiries(current.signed(), now)
     until = open_until(proposal, now)
     gate = _epochs_state(until, now)
+    # Without an open epoch nothing is admitted, however fresh the metadata is.
     state = max(worst_state(found), gate, key=("ok", "soon", "urgent", "expired").index)
     project = current.target(PROJECT_FILE)
     return ReleaseState(
@@ -111,17 +111,15 @@ def _origin(project: bytes) -> str:
     return read_target(project, ProjectFile, PROJECT_FILE).origin
 
 
-def _role_state(current: CurrentRelease, one: RoleExpiry) -> RoleState:
+def _role_state(current: BaseRelease, one: RoleExpiry) -> RoleState:
     keys = _keys(current, one.role)
-    people = tuple(
-        Person(holder.name, holder.short, holder.whole) for holder in keys.holders
-    )
+    people = tuple(holder.person for holder in keys.holders)
     return RoleState(
         one.role, one.version, one.expires, one.state, keys.threshold, people
     )
 
 
-def _keys(current: CurrentRelease, role: str) -> RoleSet:
+def _keys(current: BaseRelease, role: str) -> RoleSet:
     if role in DELEGATED:
         return role_set(open_targets(current.targets).signed, role)
     return role_set(current.root, role)

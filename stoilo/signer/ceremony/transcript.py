@@ -19,8 +19,9 @@ import msgspec
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import TrustError
+from stoilo.core.files import read_bounded
 from stoilo.core.strict_json import parse_strict_json
-from stoilo.signer.keyfiles import write_private_file
+from stoilo.signer.key_files import write_private_file
 
 __all__ = [
     "MAX_TRANSCRIPT_BYTES",
@@ -100,10 +101,8 @@ def append_line(
 
 def read_transcript(folder: Path) -> tuple[TranscriptLine, ...]:
     """Return the transcript of `folder`, empty when there is none; raises ``STO-K077``."""
-    path = folder / TRANSCRIPT_FILE
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TRANSCRIPT_BYTES + 1)
+        data = read_bounded(folder / TRANSCRIPT_FILE, MAX_TRANSCRIPT_BYTES)
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -139,6 +138,7 @@ def parse_transcript(data: bytes) -> tuple[TranscriptLine, ...]:
                 f"line {number} of the transcript does not follow the others",
             )
         digest = content_digest(row)
+        # A line repeated could pass for an act done twice.
         if digest in known:
             raise TrustError(
                 "STO-K077", f"line {number} of the transcript stands twice"
@@ -185,6 +185,8 @@ def combine_transcripts(
         ]
         if not ready:
             raise TrustError("STO-K077", "a transcript lacks lines that others follow")
+        # By time where the order is free, so that any order of copies gives one
+        # file.
         _, first = min(ready)
         united[first] = given[first]
     return tuple(united.values())
@@ -205,6 +207,7 @@ def _parse_line(row: bytes, number: int) -> TranscriptLine:
         line = msgspec.convert(document, type=TranscriptLine)
     except msgspec.ValidationError as error:
         raise TrustError("STO-K077", f"{what} is malformed: {error}") from error
+    # Its digest is over the bytes: another spelling would be another line.
     if msgspec.json.encode(line) != row:
         raise TrustError("STO-K077", f"{what} is not spelled as it was written")
     return line

@@ -1,6 +1,8 @@
-"""Who may review: the delegated role's file, changed by its offline key.
+"""Reviewers and withdrawals of a development root, published by its own offline keys.
 
-This is what a ceremony does on its own machine; here the role's key lies beside the others.
+A new list of withdrawals *settles* the online statements up to the one it was made from:
+what it does not take over from them is withdrawn no more. A statement that was signed
+meanwhile has a higher number and stays in force, so nothing is lost between the two.
 """
 
 from __future__ import annotations
@@ -24,16 +26,14 @@ from stoilo.signer.development.root import (
     ONLINE_REVOCATION_KEY,
     check_development,
     offline_list,
-    reviewers_role,
+    publish_reviewers,
     revoke,
 )
-from stoilo.signer.keyfiles import ensure_key, write_private_file
+from stoilo.signer.key_files import write_private_file
 from stoilo.signer.process.revocation_memory import REVOCATION_LEDGER, RevocationLedger
 from stoilo.signer.repository import (
     newest_file,
-    publish_targets,
     publishing,
-    refresh_online_metadata,
 )
 
 __all__ = [
@@ -87,7 +87,9 @@ def enroll_reviewer(directory: Path, entry: ReviewerKey, now: int) -> None:
         UsageError: STO-K091 for a released project.
     """
     with publishing(directory):
-        _publish(directory, with_reviewer(list_reviewers(directory), entry), now)
+        publish_reviewers(
+            directory, with_reviewer(list_reviewers(directory), entry), now
+        )
 
 
 def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
@@ -99,14 +101,9 @@ def withdraw_reviewer(directory: Path, key: str, now: int) -> None:
         UsageError: also STO-K091, for a released project.
     """
     with publishing(directory):
-        _publish(directory, without_reviewer(list_reviewers(directory), key), now)
-
-
-def _publish(directory: Path, named: ReviewerFile, now: int) -> None:
-    files = {REVIEWERS_FILE: msgspec.json.encode(named)}
-    publish_targets(directory, "reviewers", reviewers_role(directory), files, now)
-    online = ensure_key(directory / "online" / "online.pem")
-    refresh_online_metadata(directory, online, now)
+        publish_reviewers(
+            directory, without_reviewer(list_reviewers(directory), key), now
+        )
 
 
 def newest_online(directory: Path) -> RevocationStatement | None:
@@ -132,6 +129,7 @@ def settle_list(
     Raises:
         UsageError: ``STO-L163`` when something to take back is not withdrawn.
     """
+    # What was settled before is in the offline list, or was taken back on purpose.
     settled = online is None or online.sequence <= offline.settled
     sources = [one for one in (None if settled else online, add) if one is not None]
     epochs = {*offline.epochs, *(item for one in sources for item in one.epochs)}
@@ -214,6 +212,7 @@ def replace_online_key(directory: Path, now: int) -> RevocationFile:
     key = PrivateKey.generate()
     listed = settle_list(offline_list(directory), newest_online(directory))
     keys = (key.public.raw.hex(),)
+    # A thief may have used up the old key's numbers: the new key's begin at one.
     listed = msgspec.structs.replace(listed, keys=keys, settled=0)
     write_private_file(path, key.pem())
     revoke(directory, listed, now)

@@ -23,7 +23,7 @@ from stoilo.executor.verifier.installation import BUILT_FILE, Built, parse_built
 from stoilo.executor.verifier.release.targets import PartFile, ProjectFile, read_target
 from stoilo.executor.verifier.release.trust import PROJECT_FILE
 from stoilo.flavors.archive import read_any_archive
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     BoincPrivateKey,
     generate_boinc_key,
     parse_boinc_private,
@@ -39,7 +39,7 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 from stoilo.signer.ceremony.built_parts import read_parts_from
 from stoilo.signer.development.root import certify_parts, check_development
-from stoilo.signer.keyfiles import (
+from stoilo.signer.key_files import (
     make_private_directory,
     read_private_file,
     write_private_file,
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 KEY_FILE: Final = "boinc.key"
-_BUILT_PLACE: Final = f"/stoilo/executor/{BUILT_FILE}"
+_BUILT_PLACE: Final = f"/stoilo/executor/verifier/{BUILT_FILE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ def publish_programs(directory: Path, build: Path, now: int) -> PublishedProgram
     for name in signed:
         if name.startswith("verifier/"):
             _check_root(build / name, root)
+    # Before the targets that they are about: a reader never meets a file without.
     _write_signatures(directory, {name: build / name for name in signed})
     certify_parts(directory, {name: build / name for name in names}, now)
     return PublishedPrograms(names, signed)
@@ -154,6 +155,7 @@ def _check_pairs(signed: tuple[str, ...]) -> None:
         for name in signed
         if "verifier/" in name
     }
+    # A launcher holds the digest of one verifier: alone it stops every host.
     if alone := launchers ^ verifiers:
         raise TrustError(
             "STO-E091",
@@ -163,6 +165,7 @@ def _check_pairs(signed: tuple[str, ...]) -> None:
 
 def _check_root(archive: Path, root: bytes) -> None:
     """Refuse a verifier that was built for another root."""
+    # It would refuse every admission of this project.
     if _read_built(archive).root_bytes() != root:
         raise TrustError(
             "STO-E091", f"{archive.name} holds another root than this project's"

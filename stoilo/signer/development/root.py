@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,17 +26,9 @@ import msgspec
 from tuf.api.metadata import Root, TargetFile, Targets
 
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
-from stoilo.audit.format.policy import LogPolicy, parse_policy, render_policy
-from stoilo.audit.format.policy_history import (
-    MAX_RETIRED,
-    parse_history,
-    render_history,
-    succeed,
-)
+from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.settings import NO_WITNESSES, with_log, without_urls
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.core.limits import BOUNDS
-from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.release.targets import (
     EpochFile,
     EpochsFile,
@@ -63,7 +55,8 @@ from stoilo.executor.verifier.release.trust import (
     load_trust,
     read_release,
 )
-from stoilo.signer.keyfiles import (
+from stoilo.signer.ceremony.requests import next_log_policy
+from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
     write_private_file,
@@ -94,6 +87,7 @@ from stoilo.signer.repository import (
     refresh_online_metadata,
     store_target,
 )
+from stoilo.signer.roles import DELEGATED
 
 __all__ = [
     "ONLINE_REVOCATION_KEY",
@@ -104,143 +98,17 @@ __all__ = [
     "create_development_root",
     "log_policy_files",
     "offline_list",
-    "offline_role",
-    "publish_epochs",
+    "publish_reviewers",
     "published_epochs",
-    "reviewers_role",
     "revoke",
-    "role_keys",
-    "wanted_epochs",
 ]
 
-
-def check_development(directory: Path) -> None:
-    """Refuse (STO-K091) to use, or make, offline keys in a released project's directory."""
-    root = newest(directory, "root", Root)
-    if root is None:
-        released = (directory / "state" / REQUESTED_FILE).exists()
-    else:
-        released = DEVELOPMENT_MARK not in root.signed.unrecognized_fields
-    if released:
-        raise UsageError(
-            "STO-K091",
-            "this is a released project: its offline keys are not on this machine",
-            hint="people sign such a change: stoilo release request, rotate or revoke",
-        )
-
-
-def offline_role(directory: Path, name: str) -> RoleKeys:
-    """Return the keys of a delegated role."""
-    check_development(directory)
-    return RoleKeys((ensure_key(directory / "offline" / f"{name}.pem"),), 1)
-
-
-def role_keys(folder: Path, name: str, count: int, *, threshold: int) -> RoleKeys:
-    """Return a role's keys, one file each."""
-    check_development(folder.parent)
-    files = (folder / f"{name}-{number}.pem" for number in range(1, count + 1))
-    return RoleKeys(tuple(ensure_key(file) for file in files), threshold)
-
-
 EPOCHS_AHEAD: Final = 2
+
 _EPOCH_NAME: Final = re.compile(r"gate/[0-9]{1,10}\.json")
 
-
-def certify_fresh_epoch(directory: Path, now: int) -> int:
-    """Certify one more gate epoch, open now, by the gate role; returns its number.
-
-    For when those certified ahead are withdrawn, because their keys were stolen too.
-    """
-    check_development(directory)
-    with publishing(directory):
-        epochs = published_epochs(directory)
-        if not epochs:
-            raise TrustError("STO-K014", "the release has no epochs")
-        number = last_epoch(directory) + 1
-        fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
-        publish_epochs(directory, [*epochs, fresh], now)
-        online = ensure_key(directory / "online" / "online.pem")
-        refresh_online_metadata(directory, online, now)
-    return number
-
-
-def publish_epochs(directory: Path, epochs: Sequence[EpochFile], now: int) -> None:
-    """Publish the gate role, which certifies exactly `epochs`."""
-    numbers = EpochsFile(tuple(epoch.epoch for epoch in epochs))
-    files = {EPOCHS_FILE: msgspec.json.encode(numbers)} | {
-        f"gate/{epoch.epoch}.json": msgspec.json.encode(epoch) for epoch in epochs
-    }
-    publish_targets(directory, "gate", offline_role(directory, "gate"), files, now)
-
-
-def wanted_epochs(directory: Path, now: int) -> tuple[EpochFile, ...]:
-    """Return the epochs to certify: those not long over, and enough ahead of `now`."""
-    kept = [
-        epoch
-        for epoch in published_epochs(directory)
-        if epoch.not_after > now - EPOCH_LIFE_S
-    ]
-    until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
-    return epochs_ahead(directory, now, kept, until)
-
-
-def published_epochs(directory: Path) -> list[EpochFile]:
-    """Return the epochs that the newest metadata certifies, by number.
-
-    A directory of an earlier version certifies them by its targets role.
-    """
-    role = "targets" if newest(directory, "gate", Targets) is None else "gate"
-    current = newest(directory, role, Targets)
-    names = () if current is None else current.signed.targets
-    found = []
-    for name in names:
-        if _EPOCH_NAME.fullmatch(name):
-            data = newest_file(directory, role, name) or b""
-            found.append(read_target(data, EpochFile, name))
-    return sorted(found, key=lambda epoch: epoch.epoch)
-
-
-def log_policy_files(directory: Path, policy: LogPolicy, now: int) -> dict[str, bytes]:
-    """Return the targets that say whom to believe about the log, by name.
-
-    Args:
-        directory: of the development root; its newest targets say what was in force.
-        policy: to be in force from now on.
-        now: Unix seconds.
-
-    Raises:
-        TrustError: ``STO-K014`` or ``STO-K028`` when what is there is damaged.
-    """
-    known = _published(directory)
-    if known is not None:
-        size = _signed_size(directory) if known.current != policy else 0
-        policy = succeed(known, policy, now=now, size=size)
-    files = {POLICY_FILE: render_policy(policy)}
-    if policy.older:
-        files[HISTORY_FILE] = render_history(policy.older)
-    return files
-
-
-def _published(directory: Path) -> LogPolicy | None:
-    """Return the policy in force, with room for one more among the older ones."""
-    current = newest_file(directory, "targets", POLICY_FILE)
-    if current is None:
-        return None
-    history = newest_file(directory, "targets", HISTORY_FILE)
-    older = parse_history(history) if history else ()
-    return replace(parse_policy(current), older=older[: MAX_RETIRED - 1])
-
-
-def _signed_size(directory: Path) -> int:
-    """Return the size of the newest checkpoint that the log's key signed."""
-    path = directory / "state" / LEDGER_FILE
-    return CheckpointLedger(path).last.size if path.exists() else 0
-
-
-DELEGATED: Final = ("gate", "revocation", "policy", "reviewers")
-"""Roles with offline keys of their own; each speaks for its own folder."""
-
 _NO_FILES: Final[Mapping[str, bytes]] = {}
+
 ONLINE_REVOCATION_KEY: Final = "revocation.pem"
 """File, below ``online``, of the key that may add to the offline list."""
 
@@ -303,9 +171,11 @@ def create_development_root(
         accepted = _accept(directory, policies, reviewed or {})
         certified = _Certified(origin, installed, witnesses, level_files)
         _publish_all(directory, certified, accepted, now)
-        refresh_online_metadata(directory, ensure_key(online / "online.pem"), now)
+        _sign_online(directory, now)
     root_file = directory / "root.json"
     if not root_file.exists():
+        # Only with the first root: a memory that was lost later must not begin
+        # anew.
         create_ledger(state / LEDGER_FILE, origin)
         first = directory / "metadata" / "1.root.json"
         write_private_file(root_file, first.read_bytes())
@@ -322,14 +192,19 @@ def create_development_root(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Certified:
-    """What the offline targets role certifies; see `create_development_root`."""
-
-    origin: str
-    installed: InstalledRelease
-    witnesses: LogPolicy
-    level_files: Mapping[str, bytes]
+def check_development(directory: Path) -> None:
+    """Refuse (STO-K091) to use, or make, offline keys in a released project's directory."""
+    root = newest(directory, "root", Root)
+    if root is None:
+        released = (directory / "state" / REQUESTED_FILE).exists()
+    else:
+        released = DEVELOPMENT_MARK not in root.signed.unrecognized_fields
+    if released:
+        raise UsageError(
+            "STO-K091",
+            "this is a released project: its offline keys are not on this machine",
+            hint="people sign such a change: stoilo release request, rotate or revoke",
+        )
 
 
 def certify_parts(
@@ -356,6 +231,7 @@ def certify_parts(
         if not is_part_file(name):
             raise UsageError("STO-K082", f"{name[:80]!r} is not a file of a part")
     with publishing(directory):
+        # Parts published earlier stay named: hosts may still be fetching them.
         infos = dict(_named(directory))
         infos |= {
             name: store_target(directory, name, file) for name, file in files.items()
@@ -363,8 +239,7 @@ def certify_parts(
         changed = {} if floors is None else {FLOORS_FILE: msgspec.json.encode(floors)}
         kept = {name: info for name, info in infos.items() if name not in changed}
         _publish_targets(directory, changed, kept, now)
-        online = ensure_key(directory / "online" / "online.pem")
-        refresh_online_metadata(directory, online, now)
+        _sign_online(directory, now)
 
 
 def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
@@ -374,10 +249,9 @@ def revoke(directory: Path, denied: RevocationFile, now: int) -> None:
     """
     key = offline_role(directory, "revocation")
     files = {REVOCATION_FILE: _with_online_key(directory, denied)}
-    online = ensure_key(directory / "online" / "online.pem")
     with publishing(directory):
         publish_targets(directory, "revocation", key, files, now)
-        refresh_online_metadata(directory, online, now)
+        _sign_online(directory, now)
 
 
 def offline_list(directory: Path) -> RevocationFile:
@@ -388,43 +262,69 @@ def offline_list(directory: Path) -> RevocationFile:
     return read_target(data, RevocationFile, REVOCATION_FILE)
 
 
-def _with_online_key(directory: Path, denied: RevocationFile) -> bytes:
-    """Return the file's bytes, naming the online revocation key if it names none."""
-    if not denied.keys:
-        online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
-        keys = (online.public.raw.hex(),)
-        denied = msgspec.structs.replace(denied, keys=keys)
-    return msgspec.json.encode(denied)
+def publish_reviewers(directory: Path, named: ReviewerFile, now: int) -> None:
+    """Publish who may review; the caller holds `publishing`."""
+    files = {REVIEWERS_FILE: msgspec.json.encode(named)}
+    role = offline_role(directory, "reviewers")
+    publish_targets(directory, "reviewers", role, files, now)
+    _sign_online(directory, now)
 
 
-def reviewers_role(directory: Path) -> RoleKeys:
-    """Return the keys of the role that names the reviewers."""
-    return offline_role(directory, "reviewers")
+def certify_fresh_epoch(directory: Path, now: int) -> int:
+    """Certify one more gate epoch, open now, by the gate role; returns its number.
 
-
-def _accept(
-    directory: Path, policies: Sequence[str], reviewed: Mapping[str, Sequence[str]]
-) -> PolicyFile:
-    """Return the policies to certify; what was said of earlier ones is kept."""
-    data = newest_file(directory, "policy", POLICIES_FILE)
-    earlier = read_target(data, PolicyFile, POLICIES_FILE).reviewed if data else {}
-    known = earlier | {digest: tuple(levels) for digest, levels in reviewed.items()}
-    kept = {digest: levels for digest, levels in known.items() if digest in policies}
-    return PolicyFile(tuple(policies), kept)
-
-
-def _check_origin(directory: Path, origin: str) -> None:
-    """Refuse a directory that was made for another project.
-
-    Only the origin is read, so that a directory of an earlier version is understood.
+    For when those certified ahead are withdrawn, because their keys were stolen too.
     """
-    data = newest_file(directory, "targets", PROJECT_FILE)
-    if data is None:
-        return
-    record = parse_strict_json(data, max_bytes=BOUNDS.metadata_bytes, what=PROJECT_FILE)
-    known = record.get("origin") if isinstance(record, dict) else None
-    if known != origin:
-        raise TrustError("STO-K029", f"this root was made for {known!r}")
+    check_development(directory)
+    with publishing(directory):
+        epochs = published_epochs(directory)
+        if not epochs:
+            raise TrustError("STO-K014", "the release has no epochs")
+        number = last_epoch(directory) + 1
+        fresh = make_epoch(directory, number, now - CLOCK_MARGIN_S)
+        publish_epochs(directory, [*epochs, fresh], now)
+        _sign_online(directory, now)
+    return number
+
+
+def published_epochs(directory: Path) -> list[EpochFile]:
+    """Return the epochs that the newest metadata certifies, by number."""
+    current = newest(directory, "gate", Targets)
+    names = () if current is None else current.signed.targets
+    found = []
+    for name in names:
+        if _EPOCH_NAME.fullmatch(name):
+            data = newest_file(directory, "gate", name) or b""
+            found.append(read_target(data, EpochFile, name))
+    return sorted(found, key=lambda epoch: epoch.epoch)
+
+
+def log_policy_files(directory: Path, policy: LogPolicy, now: int) -> dict[str, bytes]:
+    """Return the targets that say whom to believe about the log, by name.
+
+    Args:
+        directory: of the development root; its newest targets say what was in force.
+        policy: to be in force from now on.
+        now: Unix seconds.
+
+    Raises:
+        TrustError: ``STO-K014`` or ``STO-K028`` when what is there is damaged.
+    """
+    current = newest_file(directory, "targets", POLICY_FILE)
+    history = newest_file(directory, "targets", HISTORY_FILE)
+    path = directory / "state" / LEDGER_FILE
+    size = CheckpointLedger(path).last.size if path.exists() else 0
+    return next_log_policy(current, history, policy, now=now, size=size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Certified:
+    """What the offline targets role certifies; see `create_development_root`."""
+
+    origin: str
+    installed: InstalledRelease
+    witnesses: LogPolicy
+    level_files: Mapping[str, bytes]
 
 
 def _publish_all(
@@ -440,6 +340,7 @@ def _publish_all(
         "timestamp": online,
     }
     publish_root(directory, roles, now, development=True)
+    # Read, not made anew: a restart must not allow what was withdrawn.
     denied = _with_online_key(directory, offline_list(directory))
     named = newest_file(directory, "reviewers", REVIEWERS_FILE)
     delegated = {
@@ -460,6 +361,77 @@ def _publish_all(
         if name not in files and (is_part_file(name) or name == FLOORS_FILE)
     }
     _publish_targets(directory, files, parts, now)
+
+
+def offline_role(directory: Path, name: str) -> RoleKeys:
+    """Return the keys of a delegated role."""
+    check_development(directory)
+    return RoleKeys((ensure_key(directory / "offline" / f"{name}.pem"),), 1)
+
+
+def role_keys(folder: Path, name: str, count: int, *, threshold: int) -> RoleKeys:
+    """Return a role's keys, one file each."""
+    check_development(folder.parent)
+    files = (folder / f"{name}-{number}.pem" for number in range(1, count + 1))
+    return RoleKeys(tuple(ensure_key(file) for file in files), threshold)
+
+
+def publish_epochs(directory: Path, epochs: Sequence[EpochFile], now: int) -> None:
+    """Publish the gate role, which certifies exactly `epochs`."""
+    numbers = EpochsFile(tuple(epoch.epoch for epoch in epochs))
+    files = {EPOCHS_FILE: msgspec.json.encode(numbers)} | {
+        f"gate/{epoch.epoch}.json": msgspec.json.encode(epoch) for epoch in epochs
+    }
+    publish_targets(directory, "gate", offline_role(directory, "gate"), files, now)
+
+
+def wanted_epochs(directory: Path, now: int) -> tuple[EpochFile, ...]:
+    """Return the epochs to certify: those not long over, and enough ahead of `now`."""
+    kept = [
+        epoch
+        for epoch in published_epochs(directory)
+        if epoch.not_after > now - EPOCH_LIFE_S
+    ]
+    until = now + (EPOCHS_AHEAD - 1) * EPOCH_STEP_S - DAY_S
+    return epochs_ahead(directory, now, kept, until)
+
+
+def _with_online_key(directory: Path, denied: RevocationFile) -> bytes:
+    """Return the file's bytes, naming the online revocation key if it names none."""
+    # Without a key that may add, nothing could be withdrawn before the next start.
+    if not denied.keys:
+        online = ensure_key(directory / "online" / ONLINE_REVOCATION_KEY)
+        keys = (online.public.raw.hex(),)
+        denied = msgspec.structs.replace(denied, keys=keys)
+    return msgspec.json.encode(denied)
+
+
+def _sign_online(directory: Path, now: int) -> None:
+    refresh_online_metadata(
+        directory, ensure_key(directory / "online" / "online.pem"), now
+    )
+
+
+def _accept(
+    directory: Path, policies: Sequence[str], reviewed: Mapping[str, Sequence[str]]
+) -> PolicyFile:
+    """Return the policies to certify; what was said of earlier ones is kept."""
+    data = newest_file(directory, "policy", POLICIES_FILE)
+    earlier = read_target(data, PolicyFile, POLICIES_FILE).reviewed if data else {}
+    known = earlier | {digest: tuple(levels) for digest, levels in reviewed.items()}
+    # Tasks admitted under an earlier policy are still judged by its rules.
+    kept = {digest: levels for digest, levels in known.items() if digest in policies}
+    return PolicyFile(tuple(policies), kept)
+
+
+def _check_origin(directory: Path, origin: str) -> None:
+    """Refuse a directory that was made for another project."""
+    data = newest_file(directory, "targets", PROJECT_FILE)
+    known = (
+        origin if data is None else read_target(data, ProjectFile, PROJECT_FILE).origin
+    )
+    if known != origin:
+        raise TrustError("STO-K029", f"this root was made for {known!r}")
 
 
 def _publish_targets(

@@ -17,7 +17,7 @@ import msgspec
 from stoilo.audit.format.checkpoint import Checkpoint, check_consistency
 from stoilo.audit.format.merkle import EMPTY_ROOT
 from stoilo.core.errors import TrustError
-from stoilo.signer.keyfiles import read_private_file, write_private_file
+from stoilo.signer.key_files import read_private_file, write_private_file
 
 __all__ = ["LEDGER_FILE", "CheckpointLedger", "create_ledger", "judge_next"]
 
@@ -58,8 +58,10 @@ def judge_next(
         raise TrustError(
             "STO-K025", f"size {last.size} was signed; {asked.size} would go back"
         )
+    # Signing the same tree again is harmless: a restarted server asks for it.
     if asked.size == last.size and asked.root != last.root:
         raise TrustError("STO-K026", f"another tree of size {last.size} was signed")
+    # The empty tree is the beginning of every tree.
     if not 0 < last.size < asked.size:
         return
     try:
@@ -86,6 +88,7 @@ class CheckpointLedger:
     def record(self, asked: Checkpoint, consistency: Sequence[bytes] = ()) -> None:
         """Judge `asked` and make it durable; only then may it be signed."""
         judge_next(self._last, asked, consistency)
+        # No disk flush for what is remembered already.
         if asked != self._last:
             _write(self._path, asked)
             self._last = asked

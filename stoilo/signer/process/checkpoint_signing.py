@@ -42,6 +42,7 @@ class CheckpointSigner:
         new = parse_checkpoint(body).size
         old = self._client.ping().size
         proof: list[bytes] = []
+        # Nothing to prove for the first leaves, or for a tree signed before.
         if 0 < old < new:
             proof = consistency_proof(
                 old, new, lambda level, index: self._nodes.node(level, index, new)

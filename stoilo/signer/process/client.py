@@ -168,6 +168,8 @@ class SignerClient:
             try:
                 return self._exchange_once(request, deadline)
             except (OSError, EOFError, TrustError) as error:
+                # What was sent may have been signed: asking again gives
+                # the same answer.
                 self._drop()
                 if isinstance(error, TrustError) and error.code != "STO-K020":
                     raise
@@ -176,6 +178,7 @@ class SignerClient:
                         "STO-K020", "the signer does not answer"
                     ) from error
                 time.sleep(pause_s)
+                # Whoever started the signer can start it again.
                 if self._revive is not None:
                     self._revive()
                 pause_s = pauses.next_pause()

@@ -96,6 +96,7 @@ class SignerProcess:
     def _spawn(self) -> None:
         """Start the child with a pipe whose closing ends it."""
         self._stop()
+        # The kernel closes our end when this process dies, however it dies.
         theirs, self._lifeline = os.pipe()
         command = [sys.executable, "-m", "stoilo.signer.process"]
         command += ["--keys", str(self._directory), "--socket", str(self._socket)]
@@ -119,6 +120,8 @@ class SignerProcess:
                     answer = client.ping()
                 except StoiloError:
                     continue
+                # An older signer may still answer on this socket while
+                # it ends.
                 if answer.pid == self._child.pid:
                     return answer
                 client.close()

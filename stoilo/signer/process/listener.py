@@ -51,6 +51,7 @@ def serve(
 ) -> None:
     """Answer connections until the listener is closed."""
     lock = threading.Lock()
+    # A caller that opens connections and says nothing must not use up our threads.
     free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def attend(connection: socket.socket) -> None:
@@ -68,6 +69,8 @@ def serve(
             connection, _ = listener.accept()
         except OSError:
             return
+        # Servers keep one connection for their life; a dead peer is dropped in
+        # an hour.
         connection.settimeout(IDLE_S)
         threading.Thread(target=attend, args=(connection,), daemon=True).start()
 
@@ -82,6 +85,8 @@ def _attend(
     try:
         check_peer(_peer_uid(connection), allowed)
         while request := receive_request(connection):
+            # One request at a time: the memories of log and revocations
+            # have one writer.
             with lock:
                 response = service.answer(request)
             send_record(connection, response)
@@ -91,6 +96,7 @@ def _attend(
 
 def _peer_uid(connection: socket.socket) -> int:
     """Return the caller's user id, as recorded by the kernel at connect."""
+    # What the caller says of itself is not asked.
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return int(_PEER.unpack(data)[1])
 
@@ -108,8 +114,11 @@ def open_listener(path: Path, *, shared: bool = False) -> socket.socket:
 
     `shared` lets this process' group connect too (0660); who may ask is decided by uid.
     """
+    # A killed signer leaves its socket; the lock says that nobody else uses it.
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # bind() makes the file: closed to others from its first moment, not chmod-ed
+    # later.
     before = os.umask(0o117 if shared else 0o177)
     try:
         with unix_address(path) as address:
@@ -137,6 +146,8 @@ def _watch_lifeline(descriptor: int) -> None:
     def wait() -> None:
         while os.read(descriptor, 1):
             pass
+        # No clean-up could run if the server was killed; what was signed is
+        # durable.
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()

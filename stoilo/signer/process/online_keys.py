@@ -25,7 +25,7 @@ from stoilo.core.ed25519 import PrivateKey, PublicKey, parse_public_key
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.strict_json import parse_strict_json
 from stoilo.executor.verifier.release.targets import MAX_EPOCHS, EpochFile
-from stoilo.signer.keyfiles import (
+from stoilo.signer.key_files import (
     ensure_key,
     make_private_directory,
     read_private_file,
@@ -127,6 +127,7 @@ def _check(keys: OnlineKeys) -> None:
         raise TrustError("STO-K090", "the log's key is not one of this project")
     used = [log.public.hex(), keys.online, keys.revocation]
     used += [key for epoch in keys.epochs for key in epoch.keys]
+    # One key, one use: a signature for one purpose must not pass for another.
     if len(set(used)) != len(used):
         raise TrustError("STO-K090", "one key is named for two uses")
     for key in used:
@@ -256,6 +257,7 @@ def _next_keys(
     replace: frozenset[str],
 ) -> OnlineKeys:
     """Return what there is now, making keys where none is."""
+    # Never replaced here: a log with another key is another log.
     log = ensure_key(directory / "online" / "log.pem")
     known = () if before is None or "gate" in replace else before.epochs
     kept = [epoch for epoch in known if epoch.not_after > now]
@@ -279,6 +281,8 @@ def _named_key(
     if name in replace:
         new = PrivateKey.generate()
         public = new.public.raw.hex()
+        # Beside the present one, which signs until a ceremony has named the new
+        # one.
         write_private_file(folder / f"{name}-{public[:16]}.pem", new.pem())
         return public
     if before is not None:

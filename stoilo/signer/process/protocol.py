@@ -202,6 +202,7 @@ def unix_address(path: Path) -> Iterator[str]:
     if len(os.fsencode(path)) <= MAX_ADDRESS_BYTES:
         yield str(path)
         return
+    # A descriptor of the directory makes a short name for a long place.
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

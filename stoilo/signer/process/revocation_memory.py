@@ -17,7 +17,7 @@ from stoilo.core.ed25519 import PublicKey
 from stoilo.core.errors import TrustError
 from stoilo.core.revocation import RevocationStatement, parse_revocation
 from stoilo.executor.verifier.release.targets import TrustedRelease
-from stoilo.signer.keyfiles import read_private_file, write_private_file
+from stoilo.signer.key_files import read_private_file, write_private_file
 
 __all__ = ["REVOCATION_LEDGER", "RevocationLedger", "judge_statement"]
 
@@ -60,6 +60,7 @@ def judge_statement(
         or asked.offline != release.revocation_digest
     ):
         raise TrustError("STO-A085", "the statement does not fit the release or clock")
+    # A new key begins above what the offline role has settled, not at one.
     floor = release.revocations_settled if last is None else last.sequence
     if asked.sequence <= floor:
         raise TrustError(
@@ -105,6 +106,7 @@ class RevocationLedger:
         """
         asked = parse_revocation(payload)
         before = self.signed_by(key)
+        # A server that crashed before it stored our answer asks for it again.
         if payload == before:
             return
         judge_statement(self.last if before else None, asked, release, now)

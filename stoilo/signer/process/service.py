@@ -40,7 +40,7 @@ from stoilo.executor.verifier.admission import (
 from stoilo.executor.verifier.release.targets import GateEpoch, InstalledRelease
 from stoilo.executor.verifier.release.trust import load_trust, read_release
 from stoilo.executor.verifier.revocation import in_force, prove_revocation
-from stoilo.signer.keyfiles import read_private_key, read_trusted_file
+from stoilo.signer.key_files import read_private_key, read_trusted_file
 from stoilo.signer.process.checkpoint_memory import LEDGER_FILE, CheckpointLedger
 from stoilo.signer.process.online_keys import certified_online_key, find_key
 from stoilo.signer.process.protocol import (
@@ -109,6 +109,8 @@ class SignerService:
         self._gate_keys: dict[int, PrivateKey] = {}
         self._rates: dict[int, WindowLimit] = {}
         self._stamp = 0
+        # Before the release is read: an expired timestamp would refuse it as a
+        # whole.
         self._sign_online_metadata()
         self._revocations = RevocationLedger(directory / "state" / REVOCATION_LEDGER)
         self._load()
@@ -156,15 +158,20 @@ class SignerService:
         if statement.origin != self._trust.origin:
             raise TrustError("STO-A020", "the statement is for another project")
         epoch = self._open_epoch(statement)
+        # The leaf is made here from the bytes to sign: a proof for another leaf
+        # is no use.
         leaf = admission_leaf(statement, admission.statement)
         proven = prove_leaf(admission.proof, leaf, self._trust.log_policy.current)
         verified = VerifiedAdmission(
             statement, statement_digest(admission.statement), epoch, proven
         )
+        # A clock set back must not bring withdrawn or expired things to life
+        # again.
         clock = max(self._clock(), proven.checkpoint_time or 0)
         check_times(verified, clock)
         check_revocations(verified, self._trust)
         check_review_rules(statement, self._trust, clock)
+        # Last of the checks: what is refused anyway spends nothing.
         if not self._rate(epoch).take(1):
             raise TrustError(
                 "STO-K023", f"the epoch allows {epoch.max_per_minute} a minute"
@@ -255,6 +262,7 @@ class SignerService:
     def _timestamp_stamp(self) -> int:
         """Return what changes when a new timestamp is published."""
         path = self._directory / "metadata" / "timestamp.json"
+        # The timestamp is written last in every publication.
         return path.stat().st_mtime_ns
 
     def _online_key(self) -> PrivateKey:
@@ -267,6 +275,8 @@ class SignerService:
         if key is None:
             path = self._directory / "online" / f"gate-{epoch.number}.pem"
             key = read_private_key(path)
+            # A file put in its place must not sign what volunteers would
+            # refuse.
             if key.public not in epoch.keys:
                 raise TrustError("STO-K029", f"{path.name} is not the certified key")
             self._gate_keys[epoch.number] = key

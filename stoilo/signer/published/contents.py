@@ -15,14 +15,13 @@ from typing import IO, Final
 
 from tuf.api.metadata import TargetFile, Targets
 
-from stoilo.core.digests import Digest, content_digest
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.limits import BOUNDS
 from stoilo.executor.verifier.release.targets import PartFile, part_target, read_target
 from stoilo.executor.verifier.release.trust import travels
-from stoilo.flavors.archive import Source, XzReader, read_archive
 from stoilo.flavors.tree import parse_tree, tree_digest
-from stoilo.signer.pairing import BUILT_PATH
+from stoilo.signer.pairing import read_tree
 from stoilo.signer.published.history import History, RoleVersion
 from stoilo.signer.published.places import Place
 
@@ -38,7 +37,6 @@ __all__ = [
 
 MAX_TARGET_BYTES: Final = 4 * 1024**3
 MAX_TREE_BYTES: Final = 16 * 1024**2
-MAX_BUILT_BYTES: Final = 1024**2
 _CHUNK: Final = 1024 * 1024
 _NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(/[A-Za-z0-9][A-Za-z0-9._+-]{0,127}){0,3}"
@@ -125,6 +123,8 @@ def read_contents(place: Place, history: History) -> Contents:
         in_force = id(role) in newest
         for info in _infos(role):
             path = stored_path(info)
+            # Nobody can say what an earlier release was without its small
+            # files.
             wanted = in_force or (names is not None and travels(info.path))
             if path not in checked:
                 found = _check(place, path, info, wanted=wanted)
@@ -174,6 +174,7 @@ def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
         raise TrustError("STO-K014", f"the release lacks {name}")
     with _open(place, stored_file(one), one.size) as file:
         data = file.read(one.size + 1)
+    # It was hashed before; the place may give another file the second time.
     if content_digest(data) != one.sha256:
         raise TrustError("STO-K014", f"{name} changed while it was read")
     return data
@@ -201,15 +202,7 @@ def _check_tree(
         if _hash(file)[0] != archive.sha256:
             raise TrustError("STO-K014", f"{archive.name} changed while it was read")
         file.seek(0)
-        source: Source = XzReader(file) if archive.name.endswith(".xz") else file
-        found = b""
-        for member in read_archive(source, Digest(part.tree)):
-            wanted = (
-                member.file.path == BUILT_PATH and member.file.size <= MAX_BUILT_BYTES
-            )
-            for chunk in member.chunks:
-                found += chunk if wanted else b""
-    return found
+        return read_tree(file, part.tree)
 
 
 def _archive_name(base: str, part: PartFile) -> str:

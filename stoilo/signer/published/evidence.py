@@ -38,7 +38,7 @@ from stoilo.signer.attestations import (
     check_builds,
     read_attestation,
 )
-from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
     BOINC_KEY_FILE,
@@ -146,6 +146,8 @@ def _matching(
         attested = read_attestation(files[path], keys)
         if attested.builder != key:
             raise TrustError("STO-F031", f"{path} is by another builder than it says")
+        # A builder's file of an earlier build lies there until he attests the
+        # new one.
         if _without_serial(attested.part) not in earlier:
             ours.append(files[path])
     return ours
@@ -258,6 +260,7 @@ def check_log(
     proof = place.read(RELEASE_PROOF_FILE, BOUNDS.proof_bytes)
     if record is None and proof is None:
         return None
+    # One without the other proves nothing and looks like something.
     if record is None or proof is None:
         raise TrustError(
             "STO-K099", "the release has a log record or a proof, not both"

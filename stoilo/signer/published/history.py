@@ -131,6 +131,7 @@ def read_history(
     targets = _all_versions(read, "targets", versions, roots)
     current = _targets(targets[-1])
     in_force = set((current.delegations.roles if current.delegations else None) or {})
+    # A role that the snapshot leaves out could be held back without being missed.
     if versions.keys() != {"targets", *in_force}:
         raise TrustError("STO-K013", "the snapshot names other roles than targets does")
     delegated: list[RoleVersion] = []
@@ -247,6 +248,8 @@ def _all_versions(
         name = f"metadata/{version}.{role}.json"
         data = _present(read, name)
         metadata = _open(name, data, Targets, version)
+        # The one in force answers to the newest owner, older ones to any
+        # before.
         allowed = owners[-1:] if version == last and not former else owners
         found.append(_by_any(role, metadata, data, allowed))
     return found
@@ -301,6 +304,7 @@ def _verified(
             )
         signers |= result.signed
         threshold = result.threshold
+    # Readers ignore such a one, so that its bytes could change unseen.
     if signers.keys() != metadata.signatures.keys():
         raise TrustError("STO-K078", f"{name} holds a signature that does not count")
     ordered = tuple(signers[keyid] for keyid in sorted(signers))
@@ -323,6 +327,7 @@ def _open(name: str, data: bytes, kind: type[_T], version: int) -> Metadata[_T]:
     if not isinstance(signed, kind) or version not in {0, signed.version}:
         raise TrustError("STO-K013", f"{name} is of another role or version")
     plain = all(_is_plain(one) for one in metadata.signatures.values())
+    # Spaces and the order of fields are not signed.
     if written != data or metadata.unrecognized_fields or not plain:
         raise TrustError("STO-K078", f"{name} is not in the spelling that was signed")
     return metadata

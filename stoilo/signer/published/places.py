@@ -5,27 +5,25 @@ Trust: everything is hostile; every reading is bounded by the caller.
 
 from __future__ import annotations
 
-import http.client
 import os
 import re
 import stat
 import tempfile
-import time
-import urllib.error
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from stoilo.audit.opener import open_url
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.http_client import HttpClient, HttpError
 
 __all__ = ["DirectoryPlace", "Place", "WebPlace", "open_place"]
 
 MAX_FILES: Final = 8192
 MAX_DEPTH: Final = 8
 _TIMEOUT_S: Final = 30.0
+_REDIRECTS: Final = 5
 _ANSWER_S: Final = 1800.0
-_CHUNK: Final = 1024 * 1024
 _GONE: Final = frozenset({404, 410})
 _PRIVATE: Final = frozenset({"online", "offline", "state", "retired"})
 _HALF = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.new")
@@ -111,6 +109,8 @@ class DirectoryPlace:
             if entry.is_dir(follow_symlinks=False):
                 if name.count("/") >= MAX_DEPTH:
                     raise _strange(name, "its folders are too deep")
+                # In a copy for others such a folder is a mistake, and
+                # is said.
                 if not (self._live and name in _PRIVATE):
                     yield from self._walk(name)
             elif not entry.is_file(follow_symlinks=False):
@@ -136,6 +136,7 @@ class WebPlace:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
+        self._client = HttpClient(read_s=_TIMEOUT_S, redirects=_REDIRECTS)
 
     def read(self, name: str, limit: int) -> bytes | None:
         """Return a file's bytes, None when it is not there."""
@@ -149,16 +150,15 @@ class WebPlace:
         """Fetch a file of at most `size` bytes into a temporary one."""
         url = f"{self._url}/{name}"
         try:
-            with open_url(url, _TIMEOUT_S, _ANSWER_S) as answer:
-                return self._keep(answer, name, size)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code in _GONE:
+            with self._client.open("GET", url, within_s=_ANSWER_S) as answer:
+                if answer.status in _GONE:
                     return None
-            raise UnreachableError(
-                "STO-L002", f"{url} answered {error.code}"
-            ) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
+                if answer.status != HTTPStatus.OK:
+                    raise UnreachableError(
+                        "STO-L002", f"{url} answered {answer.status}"
+                    )
+                return _kept(_bounded(answer.chunks(), name, size))
+        except HttpError as error:
             raise UnreachableError(
                 "STO-L002", f"{url} cannot be reached: {error}"
             ) from error
@@ -167,28 +167,25 @@ class WebPlace:
         """Return None: a web server lists nothing that could be believed."""
         return None
 
-    @staticmethod
-    def _keep(answer: http.client.HTTPResponse, name: str, size: int) -> IO[bytes]:
-        """Return a temporary file with an answer's body."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        try:
-            file.writelines(_pieces(answer, name, size))
-            file.seek(0)
-        except BaseException:
-            file.close()
-            raise
-        return file
+
+def _kept(pieces: Iterator[bytes]) -> IO[bytes]:
+    """Return a temporary file: what is checked is read twice, and must not change."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    try:
+        file.writelines(pieces)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
-def _pieces(answer: http.client.HTTPResponse, name: str, size: int) -> Iterator[bytes]:
-    """Yield an answer's body, bounded in size and time."""
-    deadline, left = time.monotonic() + _ANSWER_S, size
-    while piece := answer.read(_CHUNK):
+def _bounded(pieces: Iterator[bytes], name: str, size: int) -> Iterator[bytes]:
+    left = size
+    for piece in pieces:
         left -= len(piece)
         if left < 0:
             raise _strange(name, f"it is larger than {size} bytes")
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer comes too slowly")
         yield piece
 
 

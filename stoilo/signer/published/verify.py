@@ -1,6 +1,6 @@
 """Is this published release whole, signed, rebuilt, logged, and nothing beside it?
 
-Two checks in one. A volunteer's own verifier (`executor.verifier.trust`) reads the release
+Two checks in one. A volunteer's own verifier (`executor.verifier`) reads the release
 as it would before any work: thresholds, versions, expiry, delegations. And every file is
 accounted for, in the one spelling that was signed, so that nobody can change, cut, remove
 or add a byte of what is published without being seen.
@@ -22,7 +22,7 @@ from stoilo.executor.verifier.release.targets import (
 )
 from stoilo.executor.verifier.release.trust import ReleaseFiles, load_trust, travels
 from stoilo.signer.attestations import BuildEvidence
-from stoilo.signer.boinckeys import BoincPublicKey
+from stoilo.signer.boinc_keys import BoincPublicKey
 from stoilo.signer.ceremony.metadata import RoleFile
 from stoilo.signer.ceremony.transcript import TranscriptLine, render_transcript
 from stoilo.signer.published.contents import (
@@ -107,6 +107,7 @@ def verify_release(
         UnreachableError: STO-L002.
     """
     reading = _Reading(place)
+    # Metadata first: it says which other bytes may be there.
     history = read_history(place.read, place.names(), root)
     reading.found |= {one.path for one in history.all()}
     contents = read_contents(place, history)
@@ -118,6 +119,7 @@ def verify_release(
         installed=installed,
     )
     check_pairs(place, history, contents, trust, check_archives(place, contents))
+    # A rehearsal and a development root are built and run by one person.
     real = not (trust.development or trust.rehearsal)
     evidence = check_attestations(
         place, contents, trust.builders, reading.found, required=real
@@ -164,6 +166,7 @@ def _check_root_copy(reading: _Reading, history: History) -> None:
 def _refuse_others(reading: _Reading) -> None:
     """Refuse files that nothing accounts for."""
     names = reading.place.names()
+    # The publisher did not sign it, so nobody should meet it.
     others = set() if names is None else names - reading.found
     if others:
         raise TrustError(

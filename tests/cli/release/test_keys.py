@@ -13,8 +13,13 @@ from stoilo.cli import keys as module
 from stoilo.cli.keys import open_key_file, read_public_file
 from stoilo.cli.main import cli
 from stoilo.cli.release.keys import keygen
-from stoilo.core.errors import StoiloError
-from tests.support.stage import PASSPHRASE
+from stoilo.core.errors import StoiloError, UsageError
+from stoilo.signer.boinc_keys import check_boinc_signature, md5_hex, parse_boinc_public
+from stoilo.signer.development.root import create_development_root
+from stoilo.signer.offline_keys import create_key, render_public_file
+from stoilo.signer.process.online_keys import parse_online_keys
+from tests.support.gate import INSTALLED, NOW
+from tests.support.stage import EASY, PASSPHRASE
 
 
 def pipe_with(text: str) -> int:
@@ -195,3 +200,106 @@ def test_passphrase_is_never_an_argument() -> None:
     names = {name for one in keygen.params for name in one.opts}
     assert not {"--passphrase", "--password"} & names
     assert all(one.envvar is None for one in keygen.params)
+
+
+def run(tmp_path: Path, new_role: str = "boinc") -> Result:
+    old, _ = create_key("boinc", "old", PASSPHRASE, hardness=EASY)
+    _, new = create_key(new_role, "new", PASSPHRASE, hardness=EASY)
+    (tmp_path / "old.key").write_bytes(old)
+    (tmp_path / "new.pub").write_bytes(render_public_file(new))
+    out, into = os.pipe()
+    os.write(into, PASSPHRASE.encode())
+    os.close(into)
+    try:
+        return CliRunner().invoke(
+            cli,
+            [
+                "release",
+                "boinc-change",
+                "--old",
+                str(tmp_path / "old.key"),
+                "--new",
+                str(tmp_path / "new.pub"),
+                "--output",
+                str(tmp_path / "keys"),
+                "--passphrase-fd",
+                str(out),
+            ],
+        )
+    finally:
+        os.close(out)
+
+
+def test_old_key_vouches_for_the_new_one(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+    texts = {path.name: path.read_text() for path in (tmp_path / "keys").iterdir()}
+    old = parse_boinc_public(texts["old_key_0"])
+    stripped = texts["code_sign_public"].strip().encode()
+    check_boinc_signature(md5_hex(stripped), texts["signature_stripped_0"], old)
+
+
+def test_key_of_another_role_is_no_successor(tmp_path: Path) -> None:
+    result = run(tmp_path, "root")
+    assert isinstance(result.exception, StoiloError)
+    assert not (tmp_path / "keys").exists()
+
+
+ORIGIN = "project.example/log"
+
+
+def call(folder: Path, *more: str) -> Result:
+    words = ["--data", str(folder / "data"), "--out", str(folder / "online.json")]
+    words = ["release", "online-keys", *words, *more]
+    return CliRunner().invoke(cli, words, catch_exceptions=False)
+
+
+def test_file_for_the_ceremony_is_written_and_the_next_step_said(
+    tmp_path: Path,
+) -> None:
+    result = call(tmp_path, "--origin", ORIGIN)
+    keys = parse_online_keys((tmp_path / "online.json").read_bytes())
+    assert keys.origin == ORIGIN
+    assert "stoilo release init" in result.output
+    assert keys.log_vkey in result.output
+
+
+def test_no_private_key_is_printed_or_carried_away(tmp_path: Path) -> None:
+    result = call(tmp_path, "--origin", ORIGIN, "--json")
+    shown = result.output + (tmp_path / "online.json").read_text()
+    for file in (tmp_path / "data" / "keys" / "online").iterdir():
+        secret = file.read_text().split("\n")[1]
+        assert secret not in shown
+
+
+def test_second_call_needs_no_name_and_asks_for_more_epochs(tmp_path: Path) -> None:
+    call(tmp_path, "--origin", ORIGIN, "--epochs", "2")
+    result = call(tmp_path, "--epochs", "5", "--json")
+    assert len(json.loads(result.output)["epochs"]) == 5
+
+
+def test_name_may_come_from_the_server_s_settings(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "stoilo.toml").write_text(f'origin = "{ORIGIN}"\n')
+    assert json.loads(call(tmp_path, "--json").output)["origin"] == ORIGIN
+
+
+def test_project_without_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="STO-K092") as refusal:
+        call(tmp_path)
+    assert "--origin" in (refusal.value.hint or "")
+
+
+def test_development_root_is_left_alone(tmp_path: Path) -> None:
+    keys = tmp_path / "data" / "keys"
+    (tmp_path / "data").mkdir()
+    create_development_root(keys, ORIGIN, NOW, installed=INSTALLED)
+    with pytest.raises(UsageError, match="STO-K091"):
+        call(tmp_path, "--origin", ORIGIN)
+
+
+def test_second_key_is_made_after_a_theft(tmp_path: Path) -> None:
+    first = json.loads(call(tmp_path, "--origin", ORIGIN, "--json").output)
+    second = json.loads(call(tmp_path, "--replace", "online", "--json").output)
+    assert first["online"] != second["online"]
+    assert first["log_vkey"] == second["log_vkey"]

@@ -15,7 +15,7 @@ from stoilo.core.boinc.codesign import (
     render_boinc_public,
 )
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import generate_boinc_key, sign_key_change, sign_md5
+from stoilo.signer.boinc_keys import generate_boinc_key, sign_key_change, sign_md5
 
 OLD, NEW = generate_boinc_key(), generate_boinc_key()
 

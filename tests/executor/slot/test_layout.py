@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.executor.slot.layout import (
-    Ending,
+    ExitKind,
     Program,
     SlotTask,
     copy_in,
@@ -33,16 +33,16 @@ def slot(tmp_path):
 @pytest.mark.parametrize(
     ("code", "files", "ending", "status"),
     [
-        (0, {"boinc_finish_called": "0\n"}, Ending.FINISHED, 0),
-        (0, {}, Ending.RESTART, 0),
-        (0, {"boinc_temporary_exit": "60\nlater\n"}, Ending.PUT_OFF, 0),
-        (1, {"boinc_temporary_exit": "60\nlater\n"}, Ending.PUT_OFF, 0),
-        (4, {}, Ending.FAILED, 4),
-        (4, {"boinc_finish_called": "0\n"}, Ending.FAILED, 4),
-        (194, {}, Ending.FAILED, 194),
-        (-signal.SIGKILL, {}, Ending.RESTART, 0),
-        (-signal.SIGTERM, {"boinc_finish_called": "0\n"}, Ending.RESTART, 0),
-        (-signal.SIGSEGV, {}, Ending.FAILED, -signal.SIGSEGV),
+        (0, {"boinc_finish_called": "0\n"}, ExitKind.FINISHED, 0),
+        (0, {}, ExitKind.RESTART, 0),
+        (0, {"boinc_temporary_exit": "60\nlater\n"}, ExitKind.PUT_OFF, 0),
+        (1, {"boinc_temporary_exit": "60\nlater\n"}, ExitKind.PUT_OFF, 0),
+        (4, {}, ExitKind.FAILED, 4),
+        (4, {"boinc_finish_called": "0\n"}, ExitKind.FAILED, 4),
+        (194, {}, ExitKind.FAILED, 194),
+        (-signal.SIGKILL, {}, ExitKind.RESTART, 0),
+        (-signal.SIGTERM, {"boinc_finish_called": "0\n"}, ExitKind.RESTART, 0),
+        (-signal.SIGSEGV, {}, ExitKind.FAILED, -signal.SIGSEGV),
     ],
 )
 def test_end_counts_as_for_a_boinc_client(slot, code, files, ending, status):

@@ -20,7 +20,7 @@ from stoilo.executor.verifier.execution import VerifiedExecutor, Work, installed
 from stoilo.executor.verifier.release.pack import pack_release, read_release
 from stoilo.executor.verifier.result import Disposition, parse_result
 from stoilo.flavors.manifest import find_flavor
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import refresh_online_metadata
 from tests.support.gate import Admitted, GateBench
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stoilo.executor.verifier.boinc_session import (
     SILENCE_S,
-    Ending,
     Lookout,
+    QuitReason,
     Standing,
     heed,
 )
@@ -35,14 +35,16 @@ def test_ending_is_never_taken_back(words):
     for word in words:
         before, standing = standing, heed(standing, word)
         assert before.ending is None or standing.ending is not None
-        assert before.ending is not Ending.ABORT or standing.ending is Ending.ABORT
+        assert (
+            before.ending is not QuitReason.ABORT or standing.ending is QuitReason.ABORT
+        )
 
 
 def test_abort_is_stronger_than_quit():
-    assert after([Control.QUIT]).ending is Ending.QUIT
-    assert after([Control.QUIT, Control.ABORT]).ending is Ending.ABORT
-    assert after([Control.ABORT], [Control.QUIT]).ending is Ending.ABORT
-    assert (Ending.QUIT.exit_code, Ending.ABORT.exit_code) == (0, 194)
+    assert after([Control.QUIT]).ending is QuitReason.QUIT
+    assert after([Control.QUIT, Control.ABORT]).ending is QuitReason.ABORT
+    assert after([Control.ABORT], [Control.QUIT]).ending is QuitReason.ABORT
+    assert (QuitReason.QUIT.exit_code, QuitReason.ABORT.exit_code) == (0, 194)
 
 
 def test_other_words_ask_for_nothing():

@@ -196,8 +196,6 @@ from pathlib import Path
 from stoilo.core.errors import StoiloError
 from stoilo.sandbox.kernel import libc
 from stoilo.executor.verifier.trees import WantedTree, hold_tree
-from stoilo.sandbox import libc
-from stoilo.executor.verifier.trees import WantedTree, hold_tree
 home, archive, options, *wanted = sys.argv[1:]
 try:
     libc.unshare(0x00020000)

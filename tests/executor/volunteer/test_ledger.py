@@ -7,10 +7,10 @@ import pytest
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.executor.volunteer.ledger import (
-    CopyRecord,
     FileRecord,
     Ledger,
     Phase,
+    ResultRecord,
     follow_project,
     mark_sticky,
 )
@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:1/"
 
 
 def record(name="w_1_0", deadline=10, files=()):
-    return CopyRecord(name, "w_1", "pure", deadline, files, "up", f"{URL}up", 1000)
+    return ResultRecord(name, "w_1", "pure", deadline, files, "up", f"{URL}up", 1000)
 
 
 def needs(name):

@@ -13,8 +13,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.types import Redundancy
 from stoilo.executor.verifier.result import Disposition, parse_result, render_result
-from stoilo.executor.volunteer.ledger import CopyRecord, Ledger
-from stoilo.executor.volunteer.scheduler import Backoff
+from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import OutcomeKind, ResultOutcome
@@ -220,13 +219,6 @@ def test_damaged_cache_is_fetched_anew_and_nobody_blamed(world, tmp_path):
     assert len(world.engine.status("w_1").results) == 1
 
 
-def test_pauses_grow_to_a_limit_and_start_again():
-    backoff = Backoff(1.0, 10.0, draw=lambda: 1.0)
-    assert [backoff.fail() for _ in range(6)] == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    backoff.reset()
-    assert backoff.fail() == 1.0
-
-
 class TightLedger(Ledger):
     """A state directory on a disk that is full for the first `refusals` results."""
 
@@ -258,7 +250,7 @@ def test_clock_that_was_set_stops_nothing(world, shift):
 
 def test_longer_deadline_of_a_known_copy_counts(tmp_path):
     ledger = Ledger(tmp_path, "http://x/")
-    copy = CopyRecord("w_1_0", "w_1", "pure", 10, (), "up", "http://x/up", 1000)
+    copy = ResultRecord("w_1_0", "w_1", "pure", 10, (), "up", "http://x/up", 1000)
     ledger.add(copy)
     ledger.add(msgspec.structs.replace(copy, deadline=20))
     assert ledger.find("w_1_0").deadline == 20

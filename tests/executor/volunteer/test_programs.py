@@ -29,7 +29,7 @@ from stoilo.executor.volunteer.project_file import ProjectFile
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
-from stoilo.signer.boinckeys import generate_boinc_key, sign_md5
+from stoilo.signer.boinc_keys import generate_boinc_key, sign_md5
 from tests.support.engine import (
     BodyValidation,
     OutcomeRecorder,

@@ -8,7 +8,7 @@ from stoilo.core.boinc.codesign import render_boinc_public
 from stoilo.core.boinc.messages import SchedulerReply, UserInfo
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.executor.volunteer.project_file import ProjectFile, key_after, read_memory
-from stoilo.signer.boinckeys import generate_boinc_key, sign_key_change
+from stoilo.signer.boinc_keys import generate_boinc_key, sign_key_change
 
 OLD, NEW = generate_boinc_key(), generate_boinc_key()
 OLD_TEXT, NEW_TEXT = render_boinc_public(OLD.public), render_boinc_public(NEW.public)

@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.executor.volunteer.ledger import CopyRecord, Phase
+from stoilo.executor.volunteer.ledger import Phase, ResultRecord
 from stoilo.executor.volunteer.scheduler import MOST_PER_SLOT, is_over, within_room
 
 NAMES = st.lists(st.integers(0, 60).map("w_1_{}".format), max_size=60)
 
 
-def copy(name: str, phase: Phase = Phase.ASSIGNED) -> CopyRecord:
-    made = CopyRecord(name, "w_1", "pure", 10, (), "up", "http://x/up", 1000)
+def copy(name: str, phase: Phase = Phase.ASSIGNED) -> ResultRecord:
+    made = ResultRecord(name, "w_1", "pure", 10, (), "up", "http://x/up", 1000)
     return msgspec.structs.replace(made, phase=phase)
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.errors import InternalError
-from stoilo.executor.volunteer.ledger import CopyRecord, Ledger, Phase
+from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord
 from stoilo.executor.volunteer.status import (
     Control,
     ControlFile,
-    StandingFile,
+    StatusFile,
     read_control,
     read_status,
     write_control,
@@ -27,7 +27,7 @@ URL = "http://127.0.0.1:1/"
 @pytest.fixture
 def directory(tmp_path):
     ledger = Ledger(tmp_path / "project", URL)
-    copy = CopyRecord("w_1_0", "w_1", "pure", 50, (), "up", f"{URL}up", 1000)
+    copy = ResultRecord("w_1_0", "w_1", "pure", 50, (), "up", f"{URL}up", 1000)
     ledger.add(copy)
     ledger.add(msgspec.structs.replace(copy, result="w_2_0", deadline=20))
     ledger.save(msgspec.structs.replace(copy, phase=Phase.FAILED, code="STO-X005"))
@@ -43,7 +43,7 @@ def test_copies_are_shown_without_a_running_volunteer(directory):
 
 
 def test_running_volunteer_shows_its_runs(directory):
-    standing = StandingFile(directory)
+    standing = StatusFile(directory)
     standing.note_answer()
     standing.write(next_call_s=9.0, running=("w_2_0",), fractions={"w_2_0": 0.25})
     status = read_status(directory)
@@ -55,7 +55,7 @@ def test_running_volunteer_shows_its_runs(directory):
 
 
 def test_pid_that_came_again_is_not_the_volunteer(directory):
-    standing = StandingFile(directory)
+    standing = StatusFile(directory)
     standing.write(next_call_s=0.0, running=(), fractions={})
     said = json.loads((directory / "standing.json").read_bytes())
     assert said["pid"] == os.getpid()
@@ -64,10 +64,10 @@ def test_pid_that_came_again_is_not_the_volunteer(directory):
 
 
 def test_trouble_is_remembered_over_a_restart(directory):
-    standing = StandingFile(directory)
+    standing = StatusFile(directory)
     standing.note_trouble("no room")
     standing.leave()
-    StandingFile(directory).leave()
+    StatusFile(directory).leave()
     assert read_status(directory).last_error == "no room"
 
 

@@ -9,8 +9,13 @@ import pytest
 
 from stoilo.core.boinc.messages import SchedulerReply
 from stoilo.core.errors import TrustError, UnreachableError
-from stoilo.executor.volunteer.ledger import CopyRecord, FileRecord, Ledger
-from stoilo.executor.volunteer.scheduler import Caller, Known, Settings, request_of
+from stoilo.executor.volunteer.ledger import FileRecord, Ledger, ResultRecord
+from stoilo.executor.volunteer.scheduler import (
+    Caller,
+    RequestFacts,
+    Settings,
+    request_of,
+)
 from stoilo.executor.volunteer.transfer import Refused, Transfer
 from stoilo.server.engines.embedded.web.messages import render_reply
 from tests.support.scripted import Scripted, ScriptedProject
@@ -118,7 +123,7 @@ def upload(project, transfer, tmp_path, data=DATA):
     path = tmp_path / "result"
     path.write_bytes(data)
     url = f"{project.url}up"
-    copy = CopyRecord("w_1_0", "w_1", "pure", 10, (), "w_1_0_r", url, 2 * len(DATA))
+    copy = ResultRecord("w_1_0", "w_1", "pure", 10, (), "w_1_0_r", url, 2 * len(DATA))
     transfer.upload(copy, path)
 
 
@@ -197,7 +202,7 @@ class Calls:
         settings = Settings(project.url, "k", backoff_s=(10.0, 40.0))
         self.ledger = Ledger(directory, project.url)
         self.caller = Caller(settings, self.ledger, transfer, clock=lambda: self.now)
-        self.make = lambda host: request_of(host, settings, (), Known())
+        self.make = lambda host: request_of(host, settings, (), RequestFacts())
 
     def call(self):
         _, answer = self.caller.call(self.make)

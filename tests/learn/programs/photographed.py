@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ CHANGES = {"open", "os.rename", "os.remove"}
 def photograph(event, arguments):
     if event not in CHANGES or not str(arguments[0]).startswith(str(FOLDER)):
         return
-    if event == "open" and not (arguments[1] or "").strip("rb"):
+    if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
         return
     events.append(event)
     shutil.copytree(FOLDER, IMAGES / f"{len(events):04d}")

@@ -131,7 +131,7 @@ class ShardKiller:
         self.seen += 1
         if self.seen % self.every == 0:
             victim = self.shards[self.seen // self.every % len(self.shards)]
-            os.kill(victim.pid, signal.SIGKILL)
+            os.kill(victim.process.pid, signal.SIGKILL)
 
     @property
     def killed(self):

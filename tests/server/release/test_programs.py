@@ -18,7 +18,7 @@ from stoilo.executor.verifier.release.targets import (
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.server.engines.programs import AppProgram, CodeSignKey
 from stoilo.server.release.programs import offer_programs, read_programs
-from stoilo.signer.boinckeys import md5_hex, sign_key_change, sign_md5
+from stoilo.signer.boinc_keys import md5_hex, sign_key_change, sign_md5
 from tests.support.gate import GateBench
 from tests.support.programs import LINUX, ProgramSigner
 

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.release.pack import ReleaseFiles
 from stoilo.signer.ceremony.base_release import (
-    open_current,
+    open_base,
     open_published,
     read_published,
 )
 from stoilo.signer.ceremony.proposal import Changes
 from stoilo.signer.ceremony.requests import begin_on, find_release, roles_ending
 from tests.support.ceremony import DAY_S, NOW, CeremonyBench
+from tests.support.gate import INSTALLED
+from tests.support.release import ReleasedProject
 
 
 def without(directory: Path, name: str) -> ReleaseFiles:
@@ -51,7 +53,7 @@ def test_old_files_are_not_carried_along(bench: CeremonyBench) -> None:
 def test_missing_metadata_is_refused(bench: CeremonyBench, name: str) -> None:
     bench.publish(bench.request(Changes(renew=("root",))))
     with pytest.raises(TrustError, match="STO-K052"):
-        open_current(without(bench.directory, name))
+        open_base(without(bench.directory, name))
 
 
 def test_release_of_other_people_is_refused(
@@ -127,8 +129,47 @@ def test_changed_byte_is_refused_or_was_not_signed(
     files[at] = (name, bytes(changed))
     honest = open_published(published_bench.directory)
     try:
-        current = open_current(ReleaseFiles(tuple(files)))
+        current = open_base(ReleaseFiles(tuple(files)))
     except StoiloError as error:
         assert error.code.startswith("STO-")
     else:
         assert current.digest == honest.digest
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ReleasedProject:
+    made = ReleasedProject(tmp_path / "keys", "project.example/log", INSTALLED)
+    made.publish(NOW)
+    return made
+
+
+def test_release_is_read_before_its_timestamp_is_signed(
+    project: ReleasedProject,
+) -> None:
+    (project.directory / "metadata" / "timestamp.json").unlink()
+    assert open_base(read_published(project.directory)).targets.version == 1
+
+
+def test_newest_is_read_though_the_timestamp_still_names_the_older(
+    project: ReleasedProject,
+) -> None:
+    project.publish(NOW + 120 * DAY_S, online_too=False)
+    assert open_base(read_published(project.directory)).targets.version == 2
+
+
+def test_small_targets_come_along_and_older_files_do_not(
+    project: ReleasedProject,
+) -> None:
+    project.publish(NOW + 120 * DAY_S)
+    files = read_published(project.directory)
+    names = [name for name, _ in files.files]
+    assert "metadata/1.targets.json" not in names
+    assert any(name.endswith(".project.json") for name in names)
+    assert open_base(files).target("project.json")
+
+
+def test_metadata_past_the_bound_is_refused(project: ReleasedProject) -> None:
+    file = project.directory / "metadata" / "2.targets.json"
+    file.write_bytes(b" " * (512 * 1024 + 1))
+    with pytest.raises(TrustError, match="STO-K050"):
+        read_published(project.directory)

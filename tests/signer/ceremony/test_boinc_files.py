@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import md5_hex
+from stoilo.signer.boinc_keys import md5_hex
 from stoilo.signer.ceremony.boinc_files import (
     check_boinc_files,
     is_boinc_file,
@@ -14,7 +14,7 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.proposal import NewTarget, Proposal
-from stoilo.signer.offlinekeys import Hardness, OfflineKey, create_key, open_key
+from stoilo.signer.offline_keys import Hardness, OfflineKey, create_key, open_key
 
 WORDS = "six words drawn by dice, no fewer"
 EASY = Hardness(memory_kib=64, passes=1, lanes=1)

@@ -1,10 +1,8 @@
 """python-tuf's own client on files in memory, with the caller's clock and our errors.
 
-The client workflow (root chain, thresholds, rollback, expiry, hashes) is
-`tuf.ngclient.Updater`'s. What it leaves open is refused here: metadata in another than its
-one form, keys counted twice, roles that speak beyond their folders, gaps in the chain of
-roots. Trust: the root is the caller's; all else is hostile.
-Source: TUF specification 1.0.34 §5.3 to §5.6.
+The workflow (root chain, thresholds, rollback, expiry, hashes) is python-tuf's. Ours is what it
+leaves open: one encoding of metadata, every key counted once, no two roles for one name, and
+which attack a refusal is, since its dozen kinds of error mean other things at other steps.
 """
 
 from __future__ import annotations
@@ -128,6 +126,7 @@ def _unsigned(setback: Setback) -> TrustError:
         return TrustError(
             "STO-K031", f"a new root is not of the old one's line: {setback.error}"
         )
+    # Signed by a root that has been replaced here: honest for a task of yesterday.
     if 0 < highest < known:
         return TrustError(
             "STO-K044", f"the release is of root {highest}, {known} is known here"
@@ -141,6 +140,7 @@ def _bad_version(setback: Setback) -> TrustError:
     if setback.phase == "root":
         return TrustError("STO-K032", f"a root's version does not follow: {text}")
     if setback.phase == "timestamp":
+        # python-tuf has one class for both and tells them apart by its words alone.
         code = "STO-K016" if text.startswith("New snapshot") else "STO-K010"
         return TrustError(code, f"a version went back: {text}")
     rolled = setback.phase == "snapshot" and not text.startswith("Expected snapshot")
@@ -205,6 +205,7 @@ def check_keys(delegator: Root | Delegations) -> None:
     for name, role in roles:
         known = [delegator.keys[one] for one in role.keyids if one in delegator.keys]
         values = [str(key.keyval.get("public")) for key in known]
+        # Key ids are chosen by who writes the metadata, so one key may stand under two.
         if len(set(values)) != len(values):
             raise TrustError("STO-K040", f"role {name} names one key twice")
         if len(values) < role.threshold:

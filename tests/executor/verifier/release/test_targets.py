@@ -24,10 +24,7 @@ from stoilo.executor.verifier.release.trust import load_trust
 from stoilo.signer.development.root import (
     certify_parts,
     create_development_root,
-    published_epochs,
 )
-from stoilo.signer.keyfiles import read_private_key
-from stoilo.signer.repository import RoleKeys, newest_file, publish_targets
 from tests.support.gate import INSTALLED, NOW
 from tests.support.metadata import MetadataBench
 
@@ -207,24 +204,6 @@ def test_malformed_part_record_is_refused(change: dict[str, object]) -> None:
     assert read_target(json.dumps(record).encode(), PartFile, "x").serial == 1
     with pytest.raises(TrustError, match="STO-K013"):
         read_target(json.dumps(record | change).encode(), PartFile, "x")
-
-
-def test_directory_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
-    """Until version 0.1 the targets role itself certified the epochs."""
-    directory = tmp_path / "r"
-    epochs = [epoch.number for epoch in make(directory).epochs]
-    keys = [
-        read_private_key(directory / "offline" / f"targets-{n}.pem") for n in (1, 2)
-    ]
-    names = [f"gate/{number}.json" for number in epochs]
-    files = {name: newest_file(directory, "gate", name) or b"" for name in names}
-    project = {"origin": ORIGIN, "epochs": epochs, "levels": {}, "languages": []}
-    files["project.json"] = json.dumps(project).encode()
-    publish_targets(directory, "targets", RoleKeys(tuple(keys), 2), files, NOW)
-    for file in (directory / "metadata").glob("*.gate.json"):
-        file.unlink()
-    assert [one.epoch for one in published_epochs(directory)] == epochs
-    assert [one.number for one in make(directory).epochs] == epochs
 
 
 def test_project_file_bounds_what_it_lists() -> None:

@@ -19,7 +19,7 @@ from stoilo.executor.verifier.release.pack import (
 from stoilo.executor.verifier.release.targets import RevocationFile
 from stoilo.executor.verifier.release.trust import is_development_root, load_trust
 from stoilo.signer.development.root import create_development_root, revoke
-from stoilo.signer.keyfiles import read_private_key
+from stoilo.signer.key_files import read_private_key
 from stoilo.signer.repository import RoleKeys, publish_targets, refresh_online_metadata
 from tests.support.gate import DAY_S, INSTALLED, NOW
 

@@ -8,7 +8,7 @@ from stoilo.core.boinc.xml import Element, XmlBounds, parse_xml
 from stoilo.core.errors import TrustError
 from stoilo.server.engines.stock.checkup.findings import fail, ok, skip, warn
 from stoilo.server.engines.stock.installation.levelapps import APPS, plan_classes
-from stoilo.signer.boinckeys import check_boinc_signature, parse_boinc_public
+from stoilo.signer.boinc_keys import check_boinc_signature, parse_boinc_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

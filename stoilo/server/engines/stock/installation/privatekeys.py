@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stoilo.core.errors import TrustError
-from stoilo.signer.boinckeys import parse_boinc_private
+from stoilo.signer.boinc_keys import parse_boinc_private
 
 if TYPE_CHECKING:
     from collections.abc import Collection

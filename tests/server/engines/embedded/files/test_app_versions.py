@@ -10,7 +10,7 @@ from engine_bench import BASE, EmbeddedBench
 from stoilo.core.boinc.messages import ClientVersion
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.server.engines.programs import CodeSignKey, FormerKey
-from stoilo.signer.boinckeys import sign_key_change
+from stoilo.signer.boinc_keys import sign_key_change
 from tests.support.engine import make_spec
 from tests.support.programs import LINUX, ProgramSigner
 

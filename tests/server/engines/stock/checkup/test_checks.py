@@ -27,7 +27,7 @@ from stoilo.server.engines.stock.installation.configtext import (
 from stoilo.server.engines.stock.installation.installing import install_project
 from stoilo.server.engines.stock.installation.privatekeys import KeySearch
 from stoilo.server.engines.stock.installation.reading import short_host
-from stoilo.signer.boinckeys import render_boinc_private
+from stoilo.signer.boinc_keys import render_boinc_private
 from tests.support.stockproject import StockTree
 
 UP = WebView(

@@ -14,7 +14,7 @@ from stoilo.server.engines.stock.installation.planning import make_plan
 from stoilo.server.engines.stock.installation.reading import read_facts
 from stoilo.server.engines.stock.installation.steps import RunTool, WriteFile
 from stoilo.server.release.programs import ReleasedPrograms
-from stoilo.signer.boinckeys import (
+from stoilo.signer.boinc_keys import (
     parse_boinc_public,
     render_boinc_private,
     sign_key_change,

@@ -16,7 +16,7 @@ from stoilo.server.engines.stock.installation.privatekeys import (
     KeySearch,
     find_private_keys,
 )
-from stoilo.signer.boinckeys import generate_boinc_key, render_boinc_private
+from stoilo.signer.boinc_keys import generate_boinc_key, render_boinc_private
 
 KEY = render_boinc_private(generate_boinc_key())
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n"

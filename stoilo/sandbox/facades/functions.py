@@ -1,0 +1,219 @@
+"""`functools`, `operator` and `copy`: no way around the attribute rule by another's name."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from types import UnionType
+from typing import Any
+
+from stoilo.core.levels import Level
+from stoilo.sandbox.language.hooks import LEDGERS, Memo, call_masked
+from stoilo.sandbox.language.ownership import (
+    is_own_class,
+    is_own_function,
+    is_own_method,
+)
+from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
+
+__all__ = ["deepcopy"]
+
+
+# `functools`: no copying of attributes by name, no rewriting of library classes -------
+
+
+def update_wrapper(wrapper: Any, wrapped: Any) -> Any:
+    """Give `wrapper`, a function of the task, the name and text of `wrapped`."""
+    if is_own_function(wrapper):
+        for name in ("__name__", "__qualname__", "__doc__"):
+            if hasattr(wrapped, name):
+                setattr(wrapper, name, getattr(wrapped, name))
+    return wrapper
+
+
+def wraps(wrapped: Any) -> Callable[[Any], Any]:
+    """Return a decorator that calls `update_wrapper`."""
+    return lambda wrapper: update_wrapper(wrapper, wrapped)
+
+
+def total_ordering(cls: Any) -> Any:
+    """``functools.total_ordering`` for the task's own classes."""
+    if not isinstance(cls, type) or not is_own_class(cls):
+        raise GuardError(
+            "STO-G102", "total_ordering() needs a class of the task itself"
+        )
+    return functools.total_ordering(cls)
+
+
+class cached_property:  # noqa: N801 - the library's name
+    """``functools.cached_property`` whose attribute name only the class body chooses."""
+
+    __slots__ = ("_func", "_name")  # in the class, so no subclass reaches them
+
+    def __init__(self, func: Callable[[Any], object]) -> None:
+        self._func = func
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> object:
+        if instance is None:
+            return self
+        cache = instance.__dict__
+        if self._name not in cache:
+            cache[self._name] = self._func(instance)
+        return cache[self._name]
+
+
+def singledispatch(func: Any) -> Any:
+    """``functools.singledispatch`` whose ``register`` takes a class, no annotation.
+
+    The library would evaluate annotations, and a task has some that are text. It would
+    also take over what the task stored on `func`, a ``dispatch`` of its own for one.
+    """
+    dispatcher = functools.singledispatch(lambda *_values, **_named: None)
+    register_class = dispatcher.register
+    register_class(object, func)
+    functools.update_wrapper(dispatcher, func, updated=())
+
+    def register(cls: Any, func: Any = None) -> Any:
+        """Register `func` for `cls`, or return a decorator that does."""
+        if not isinstance(cls, type | UnionType):
+            raise TypeError("register() needs a class: write @fun.register(int)")
+        return register_class(cls, func)
+
+    dispatcher.register = register  # type: ignore[method-assign]  # see above
+    return dispatcher
+
+
+class singledispatchmethod:  # noqa: N801 - the library's name
+    """``functools.singledispatchmethod`` on top of `singledispatch`."""
+
+    __slots__ = ("_dispatcher", "_function")
+
+    def __init__(self, func: Any) -> None:
+        if not callable(func) and not hasattr(func, "__get__"):
+            raise TypeError(f"{func!r:.64} is not callable or a descriptor")
+        self._dispatcher = singledispatch(func)
+        self._function = func
+
+    def register(self, cls: Any, method: Any = None) -> Any:
+        """Register `method` for `cls`, or return a decorator that does."""
+        return self._dispatcher.register(cls, method)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        def method(*args: Any, **kwargs: Any) -> Any:
+            found = self._dispatcher.dispatch(args[0].__class__)
+            return found.__get__(instance, owner)(*args, **kwargs)
+
+        return update_wrapper(method, self._function)
+
+
+for _kind in (cached_property, singledispatchmethod):
+    _kind.__module__ = "functools"
+
+
+def _build_functools(_level: Level) -> dict[str, object]:
+    return {
+        "cached_property": cached_property,
+        "singledispatch": singledispatch,
+        "singledispatchmethod": singledispatchmethod,
+        "total_ordering": total_ordering,
+        "update_wrapper": update_wrapper,
+        "wraps": wraps,
+    }
+
+
+# `operator`: getters by name, under the rule that names in source obey ----------------
+
+
+def _check_name(name: object, parts: list[str]) -> None:
+    if all(attribute_kind(part) is NameKind.PLAIN for part in parts):
+        return
+    raise GuardError(
+        "STO-G101",
+        f"the attribute {str.__str__(str(name))[:64]!r} is out of reach by name",
+        hint="a task sees the public interface of library objects only",
+    )
+
+
+def attrgetter(attr: Any, /, *attrs: Any) -> Any:
+    """``operator.attrgetter`` of names that compile to direct access."""
+    for name in (attr, *attrs):
+        if type(name) is not str:
+            raise TypeError("attribute name must be a string")
+        _check_name(name, name.split("."))
+    return operator.attrgetter(attr, *attrs)
+
+
+def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """``operator.methodcaller`` of a name that compiles to direct access."""
+    if type(name) is not str:
+        raise TypeError("method name must be a string")
+    _check_name(name, [name])
+
+    def call(obj: Any, /) -> Any:
+        return call_masked(getattr(obj, name), *args, **kwargs)
+
+    return call
+
+
+def _build_operator(_level: Level) -> dict[str, object]:
+    return {"attrgetter": attrgetter, "methodcaller": methodcaller}
+
+
+# `copy`: the library's ledger of copies stays its own ---------------------------------
+#
+# ``deepcopy`` keeps a dictionary from addresses to copies and believes it. A task that
+# could write there would choose an object's state, names and all; one that could read there
+# would see addresses. So a task's ``__deepcopy__`` is handed a `Memo` that stands for it.
+
+
+_rebuild = copy._reconstruct  # type: ignore[attr-defined]  # noqa: SLF001 - fills copies
+
+
+def deepcopy(x: Any, memo: Any = None) -> Any:
+    """``copy.deepcopy``; any `memo` but the one given to ``__deepcopy__`` is a new one."""
+    if type(memo) is Memo and memo in LEDGERS:
+        return copy.deepcopy(x, LEDGERS[memo])
+    memo, ledger = Memo(), dict[int, object]()
+    LEDGERS[memo] = ledger
+    try:
+        return copy.deepcopy(x, ledger)
+    finally:
+        del LEDGERS[memo]
+
+
+def _checked_rebuild(
+    x: Any,
+    memo: Any,
+    make: Callable[..., object],
+    args: Any,
+    *state: Any,
+    **options: Any,
+) -> Any:
+    """``copy._reconstruct`` that fills nothing but a new object of `x`'s class."""
+
+    def checked(*values: object) -> object:
+        made = make(*values)
+        if is_own_method(type(x), "__new__") and type(made) is not type(x):
+            raise GuardError("STO-G102", "__new__ gave a copy of another class")
+        return made
+
+    return _rebuild(x, memo, checked, args, *state, **options)
+
+
+def _build_copy(_level: Level) -> dict[str, object]:
+    """Put the check into the library, which calls it for nested objects too."""
+    copy._reconstruct = _checked_rebuild  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    return {"deepcopy": deepcopy}
+
+
+FACADES = {
+    "copy": _build_copy,
+    "functools": _build_functools,
+    "operator": _build_operator,
+}
