@@ -46,10 +46,10 @@ sys.path += {folders!r}
 sys.modules["typing_extensions"] = None
 import msgspec
 del sys.modules["typing_extensions"]
-from stoilo.sandbox.process import blas, zygote
+from stoilo.sandbox.process import child, zygote
 from stoilo.sandbox.process.channel import Hello
 zygote._prepare(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Hello))
-blas.find_thread_setters()
+child.find_thread_setters()
 absent = {{name for name, module in sys.modules.items()
     if name.startswith(("sympy", "torch._dynamo", "torch.fx.experimental.symbolic"))}}
 """

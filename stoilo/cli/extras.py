@@ -16,7 +16,6 @@ PACKAGES = {
         "pyseccomp",
         "securesystemslib",
         "tuf",
-        "urllib3",
     ),
     "server": (
         "alembic",

@@ -11,10 +11,10 @@ import msgspec
 
 from stoilo.cli.review import review
 from stoilo.cli.schemas import SCHEMAS, render_schema
-from stoilo.cli.scripts import read_as_task
 from stoilo.core.codebook import CODE_PATTERN, find_entry, render_entry
 from stoilo.core.errors import UsageError
 from stoilo.policies.check import check_in_child
+from stoilo.policies.entry import read_script
 from stoilo.policies.explanation import (
     diff_levels,
     diff_policies,
@@ -39,7 +39,16 @@ if TYPE_CHECKING:
     from stoilo.core.levels import Level
     from stoilo.core.types import Verdict
 
-__all__ = ["policy", "read_source"]
+__all__ = ["policy", "read_as_task", "read_source"]
+
+
+def read_as_task(data: bytes) -> bytes:
+    """Return the task in a file's bytes, after saying on stderr what is no part of it."""
+    text = read_script(data)
+    for note in text.notes:
+        click.echo(f"note: {note}", err=True)
+    return text.source
+
 
 REFUSED = 3
 _READ_BYTES = 16 * 1024 * 1024  # more than any source may have; the gate refuses less

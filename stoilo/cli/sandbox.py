@@ -1,19 +1,19 @@
-"""`stoilo sandbox run` and `stoilo sandbox probe` (design §7)."""
+"""`stoilo sandbox`: run, probe, filter, selftest and suite of the jail (design §7)."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stoilo.cli.extras import require_extra
-from stoilo.cli.filters import show_filter
 from stoilo.cli.platforms import check_platform
-from stoilo.cli.scripts import read_as_task
-from stoilo.cli.selftest import selftest
+from stoilo.cli.policy import read_as_task
 from stoilo.cli.suite import suite
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.json_values import parse_json_value, render_json_value
@@ -27,7 +27,102 @@ from stoilo.policies.check import check_in_child
 from stoilo.policies.gate import GateRequest
 from stoilo.policies.levels import load_level
 
-__all__ = ["render_outcome", "sandbox"]
+if TYPE_CHECKING:
+    from stoilo.sandbox.suite.verdicts import Attempt, Row
+
+__all__ = ["render_outcome", "render_table", "sandbox", "selftest", "show_filter"]
+
+
+@click.command("filter")
+@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object, without listings."
+)
+def show_filter(level: str, as_json: bool) -> int:
+    """Print what system calls are open at a level and why, then the filters themselves.
+
+    The listings are read back from the bytes that processes load on this machine: runs,
+    their zygote, and the process that waits for it.
+    Example: stoilo sandbox filter --level numeric
+    """
+    check_platform()
+    require_extra("executor")
+    from stoilo.sandbox.kernel.filter_text import audit_level, render_filter  # noqa: PLC0415 - Linux only
+
+    rules = load_level(level)
+    if as_json:
+        click.echo(msgspec.json.encode(audit_level(rules)).decode())
+    else:
+        click.echo(render_filter(rules), nl=False)
+    return 0
+
+
+_CONTROLS = {True: "gets through without it", False: "fails anyway", None: ""}
+
+
+def _show_attempt(attempt: Attempt) -> str:
+    result = "GOT THROUGH" if attempt.reached else "stopped"
+    line = f"    {attempt.place:<6}{attempt.words:<50}{result:<13}"
+    return (line + _CONTROLS[attempt.control]).rstrip()
+
+
+def render_table(rows: tuple[Row, ...]) -> Iterator[str]:
+    """Return the lines of the table that a person reads."""
+    yield f"{'mechanism':<30}{'mandatory':<12}{'state':<10}result"
+    for row in rows:
+        name = f"{row.mechanism} ({row.detail})" if row.detail else row.mechanism
+        mandatory = "yes" if row.mandatory else "no"
+        yield f"{name:<30}{mandatory:<12}{row.state.value:<10}{row.verdict.value}"
+        yield from map(_show_attempt, row.attempts)
+
+
+def _as_data(row: Row) -> dict[str, Any]:
+    return {
+        "mechanism": row.mechanism,
+        "mandatory": row.mandatory,
+        "state": row.state.value,
+        "detail": row.detail or None,
+        "result": row.verdict.value,
+        "attempts": [
+            {
+                "place": attempt.place,
+                "attempt": attempt.words,
+                "through_without": attempt.control,
+                "through": attempt.reached,
+            }
+            for attempt in row.attempts
+        ],
+    }
+
+
+@click.command()
+@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object as last line.")
+def selftest(level: str, *, as_json: bool) -> int:
+    """Try to break every mechanism of the jail on this machine; takes some seconds.
+
+    Each is tried alone, first without it, so that a failure means something ("alone"), and
+    in a real run ("jail"). Exit code 0: every mandatory one holds; 3: one is missing, so
+    that nothing would be run; 4: one did not hold.
+    """
+    check_platform()
+    require_extra("executor")
+    from stoilo.sandbox.suite.selftest import run_selftest  # noqa: PLC0415 - Linux only
+    from stoilo.sandbox.suite.verdicts import judge_rows  # noqa: PLC0415 - Linux only
+
+    rows = run_selftest(load_level(level))
+    code = judge_rows(rows)
+    if as_json:
+        data = {
+            "level": level,
+            "holds": code == 0,
+            "mechanisms": [*map(_as_data, rows)],
+        }
+        click.echo(json.dumps(data))
+    else:
+        click.echo("\n".join(render_table(rows)))
+    return code
+
 
 EXIT_CODES = {
     RunStatus.OK: 0,

@@ -18,8 +18,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from stoilo.cli.policy import read_as_task
 from stoilo.cli.sandbox import read_kwargs, read_source
-from stoilo.cli.scripts import read_as_task
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
 from stoilo.client.request import TaskOptions

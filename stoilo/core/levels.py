@@ -29,8 +29,8 @@ class ModuleRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         names: attributes handed out, by name; nothing else exists for the task.
-        facade: dotted module whose ``build(level)`` returns replacements by name for
-            attributes that need a guard (for example `stoilo.sandbox.facades.re`);
+        facade: dotted module whose ``FACADES`` builds replacements by name for attributes
+            that need a guard (for example `stoilo.sandbox.facades.clock`);
             empty when every name is handed out as it is.
     """
 

@@ -1,4 +1,4 @@
-"""Why a source is admitted or not, level by level, and which level hands out a name.
+"""Why a source is admitted or not, and what differs between two levels or policies.
 
 The verdicts come from the caller, so that the source is parsed where it should be (in a
 child); nothing here looks into it.
@@ -193,6 +193,12 @@ def _render_finding(found: Finding, told: set[str]) -> list[str]:
         told.add(found.code)
         lines.append(f"      why: {page.why}")
     return lines
+
+
+# What changes between two levels, or between two policies: before anybody publishes one
+#
+# Each change says whether it lets more in or less. Numbers, names and places only; nothing is
+# judged here. Both sides are the operator's own (trusted).
 
 
 class Effect(StrEnum):

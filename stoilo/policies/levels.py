@@ -1,4 +1,4 @@
-"""The shipped levels, by name. Their files lie beside this module, in `levels/`.
+"""The shipped levels, by name, and which of them a task's arguments need.
 
 They are part of the verifier release: trusted, and read once a process (the jailed gate
 reads them before its jail closes).
@@ -92,6 +92,9 @@ def check_level_name(name: str) -> None:
     """Raise ``STO-P002`` unless `name` is empty (choose for me) or a shipped level."""
     if name:
         load_level(name)
+
+
+# Which library types a task's arguments hold: they too choose the level ---------------
 
 
 _TYPES: dict[type, str] = {

@@ -1,4 +1,4 @@
-"""Bounds on the parsed tree: nodes, nesting, copies of finally blocks.
+"""Bounds on the parsed tree: nodes, nesting, copies of finally blocks, constants.
 
 The numbers follow what was measured: each nested ``finally`` doubles the code that
 CPython emits (18 of them need 800 MiB), and the compiler, the parser and our own
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.limits import BOUNDS
 from stoilo.policies.findings import FIRST_PLACE, Lines, make_finding
-from stoilo.sandbox.language.bombs import EmittedSize
 from stoilo.sandbox.language.rules import (
     MAX_EMITTED_NODES,
     MAX_FINALLY_DEPTH,
@@ -23,6 +22,7 @@ from stoilo.sandbox.language.rules import (
     MAX_LITERAL_LENGTH,
     MAX_TREE_DEPTH,
 )
+from stoilo.sandbox.language.transformer import EmittedSize
 
 if TYPE_CHECKING:
     from stoilo.core.types import Finding
@@ -128,6 +128,13 @@ def find_finally_bombs(
         hint = "move the finally body into a function, or use fewer exits"
         findings.append(make_finding("STO-P027", FIRST_PLACE, message, hint))
     return findings
+
+
+# Constants that are too large, written out or as an expression of constants -----------
+#
+# ``9**9**9`` and ``'a' * 10**9`` never finish or never fit; saying so at the gate is
+# kinder than a killed task, and spares every tool that folds constants. Sizes are
+# estimated from lengths of numbers, the numbers themselves are never computed.
 
 
 @dataclass(frozen=True, slots=True)

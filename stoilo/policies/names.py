@@ -1,4 +1,4 @@
-"""Identifiers that are not what they look like: mixed scripts and look-alikes.
+"""Identifiers that are not what they look like, and brackets too deep for the parser.
 
 After Unicode TS 39 (single-script identifiers, whole-script confusables), with a small
 table of letters that fonts draw the same, so that a Greek alpha or a Russian word stays
@@ -26,6 +26,13 @@ __all__ = ["Word", "find_deceptive_names", "find_deep_brackets", "find_words"]
 # Words as CPython's tokenizer takes them first: any non-ASCII character belongs to one.
 # No alternative can fail once it has begun, so none is ever tried backwards. Possessive
 # quantifiers would say the same, but match wrongly before Python 3.11.5 (gh-106052).
+# One linear pass over the text before the parser sees it: brackets and identifiers
+#
+# The lexical grammar needed is small (comments, strings, words, brackets), and every
+# alternative below consumes what it matched, so hostile text costs linear time. What is
+# wrong with the text beyond that is the parser's to say.
+
+
 _LEXEME = re.compile(
     r"""
     (?P<skip>

@@ -1,4 +1,4 @@
-"""Verdicts as text with carets, or as the JSON object of design §7.
+"""Verdicts as text with carets, as JSON (design §7), and as SARIF 2.1.0.
 
 Quoted source is hostile to terminals as well: every character that is not plainly
 printable is shown as an escape, and long lines are shown around the finding.
@@ -132,6 +132,15 @@ def _render_sum(verdict: Verdict) -> str:
     if not verdict.admitted:
         lines.append("`stoilo explain CODE` says more about each code")
     return "\n".join(lines)
+
+
+# Verdicts as SARIF 2.1.0, the form that code hosts and editors read -------------------
+#
+# One result for each finding of the other formats, so that counts and exit code agree. What
+# viewers interpret (placeholders in braces, links in brackets) is written so that hostile
+# source quoted in a message stays plain text.
+# Source: OASIS, Static Analysis Results Interchange Format 2.1.0, errata 01: §3.11
+# (messages), §3.14 (runs), §3.27 (results), §3.30 (regions).
 
 
 SARIF_VERSION: Final = "2.1.0"

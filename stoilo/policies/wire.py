@@ -1,4 +1,4 @@
-"""The gate's request and answer as bytes, for the pipe to and from its child.
+"""The gate's request and answer as bytes, and the job that answers them in the jail.
 
 Both directions are bounded and checked strictly. The answer comes from a process that
 has parsed hostile source: it is believed only where it repeats what was asked.
@@ -241,6 +241,12 @@ def _disbelieve(reason: str) -> InternalError:
 
 
 # Touches each rule once, so that nothing is imported or read for the first time inside.
+# The gate as a job of the jail: the server judges hostile source in here only ---------
+#
+# `prepare` runs once in the zygote and reads everything that needs a file; `run` runs in
+# the jailed child and touches nothing but memory.
+
+
 _WARM_UP = """import math
 \u03b1 = "\u00e9" * 2
 def task(kwargs):

@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from stoilo.cli.main import cli
-from stoilo.cli.selftest import render_table
+from stoilo.cli.sandbox import render_table
 from stoilo.sandbox.suite.verdicts import Attempt, Row, State
 
 

@@ -7,7 +7,7 @@ import pytest
 from stoilo.core.codec import skeleton
 from stoilo.core.limits import RunLimits
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.facades.members import find_class, hidden_names
+from stoilo.sandbox.facades.tree import find_class, hidden_names
 from stoilo.sandbox.process.channel import TASK_JOB
 from stoilo.sandbox.process.run import TaskRequest, run_task
 from stoilo.sandbox.process.supervisor import Jail

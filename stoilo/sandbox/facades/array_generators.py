@@ -11,8 +11,6 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.language.determinism import RUN
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["build"]
-
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence")
 
 
@@ -84,9 +82,8 @@ def _seeded(name: str) -> type:
     return Seeded
 
 
-def build(level: Level) -> dict[str, object]:
+def _build_numpy_random(_level: Level) -> dict[str, object]:
     """Return the replacements; what asks for entropy inside the library gets a seed."""
-    del level
     # ``jumped()`` and others make a generator without a seed first.
     bit_generator.randbits = _seed_bits  # type: ignore[attr-defined]  # undeclared
     RandomState.__module__ = Generator.__module__ = "numpy.random"
@@ -97,3 +94,8 @@ def build(level: Level) -> dict[str, object]:
         "default_rng": default_rng,
         "seed": seed,
     }
+
+
+FACADES = {
+    "numpy.random": _build_numpy_random,
+}

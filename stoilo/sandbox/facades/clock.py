@@ -1,14 +1,19 @@
-"""`time`: the admission's time, UTC, and stopwatches that tick alike on every copy."""
+"""`time`, `datetime` and `random`: the admission's time and seed, never the host's."""
 
 from __future__ import annotations
 
 import calendar
+import datetime as dt
+import importlib
 import time
+from typing import Any
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["build"]
+# `time`: the admission's time, UTC, and stopwatches that tick alike on every copy -----
+
 
 _NS = 1_000_000_000
 
@@ -46,9 +51,7 @@ def _ctime(seconds: float | None = None) -> str:
     return time.asctime(_gmtime(seconds))
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
-    del level
+def _build_time(_level: Level) -> dict[str, object]:
     stopwatches = ("monotonic", "perf_counter", "process_time", "thread_time")
     return {
         **dict.fromkeys(stopwatches, RUN.elapsed_s),
@@ -64,3 +67,98 @@ def build(level: Level) -> dict[str, object]:
         "timezone": 0,
         "tzname": ("UTC", "UTC"),
     }
+
+
+# `datetime`: ``now`` and ``today`` are the admission's time; instances are real ones
+
+
+def _moment() -> dt.datetime:
+    return dt.datetime.fromtimestamp(RUN.now, tz=dt.UTC)
+
+
+class Datetime(dt.datetime, metaclass=StandIn):
+    """Stands for ``datetime.datetime``."""
+
+    __stoilo_real__ = dt.datetime
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a real datetime; a task's own subclass keeps its type."""
+        if cls is Datetime:
+            return dt.datetime(*args, **kwargs)  # noqa: DTZ001 - the task's choice
+        return super().__new__(cls, *args, **kwargs)
+
+    @classmethod
+    def now(cls, tz: dt.tzinfo | None = None) -> Any:
+        """Return admitted_at in `tz`, naive UTC without one."""
+        moment = _moment()
+        moment = moment.replace(tzinfo=None) if tz is None else moment.astimezone(tz)
+        return moment if cls is Datetime else cls.fromisoformat(moment.isoformat())
+
+    @classmethod
+    def today(cls) -> Any:
+        """Return admitted_at, naive UTC."""
+        return cls.now()
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        """Return admitted_at, naive UTC."""
+        return cls.now()
+
+    @classmethod
+    def fromtimestamp(cls, timestamp: float, tz: dt.tzinfo | None = None) -> Any:
+        """Return the moment in `tz`; local time is UTC here."""
+        if tz is not None:
+            return super().fromtimestamp(timestamp, tz)
+        return super().fromtimestamp(timestamp, dt.UTC).replace(tzinfo=None)
+
+
+class Date(dt.date, metaclass=StandIn):
+    """Stands for ``datetime.date``."""
+
+    __stoilo_real__ = dt.date
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return a real date; a task's own subclass keeps its type."""
+        if cls is Date:
+            return dt.date(*args, **kwargs)
+        return super().__new__(cls, *args, **kwargs)
+
+    @classmethod
+    def today(cls) -> Any:
+        """Return the day of admitted_at, UTC."""
+        moment = _moment()
+        return cls(moment.year, moment.month, moment.day)
+
+
+def _build_datetime(_level: Level) -> dict[str, object]:
+    for stand_in, name in ((Datetime, "datetime"), (Date, "date")):
+        stand_in.__name__ = stand_in.__qualname__ = name
+        stand_in.__module__ = "datetime"
+    return {"datetime": Datetime, "date": Date}
+
+
+def _build_random(_level: Level) -> dict[str, object]:
+    # Imported here: 1 ms of every cold start whose task asks for the time only.
+    random: Any = importlib.import_module("random")
+
+    class Random(random.Random):  # type: ignore[misc]  # a module found at run time
+        """``random.Random`` whose missing seed comes from the admission."""
+
+        def seed(self, a: Any = None, version: int = 2) -> None:
+            """Seed; None means the next seed of this run."""
+            super().seed(RUN.next_seed() if a is None else a, version)
+
+    def seed(a: Any = None, version: int = 2) -> None:
+        """Seed the module's generator; None means the next seed of this run."""
+        random.seed(RUN.next_seed() if a is None else a, version)
+
+    Random.__module__, Random.__qualname__ = "random", "Random"
+    seed.__qualname__ = "seed"
+    return {"Random": Random, "seed": seed}
+
+
+FACADES = {
+    "datetime": _build_datetime,
+    "random": _build_random,
+    "time": _build_time,
+}

@@ -13,8 +13,6 @@ from typing import Any
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.determinism import RUN
 
-__all__ = ["build"]
-
 LEVELS = {"NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40}
 LEVELS["CRITICAL"] = 50
 _BASIC = "%(levelname)s:%(name)s:%(message)s"
@@ -261,9 +259,8 @@ for _kind in (Formatter, Handler, StreamHandler, NullHandler, LogRecord, Logger)
     _kind.__module__ = "logging"
 
 
-def build(level: Level) -> dict[str, object]:
+def _build_logging(_level: Level) -> dict[str, object]:
     """Return what the level lists of ``logging``; the library is not imported."""
-    del level
     words = ("debug", "info", "warning", "error", "exception", "critical", "log")
     return {
         **LEVELS,
@@ -278,3 +275,8 @@ def build(level: Level) -> dict[str, object]:
         "getLevelName": get_level_name,
         "getLogger": get_logger,
     }
+
+
+FACADES = {
+    "logging": _build_logging,
+}

@@ -8,7 +8,7 @@ from typing import Any
 
 from stoilo.core.levels import Level
 
-__all__ = ["PurePosixPath", "build"]
+__all__ = ["PurePosixPath"]
 
 _Parsed = tuple[str, tuple[str, ...]]
 
@@ -186,7 +186,10 @@ class PurePosixPath:
 PurePosixPath.__module__ = "pathlib"
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
-    del level
+def _build_pathlib(_level: Level) -> dict[str, object]:
     return {"PurePath": PurePosixPath, "PurePosixPath": PurePosixPath}
+
+
+FACADES = {
+    "pathlib": _build_pathlib,
+}

@@ -1,16 +1,11 @@
-"""`dataclasses`: the decorator rewrites the task's own classes only.
-
-The library asks a class's ``__get__`` for defaults, so one `Field` could serve two classes
-and carry the name of the later one into the first: each class gets a copy. And it writes
-a docstring from the signature that `inspect` finds in the text of another, whose names
-are evaluated among all modules: text of the task is no signature.
-"""
+"""`dataclasses` and `pprint`, which load `inspect`: apart, for the others' cold start."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import inspect
+import pprint
 from keyword import iskeyword
 from typing import Any
 
@@ -22,10 +17,15 @@ from stoilo.sandbox.language.ownership import (
     may_be_field,
     narrow_match_args,
 )
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import is_variable_name
+from stoilo.sandbox.language.rules import GuardError, is_variable_name
 
-__all__ = ["build"]
+# `dataclasses`: the decorator rewrites the task's own classes only --------------------
+#
+# The library asks a class's ``__get__`` for defaults, so one `Field` could serve two classes
+# and carry the name of the later one into the first: each class gets a copy. And it writes
+# a docstring from the signature that `inspect` finds in the text of another, whose names
+# are evaluated among all modules: text of the task is no signature.
+
 
 _find_field = dataclasses._get_field  # type: ignore[attr-defined]  # noqa: SLF001 - takes defaults
 _parse_signature = inspect._signature_fromstr  # type: ignore[attr-defined]  # noqa: SLF001 - evaluates
@@ -79,9 +79,72 @@ def _checked_signature(cls: Any, obj: Any, text: str, *more: Any) -> Any:
     return _parse_signature(cls, obj, text, *more)
 
 
-def build(level: Level) -> dict[str, object]:
+def _build_dataclasses(_level: Level) -> dict[str, object]:
     """Put the checks into the libraries; return the replacements."""
-    del level
     dataclasses._get_field = _own_field  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     inspect._signature_fromstr = _checked_signature  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     return {"dataclass": dataclass}
+
+
+# `pprint`: a printer that a task may extend without being shown addresses -------------
+#
+# The library's methods hand on a dictionary of the addresses of what is being printed. A
+# task's own methods of a subclass get a `Ledger` instead, which only answers the library.
+
+
+class Ledger:
+    """What is being printed, for the library's eyes."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, known: tuple[int, ...] = ()) -> None:
+        self._known = set(known)
+
+    def __contains__(self, address: int) -> bool:
+        return address in self._known
+
+    def __setitem__(self, address: int, _one: int) -> None:
+        self._known.add(address)
+
+    def __delitem__(self, address: int) -> None:
+        self._known.discard(address)
+
+    def copy(self) -> Ledger:
+        """Return another with the same content."""
+        return Ledger(tuple(self._known))
+
+
+def _hide(context: Any) -> Any:
+    return context if type(context) is Ledger else Ledger()
+
+
+class PrettyPrinter(pprint.PrettyPrinter):
+    """``pprint.PrettyPrinter``."""
+
+    def format(self, object: Any, context: Any, maxlevels: int, level: int) -> Any:  # noqa: A002 - the library's names
+        """Return the text of `object`, whether it is readable and whether recursive."""
+        return super().format(object, _hide(context), maxlevels, level)
+
+    def _format(
+        self,
+        object: Any,  # noqa: A002
+        stream: Any,
+        indent: int,
+        allowance: int,
+        context: Any,
+        level: int,
+    ) -> None:
+        super()._format(object, stream, indent, allowance, _hide(context), level)
+
+
+PrettyPrinter.__module__ = "pprint"
+
+
+def _build_pprint(_level: Level) -> dict[str, object]:
+    return {"PrettyPrinter": PrettyPrinter}
+
+
+FACADES = {
+    "dataclasses": _build_dataclasses,
+    "pprint": _build_pprint,
+}

@@ -1,19 +1,32 @@
-"""`torch.Tensor`: what the class itself needs so that its closed names stay closed.
-
-The library's own Python code reaches memory through names that the level closes
-(``untyped_storage``, ``set_``); where honest programs need what it does, it is done here.
-"""
+"""`torch.Tensor`, nodes of gradients, and kernels that trust an argument: what guards them."""
 
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import function
 
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["guard_tensors"]
+__all__ = ["guard_bounds", "guard_nodes", "guard_tensors", "set_rng_state"]
+
+
+# Nodes of a graph of gradients: looked at, never called -------------------------------
+#
+# ``loss.grad_fn(x)`` runs a backward kernel without the engine, which alone checks that
+# what comes in has the shape that went out: half of the kernels read outside of it. So a
+# task is shown a `Node` that stands for the library's.
+
+
+# `torch.Tensor`: what the class itself needs so that its closed names stay closed -----
+#
+# The library's own Python code reaches memory through names that the level closes
+# (``untyped_storage``, ``set_``); where honest programs need what it does, it is done here.
+
 
 _Base: Any = torch._C.TensorBase  # noqa: SLF001 - its methods cannot be replaced
 _data: Any = _Base.data
@@ -73,3 +86,153 @@ def guard_tensors() -> None:
     tensor.data = property(_data.__get__, _set_data)
     tensor.type = _convert
     tensor.new_empty = _zeros_for
+
+
+_grad_fn: Any = _Base.grad_fn
+_next_functions: Any = torch._C._FunctionBase.next_functions  # noqa: SLF001 - as above
+
+
+class Node:
+    """Stands for one node; equal to every other that stands for it."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self._node is other._node
+
+    def __hash__(self) -> int:
+        return hash(self._node)
+
+    def __repr__(self) -> str:
+        return repr(self._node)
+
+    def name(self) -> str:
+        """Return what the library calls it."""
+        return str(self._node.name())
+
+    @property
+    def next_functions(self) -> tuple[Any, ...]:
+        """The nodes that its gradients go to, each with the number of its input."""
+        return _shown(self._node.next_functions)
+
+    @property
+    def metadata(self) -> Any:
+        """What was noted on it."""
+        return self._node.metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is asked for here."""
+        return bool(self._node.requires_grad)
+
+    @property
+    def variable(self) -> Any:
+        """The leaf whose gradient is summed here."""
+        return self._node.variable
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        """Call `hook` with the gradients that leave and enter it."""
+        return self._node.register_hook(hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        """Call `hook` with the gradients that enter it."""
+        return self._node.register_prehook(hook)
+
+
+@functools.cache
+def _kind(name: str) -> type[Node]:
+    """Return the class that stands for the library's class `name`."""
+    return type(name, (Node,), {"__slots__": (), "__module__": "torch.autograd"})
+
+
+def _show(node: Any) -> Any:
+    """Return what a task sees of `node`; those of its own functions are what they are."""
+    if node is None or isinstance(node, function.FunctionCtx):
+        return node
+    return _kind(type(node).__name__)(node)
+
+
+def _shown(edges: Any) -> tuple[Any, ...]:
+    return tuple((_show(node), place) for node, place in edges)
+
+
+def guard_nodes() -> None:
+    """Put the stand-ins where a task meets a node (in the zygote, once)."""
+    tensor: Any = torch.Tensor
+    tensor.grad_fn = property(lambda self: _show(_grad_fn.__get__(self)))
+    edges = property(lambda self: _shown(_next_functions.__get__(self)))
+    library: Any = function
+    for kind in (library.BackwardCFunction, library._SingleLevelFunction):  # noqa: SLF001 - the bases of all own functions
+        kind.next_functions = edges
+
+
+# Functions of torch whose kernels trust an argument: it is looked at before they run
+#
+# Found by calling everything that a task can reach with nonsense. Each of these read or
+# wrote outside of its tensors.
+
+
+_STATE_HEAD = 24  # bytes: the seed, words left, whether seeded, the next word's place
+_STATE_WORDS = 624
+_library: Any = torch
+_ctc_loss: Any = torch.ctc_loss
+_pad_packed: Any = _library._VF._pad_packed_sequence  # noqa: SLF001 - what nn.utils.rnn calls
+
+
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    *more: Any,
+    **options: Any,
+) -> torch.Tensor:
+    """``torch.ctc_loss``: a target is the number of a class."""
+    used = targets
+    if used.dim() > 1:  # what pads them may be anything
+        place = torch.arange(used.shape[1])
+        used = used[place < torch.as_tensor(target_lengths).reshape(-1, 1)]
+    if (
+        used.numel()
+        and not 0 <= int(used.min()) <= int(used.max()) < log_probs.shape[-1]
+    ):
+        raise RuntimeError("ctc_loss: a target is the number of no class")
+    found: torch.Tensor = _ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, *more, **options
+    )
+    return found
+
+
+def pad_packed_sequence(data: Any, batch_sizes: Any, *more: Any) -> Any:
+    """``torch._VF._pad_packed_sequence``: sizes fall, and say what the data hold."""
+    sizes = [int(size) for size in batch_sizes]
+    falling = all(size > 0 for size in sizes) and sizes == sorted(sizes, reverse=True)
+    if not falling or sum(sizes) != len(data):
+        raise RuntimeError("the batch sizes of a packed sequence do not fit its data")
+    return _pad_packed(data, batch_sizes, *more)
+
+
+def set_rng_state(new_state: torch.Tensor) -> None:
+    """``torch.set_rng_state`` of a state that stands within its table of 624 words.
+
+    The library believes how many words are left and which is next, and reads on.
+    """
+    if not isinstance(new_state, torch.Tensor):
+        raise TypeError("the state of a generator is a tensor")
+    if new_state.dtype != torch.uint8 or new_state.numel() < _STATE_HEAD:
+        raise TypeError("the state of a generator is a tensor of its bytes")
+    kept = new_state.detach().clone().reshape(-1)
+    left = int(kept[8:12].clone().view(torch.int32)[0])
+    place = int(kept[16:24].clone().view(torch.int64)[0])
+    if not (left > 0 <= place and left + place <= _STATE_WORDS + 1):
+        raise RuntimeError("the state of a generator points outside of its own table")
+    torch.set_rng_state(kept)
+
+
+def guard_bounds() -> None:
+    """Put the checks where the library's own Python code finds them."""
+    _library.ctc_loss = ctc_loss
+    _library._VF._pad_packed_sequence = pad_packed_sequence  # noqa: SLF001 - see above

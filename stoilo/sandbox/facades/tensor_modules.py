@@ -1,12 +1,9 @@
-"""`torch.nn`: modules whose names for parameters, buffers and children pass our rule.
-
-A module keeps those in dictionaries and finds them by name, also for libraries that ask
-it for a protocol such as ``__array_interface__``: a name chosen freely would forge one.
-"""
+"""`torch.nn`, its utilities and `torch.func`: names pass our rule or are the module's own."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,11 +11,22 @@ from torch import nn
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.hooks import unmasked
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+    is_plain,
+)
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["build", "check_attribute_name"]
+__all__ = ["check_attribute_name"]
+
+
+# `torch.nn`: modules whose names for parameters, buffers and children pass our rule
+#
+# A module keeps those in dictionaries and finds them by name, also for libraries that ask
+# it for a protocol such as ``__array_interface__``: a name chosen freely would forge one.
 
 
 def check_attribute_name(name: object) -> None:
@@ -92,7 +100,7 @@ def _checked_pre_hook(
 
 def _checked_key(_: Any, key: Any) -> str:
     """``ParameterDict._key_to_attr``: keys become attributes."""
-    if type(key) is not str or attribute_kind(key) is not NameKind.PLAIN:
+    if not is_plain(key):
         raise GuardError("STO-G102", f"a ParameterDict cannot have the key {key!r:.64}")
     return key
 
@@ -145,10 +153,97 @@ def _guard_modules() -> None:
     nn.ParameterDict._key_to_attr = _checked_key  # type: ignore[assignment, method-assign]  # noqa: SLF001 - see above
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
-    del level
+def _build_torch_nn(_level: Level) -> dict[str, object]:
     _guard_modules()
     ParameterStandIn.__name__ = ParameterStandIn.__qualname__ = "Parameter"
     ParameterStandIn.__module__ = "torch.nn.parameter"
     return {"Parameter": ParameterStandIn}
+
+
+# `torch.nn.utils`: weight and spectral norm, of parameters that the module has --------
+
+
+_NAMES = (
+    *("remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"),
+)
+
+
+def _check_parameter(module: Any, name: Any) -> None:
+    """Raise unless `name` (untrusted) is a parameter of `module`, normalised or not."""
+    if not isinstance(module, nn.Module) or type(name) is not str:
+        raise TypeError("a module and the name of one of its parameters, please")
+    known = {name, f"{name}_g", f"{name}_orig"}
+    own: Any = module._parameters  # noqa: SLF001 - the table that the names lie in
+    if attribute_kind(name) is not NameKind.PLAIN or known.isdisjoint(own):
+        raise GuardError("STO-G102", f"the module has no parameter {name!r:.64}")
+
+
+def _checked_by_name(real: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(module: Any, name: str = "weight", *more: Any, **options: Any) -> Any:
+        _check_parameter(module, name)
+        return real(module, name, *more, **options)
+
+    apply.__name__ = apply.__qualname__ = real.__name__
+    apply.__module__ = "torch.nn.utils"
+    return apply
+
+
+def _build_torch_nn_utils(_level: Level) -> dict[str, object]:
+    return {name: _checked_by_name(getattr(nn.utils, name)) for name in _NAMES}
+
+
+# `torch.func`: `functional_call` takes names, so it takes those of parameters and buffers
+
+
+_Values = Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]]
+
+
+def _checked_values(
+    module: torch.nn.Module, values: _Values
+) -> list[dict[str, torch.Tensor]]:
+    """Return `values` as plain dicts whose names are the module's own."""
+    tables = [values] if isinstance(values, Mapping) else list(values)
+    known = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    known |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    found: list[dict[str, torch.Tensor]] = []
+    for table in tables:
+        copied = {**table}  # read once: a mapping of the task's may change its answers
+        for name, value in copied.items():
+            if type(name) is not str or name not in known:
+                raise GuardError("STO-G101", f"{name!r:.64} is no parameter or buffer")
+            if not isinstance(value, torch.Tensor):
+                raise TypeError("parameters and buffers are tensors")
+        found.append(copied)
+    return found
+
+
+def functional_call(
+    module: torch.nn.Module,
+    parameter_and_buffer_dicts: _Values,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """``torch.func.functional_call``."""
+    return torch.func.functional_call(
+        module,
+        tuple(_checked_values(module, parameter_and_buffer_dicts)),
+        args,
+        None if kwargs is None else unmasked(kwargs),
+        tie_weights=tie_weights,
+        strict=strict,
+    )
+
+
+def _build_torch_func(_level: Level) -> dict[str, object]:
+    return {"functional_call": functional_call}
+
+
+FACADES = {
+    "torch.func": _build_torch_func,
+    "torch.nn": _build_torch_nn,
+    "torch.nn.parameter": _build_torch_nn,
+    "torch.nn.utils": _build_torch_nn_utils,
+}

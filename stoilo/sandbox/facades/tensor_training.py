@@ -1,25 +1,38 @@
-"""`torch.optim`: no fused kernels, and schedulers that load no names of the task's choice.
-
-A fused kernel trusts the shapes of an optimiser's state, which a task may replace. A
-scheduler's ``load_state_dict`` writes names into its own dictionary and into those of its
-functions, and libraries ask objects for protocols by name.
-"""
+"""What a training loop uses: optimisers, schedulers, data, distributions, checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
+from torch import distributions
+from torch.distributions import Distribution
 from torch.optim import Optimizer, lr_scheduler, swa_utils
+from torch.utils import data
+from torch.utils.data import dataloader
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+    is_plain,
+)
 
-__all__ = ["build"]
+__all__ = ["DataLoader"]
+
+
+# `torch.optim`: no fused kernels, and schedulers that load no names of the task's choice
+#
+# A fused kernel trusts the shapes of an optimiser's state, which a task may replace. A
+# scheduler's ``load_state_dict`` writes names into its own dictionary and into those of its
+# functions, and libraries ask objects for protocols by name.
+
 
 _FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
 _update_schedule: Any = lr_scheduler.LRScheduler.load_state_dict
@@ -152,11 +165,145 @@ def _hook_steps() -> None:
             cls.step.hooked = True
 
 
-def build(level: Level) -> dict[str, object]:
+def _build_torch_optim(_level: Level) -> dict[str, object]:
     """Put the checks into the library's classes: tasks extend these."""
-    del level
     for name in _FUSED:
         setattr(torch, name, _no_fused)
     _guard_schedulers()
     _hook_steps()
     return {}
+
+
+# `torch.utils.data`: loaders that load in the task's own thread -----------------------
+#
+# Worker processes, pinned memory and time-outs do not exist; the order of the batches and
+# what the seed gives is that of a loader without workers.
+
+
+_NO_WORKERS = {
+    "num_workers": 0,
+    "pin_memory": False,
+    "timeout": 0,
+    "worker_init_fn": None,
+    "multiprocessing_context": None,
+}
+_ORDER = (
+    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers"),
+    *("collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn"),
+    *("multiprocessing_context", "generator"),
+)
+_KEPT = frozenset(_ORDER)
+
+
+class DataLoader(data.DataLoader[Any]):
+    """``torch.utils.data.DataLoader`` without workers."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        given = dict(zip(_ORDER, args, strict=False)) | options
+        kept = {name: value for name, value in given.items() if name in _KEPT}
+        super().__init__(**(kept | _NO_WORKERS))
+
+
+def _no_workers(_loader: Any) -> Any:
+    raise RuntimeError("a task has no worker processes: num_workers=0")
+
+
+def _nothing(_loader: Any, _value: Any = None) -> None:
+    """Stand for what a loader says of processes: a context of them is a road to modules."""
+
+
+def _build_torch_utils_data(_level: Level) -> dict[str, object]:
+    library: Any = dataloader
+    library._MultiProcessingDataLoaderIter = _no_workers  # noqa: SLF001 - what would start processes
+    data.DataLoader.multiprocessing_context = property(_nothing, _nothing)  # type: ignore[method-assign, assignment]  # see there
+    data.DataLoader.check_worker_number_rationality = _nothing  # type: ignore[method-assign, assignment]  # counts processors
+    DataLoader.__module__ = "torch.utils.data"
+    return {"DataLoader": DataLoader}
+
+
+# `torch.distributions`: a task's own distribution names its parameters, nothing else
+#
+# The library reads every name in ``arg_constraints`` off the distribution and hands what it
+# finds to a constraint, which may be the task's own.
+
+
+_start: Any = Distribution.__init__
+
+
+def _named_parameters(self: Any) -> dict[str, Any]:
+    """Return ``arg_constraints``, read once, or raise for a name that is no parameter's."""
+    named = {**self.arg_constraints}
+    for name in named:
+        if not is_plain(name):
+            raise GuardError("STO-G101", f"a parameter cannot be called {name!r:.64}")
+    return named
+
+
+def _checked_start(
+    self: Any,
+    batch_shape: Any = None,
+    event_shape: Any = None,
+    validate_args: Any = None,
+) -> None:
+    """``Distribution.__init__``."""
+    shapes = (batch_shape or torch.Size(), event_shape or torch.Size())
+    own = any(map(is_own_class, class_mro(type(self))))
+    asked = self._validate_args if validate_args is None else validate_args
+    if not own or not asked:
+        _start(self, *shapes, validate_args)
+        return
+    _start(self, *shapes, validate_args=False)
+    self._validate_args = bool(asked)
+    for name, constraint in _named_parameters(self).items():
+        _check_parameter(self, name, constraint)
+
+
+def _check_parameter(self: Any, name: str, constraint: Any) -> None:
+    library: Any = distributions.constraints
+    if library.is_dependent(constraint):
+        return
+    lazy = distributions.utils.lazy_property
+    if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy):
+        return
+    value = getattr(self, name)
+    if not torch.as_tensor(constraint.check(value)).all():
+        raise ValueError(
+            f"expected parameter {name} of distribution {type(self).__name__} to "
+            f"satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+        )
+
+
+def _build_torch_distributions(_level: Level) -> dict[str, object]:
+    """Put the check into the library's class: tasks extend it."""
+    base: Any = Distribution
+    base.__init__ = _checked_start
+    return {}
+
+
+# `torch.utils.checkpoint`: without the debug mode, whose errors quote this host's frames
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool = False,
+    debug: bool = False,
+    **options: Any,
+) -> Any:
+    """``torch.utils.checkpoint.checkpoint``; `debug` is ignored."""
+    del debug
+    return torch.utils.checkpoint.checkpoint(
+        function, *args, use_reentrant=use_reentrant, **options
+    )
+
+
+def _build_torch_utils_checkpoint(_level: Level) -> dict[str, object]:
+    return {"checkpoint": checkpoint}
+
+
+FACADES = {
+    "torch.distributions": _build_torch_distributions,
+    "torch.optim": _build_torch_optim,
+    "torch.utils.checkpoint": _build_torch_utils_checkpoint,
+    "torch.utils.data": _build_torch_utils_data,
+}

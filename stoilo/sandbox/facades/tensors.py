@@ -1,22 +1,78 @@
-"""`torch`: no uninitialised memory, no shared buffers, no entropy, no raw constructor."""
+"""`torch`: no uninitialised memory, no shared buffers, no entropy, one device, no files."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import io
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.values import from_node, to_node
+from stoilo.core.errors import StoiloError
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades.tensor_bounds import guard_bounds, set_rng_state
-from stoilo.sandbox.facades.tensor_files import file_functions
-from stoilo.sandbox.facades.tensor_members import guard_tensors
-from stoilo.sandbox.facades.tensor_nodes import guard_nodes
+from stoilo.sandbox.facades.tensor_members import (
+    guard_bounds,
+    guard_nodes,
+    guard_tensors,
+    set_rng_state,
+)
 from stoilo.sandbox.facades.tensor_runtime import prepare_torch
 from stoilo.sandbox.language.determinism import RUN
+from stoilo.sandbox.language.instances import InstanceDict
+from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import StandIn
 
-__all__ = ["build"]
+__all__ = ["Switches", "file_functions"]
+
+
+# `torch.save` and `torch.load`: what travels as a result, in memory, without pickles
+#
+# torch's own files are pickles. These hold our codec's bytes, which any hostile bytes are no
+# match for; so they can be read in a task only. At home, return the dict of tensors itself.
+
+
+_DICTS = frozenset({InstanceDict, OrderedDict})
+
+
+def _check_file(file: Any) -> Any:
+    if type(file) is not io.BytesIO:
+        raise FileNotFoundError("a task has no files: use an io.BytesIO()")
+    return file
+
+
+def save(obj: Any, f: Any) -> None:
+    """``torch.save`` of tensors and plain data, such as a ``state_dict()``."""
+    try:
+        data = skeleton.encode(to_node(obj, dicts=_DICTS))
+    except StoiloError as error:
+        raise TypeError(f"{error.message}; {error.hint}") from None
+    _check_file(f).write(data)
+
+
+def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
+    """``torch.load`` of what `save` wrote in a task; there is one device."""
+    del map_location
+    if not weights_only:
+        raise GuardError("STO-G102", "a task reads no pickles: weights_only=True")
+    try:
+        return from_node(skeleton.decode(_check_file(f).read()))
+    except StoiloError as error:
+        message = "this was not written by torch.save() in a task"
+        raise ValueError(f"{message}: {error.message}") from None
+
+
+def file_functions() -> dict[str, object]:
+    """Return the replacements for `torch`'s names."""
+    return {"load": load, "save": save}
+
+
+# `torch`: no uninitialised memory, no shared buffers, no entropy, no raw constructor
+
 
 _LEGACY = {
     "BFloat16Tensor": torch.bfloat16,
@@ -171,8 +227,7 @@ def set_num_threads(threads: int) -> None:
     del threads
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
+def _build_torch(level: Level) -> dict[str, object]:
     prepare_torch()
     guard_tensors()
     guard_bounds()
@@ -197,3 +252,95 @@ def build(level: Level) -> dict[str, object]:
         "Tensor": TensorStandIn,
         "__version__": torch.__version__.partition("+")[0],  # the rest names a build
     }
+
+
+# `torch.linalg`: least squares that do not depend on what free memory holds -----------
+
+
+def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: str | None = None) -> Any:  # noqa: N803 - torch's names
+    """``torch.linalg.lstsq`` by singular values where the library would pivot.
+
+    Its default driver, ``gelsy``, reads an array of pivots that nobody has set: two runs
+    in one process differ in the last bits.
+    """
+    chosen = "gelsd" if driver in {None, "gelsy"} else driver
+    return torch.linalg.lstsq(A, B, rcond, driver=chosen)
+
+
+def _build_torch_linalg(_level: Level) -> dict[str, object]:
+    return {"lstsq": lstsq}
+
+
+# `torch.random`: the one generator of the run; a fork of it puts its state back -------
+
+
+@contextlib.contextmanager
+def fork_rng(devices: object = None, *, enabled: bool = True) -> Iterator[None]:
+    """``torch.random.fork_rng`` for the one device that there is."""
+    del devices
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            torch.set_rng_state(state)
+
+
+def _build_torch_random(_level: Level) -> dict[str, object]:
+    functions = (fork_rng, manual_seed, seed, set_rng_state)
+    return {function.__name__: function for function in functions}
+
+
+# `torch.cuda` and `torch.backends`: there is one device, and what chooses another is idle
+#
+# Research code asks for a graphics card before it takes the processor, seeds it and sets
+# its switches. It gets the answers of a machine without one; nothing here reaches a driver.
+
+
+class Switches:
+    """Stands for a module such as ``torch.backends.cudnn``: takes settings, does nothing."""
+
+    __slots__ = ("allow_tf32", "benchmark", "deterministic", "enabled")
+
+    def __init__(self) -> None:
+        self.allow_tf32 = self.benchmark = self.deterministic = self.enabled = False
+
+    def is_available(self) -> Literal[False]:
+        """Return False."""
+        return False
+
+    def is_built(self) -> Literal[False]:
+        """Return False."""
+        return False
+
+
+def _unavailable() -> Literal[False]:
+    return False
+
+
+def _none() -> Literal[0]:
+    return 0
+
+
+def _idle(*_options: object) -> None:
+    """Do nothing, as on a machine without the device."""
+
+
+def _build_devices(_level: Level) -> dict[str, object]:
+    idle = ("empty_cache", "manual_seed", "manual_seed_all", "synchronize")
+    return {
+        **dict.fromkeys(("is_available", "is_bf16_supported"), _unavailable),
+        **dict.fromkeys(("current_device", "device_count"), _none),
+        **dict.fromkeys((*idle, "current_accelerator"), _idle),
+        **{name: Switches() for name in ("cudnn", "mkldnn", "mps")},
+    }
+
+
+FACADES = {
+    "torch": _build_torch,
+    "torch.accelerator": _build_devices,
+    "torch.backends": _build_devices,
+    "torch.cuda": _build_devices,
+    "torch.linalg": _build_torch_linalg,
+    "torch.random": _build_torch_random,
+}

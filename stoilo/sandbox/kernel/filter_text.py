@@ -42,6 +42,12 @@ __all__ = [
 ]
 
 
+# Reads a classic BPF program of seccomp: as text for auditors, and as a decision ------
+#
+# Nothing here is used to make or load a filter; it exists so that what is loaded can be read
+# and tried without loading it. Source: linux/filter.h, linux/seccomp.h, seccomp(2).
+
+
 _INSTRUCTION = struct.Struct("=HBBI")
 _LOAD, _AND, _JUMP, _RETURN = 0x20, 0x54, 0x05, 0x06
 _COMPARE: dict[int, tuple[str, Callable[[int, int], bool]]] = {

@@ -13,7 +13,7 @@ filter, which names the call.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,12 +46,34 @@ _FUTEX_WAITS = (0, 9)
 _LAST_CLOCK = 11  # CLOCK_TAI; above are clocks of descriptors and of other processes
 
 
+Condition = tuple[int, str, int] | tuple[int, str, int, int]
+
+
 class Context(msgspec.Struct, frozen=True):
-    """What an argument filter needs: the filter so far, the binding, whether threads."""
+    """What an argument filter needs: the filter so far, the binding, whether threads.
+
+    A condition is a register's number, libseccomp's name of a comparison, and its operands;
+    all conditions of one rule must hold.
+    """
 
     rules: SyscallFilter
     bpf: Any
     threads: bool
+
+    def allow(self, call: str, *conditions: Condition) -> None:
+        """Let `call` through under `conditions`."""
+        self._add(self.bpf.ALLOW, call, conditions)
+
+    def fail(self, call: str, number: int, *conditions: Condition) -> None:
+        """Let `call` fail with an error number under `conditions`."""
+        self._add(self.bpf.ERRNO(number), call, conditions)
+
+    def _add(self, action: object, call: str, conditions: Iterable[Condition]) -> None:
+        arguments = (
+            self.bpf.Arg(place, getattr(self.bpf, comparison), *operands)
+            for place, comparison, *operands in conditions
+        )
+        self.rules.add_rule(action, call, *arguments)
 
 
 class ArgumentFilter(msgspec.Struct, frozen=True):
@@ -71,19 +93,13 @@ def allow_equal(
 ) -> None:
     """Let `call` through when one argument has one of `values`."""
     for value in values:
-        context.rules.add_rule(
-            context.bpf.ALLOW, call, context.bpf.Arg(argument, context.bpf.EQ, value)
-        )
+        context.allow(call, (argument, "EQ", value))
 
 
 def _check_protection(context: Context, call: str) -> None:
     """Keep memory from being executable (W^X for JITs)."""
-    for wanted, action in (
-        (0, context.bpf.ALLOW),
-        (_PROT_EXEC, context.bpf.ERRNO(errno.EACCES)),
-    ):
-        condition = context.bpf.Arg(2, context.bpf.MASKED_EQ, _PROT_EXEC, wanted)
-        context.rules.add_rule(action, call, condition)
+    context.allow(call, (2, "MASKED_EQ", _PROT_EXEC, 0))
+    context.fail(call, errno.EACCES, (2, "MASKED_EQ", _PROT_EXEC, _PROT_EXEC))
 
 
 def _check_advice(context: Context, call: str) -> None:
@@ -101,8 +117,7 @@ def _check_write(context: Context, call: str) -> None:
 def _check_close(context: Context, call: str) -> None:
     """Let the child's own go; finalizers may still try the rest."""
     allow_equal(context, call, 0, tuple(FD))
-    beyond = context.bpf.Arg(0, context.bpf.GT, max(FD))
-    context.rules.add_rule(context.bpf.ERRNO(errno.EBADF), call, beyond)
+    context.fail(call, errno.EBADF, (0, "GT", max(FD)))
 
 
 def _check_sendmsg(context: Context, call: str) -> None:
@@ -110,10 +125,11 @@ def _check_sendmsg(context: Context, call: str) -> None:
 
 
 def _check_clone(context: Context, call: str) -> None:
-    action = context.bpf.ALLOW if context.threads else context.bpf.ERRNO(errno.EAGAIN)
-    context.rules.add_rule(
-        action, call, context.bpf.Arg(0, context.bpf.EQ, THREAD_FLAGS)
-    )
+    thread: Condition = (0, "EQ", THREAD_FLAGS)
+    if context.threads:
+        context.allow(call, thread)
+    else:
+        context.fail(call, errno.EAGAIN, thread)
 
 
 def _check_futex(context: Context, call: str) -> None:
@@ -125,28 +141,19 @@ def _check_futex(context: Context, call: str) -> None:
     shared = _FUTEX_WAITS if context.threads else ()
     private = (one | _FUTEX_PRIVATE for one in _FUTEX_OPERATIONS)
     for operation in (*private, *shared):
-        condition = context.bpf.Arg(
-            1, context.bpf.MASKED_EQ, _FUTEX_OPERATION, operation
-        )
-        context.rules.add_rule(context.bpf.ALLOW, call, condition)
+        context.allow(call, (1, "MASKED_EQ", _FUTEX_OPERATION, operation))
 
 
 def _check_clock(context: Context, call: str) -> None:
     """Keep the clocks of other processes and of devices away."""
-    known = context.bpf.Arg(0, context.bpf.LE, _LAST_CLOCK)
-    context.rules.add_rule(context.bpf.ALLOW, call, known)
-    beyond = context.bpf.Arg(0, context.bpf.GT, _LAST_CLOCK)
-    context.rules.add_rule(context.bpf.ERRNO(errno.EINVAL), call, beyond)
+    context.allow(call, (0, "LE", _LAST_CLOCK))
+    context.fail(call, errno.EINVAL, (0, "GT", _LAST_CLOCK))
 
 
 def _check_own(context: Context, call: str) -> None:
     """Answer about the calling thread, not about other processes."""
-    context.rules.add_rule(
-        context.bpf.ALLOW, call, context.bpf.Arg(0, context.bpf.EQ, 0)
-    )
-    context.rules.add_rule(
-        context.bpf.ERRNO(errno.ESRCH), call, context.bpf.Arg(0, context.bpf.NE, 0)
-    )
+    context.allow(call, (0, "EQ", 0))
+    context.fail(call, errno.ESRCH, (0, "NE", 0))
 
 
 _PROTECTION = "when the memory will not be executable; else EACCES"
@@ -219,19 +226,13 @@ def _check_fork(context: Context, call: str) -> None:
 
 
 def _check_filter(context: Context, call: str) -> None:
-    mode = context.bpf.Arg(0, context.bpf.EQ, _SET_MODE_FILTER)
-    listener = context.bpf.Arg(1, context.bpf.EQ, _NEW_LISTENER)
-    context.rules.add_rule(context.bpf.ALLOW, call, mode, listener)
+    context.allow(call, (0, "EQ", _SET_MODE_FILTER), (1, "EQ", _NEW_LISTENER))
 
 
 def _check_ids(context: Context, call: str) -> None:
     """Let all three ids become one of the transient users', never a person's or root."""
     for mask, first in ((_WORD & ~0xFF, FIRST_UID), (_WORD & ~0xFFF, 0xF000)):
-        ids = (
-            context.bpf.Arg(place, context.bpf.MASKED_EQ, mask, first)
-            for place in range(3)
-        )
-        context.rules.add_rule(context.bpf.ALLOW, call, *ids)
+        context.allow(call, *((place, "MASKED_EQ", mask, first) for place in range(3)))
 
 
 _SETUP = "a child's set-up"
@@ -340,6 +341,6 @@ def add_own(context: Context, calls: Mapping[str, OwnCall]) -> None:
     """Add the rules of `calls` to a filter."""
     for name, call in calls.items():
         if call.add is None:
-            context.rules.add_rule(context.bpf.ALLOW, name)
+            context.allow(name)
         else:
             call.add(context, name)

@@ -1,4 +1,4 @@
-"""The mandatory mechanisms of the kernel layer and how their presence is found out.
+"""The mandatory mechanisms: whether this host has them, Landlock and the resource limits.
 
 The probe of the host is an argument of the zygote, so that a test can take one mechanism
 away; nothing on a command line or in the environment reaches it.
@@ -86,6 +86,13 @@ def find_missing(host: Host) -> tuple[Mechanism, ...]:
 
 
 # These three numbers are the same on every architecture.
+# Landlock with nothing allowed: no file, no TCP, no signal out of the domain ----------
+#
+# A ruleset without rules denies every right that it handles, so it handles every right that
+# the running kernel's ABI knows. Source: linux/landlock.h and the kernel's userspace-api
+# page. It complements seccomp; stat(2), chmod(2) and UDP stay outside its reach.
+
+
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 
@@ -137,6 +144,9 @@ def create_empty_ruleset(abi: int, call: Callable[..., int] = raw_syscall) -> in
 def restrict_self(ruleset: int) -> None:
     """Close the calling thread into `ruleset`; needs no_new_privs; cannot be undone."""
     raw_syscall(_RESTRICT_SELF, ruleset, 0)
+
+
+# Resource limits of the jailed child, from `RunLimits` --------------------------------
 
 
 PAGE = resource.getpagesize()

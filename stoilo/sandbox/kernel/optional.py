@@ -1,4 +1,4 @@
-"""Optional namespaces, entered once by the zygote and reported, never relied on.
+"""Optional mechanisms, entered and reported, never relied on: namespaces, groups, speculation.
 
 Many hosts forbid unprivileged user namespaces; seccomp, Landlock and rlimits are the
 mandatory part. A pid namespace gives one thing more: when the zygote, its init, dies, the
@@ -110,6 +110,13 @@ def enter_namespaces() -> tuple[str, ...]:
     return tuple(entered)
 
 
+# Which bounds the control groups around this process set; reported, never relied on
+#
+# stoilo makes no group of its own: that needs a delegated subtree, which an ordinary user's
+# session rarely has. Where a service manager or container runtime bounds memory or processes,
+# every run is inside these bounds too. Source: the kernel's admin-guide/cgroup-v2.
+
+
 LAYERS = {"memory.max": "cgroup_memory", "pids.max": "cgroup_pids"}
 """Files of a group → what a bound in them is called."""
 _ROOT, _OWN = "/sys/fs/cgroup", "/proc/self/cgroup"
@@ -155,6 +162,13 @@ def find_bounds(root: str = _ROOT, own: str = _OWN) -> tuple[str, ...]:
             break
         group = os.path.dirname(group)  # noqa: PTH120 - likewise
     return tuple(layer for layer in LAYERS.values() if layer in found)
+
+
+# What the zygote asks of the processor: no guessing across processes ------------------
+#
+# Optional and reported. The kernel's word on speculation counts for this process and what it
+# forks; a task has no secret in its own memory, so what matters is what it could learn from
+# others: indirect branches. Source: the kernel's userspace-api/spec_ctrl.
 
 
 LAYER = "speculation_indirect_branch"

@@ -1,4 +1,4 @@
-"""Members of CPython's own immutable types, exchanged before a task's code runs.
+"""Methods of CPython's own types that believe a task, exchanged before its code runs.
 
 Some methods written in C keep a bare pointer while they call back into a task (those of
 bytearray, memoryview and array.array), or believe numbers that a task chose (Unicode errors).
@@ -21,7 +21,7 @@ from typing import Any
 
 from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.receivers import bind_method, replace_members
-from stoilo.sandbox.language.refusals import GuardError, refuse_write
+from stoilo.sandbox.language.rules import GuardError, refuse_write
 
 __all__ = [
     "converts",
@@ -30,6 +30,18 @@ __all__ = [
     "seal_text",
     "seal_unicode_errors",
 ]
+
+
+# bytearray, memoryview and array.array: no task code runs while C holds their pointer
+#
+# CPython's methods take the address of the bytes and then convert an argument: ``ba[i] = v``
+# calls ``v.__index__``, ``ba.hex(sep)`` asks ``sep`` for its length, ``ba % v`` for its text
+# (gh-91153 and kin, seen in 3.11.2 to 3.13.0). What resizes the object there leaves a
+# pointer to freed memory, which C then reads or writes. So arguments become exact numbers,
+# texts and lists *before* C sees them.
+#
+# Only a class that defines a conversion can misuse a store or a search. So these are
+# CPython's own, at full speed, until such a class is about to be built (`seal_stores`).
 
 
 _Method = Callable[..., Any]
@@ -220,6 +232,13 @@ def seal_stores() -> None:
     if arrays := sys.modules.get("array"):  # what is not loaded by now never is
         replace_members(arrays.array, _array_members(arrays.array))
     _sealed.add("stores")
+
+
+# Unicode errors: their C code believes where they say that the fault is ---------------
+#
+# ``str(error)`` reads ``error.object`` at ``error.start`` without looking whether that is
+# below zero, so whoever chooses both reads the process's memory byte by byte. Codecs set
+# them rightly; a task that makes such an error states places inside the text, once.
 
 
 _ERRORS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)

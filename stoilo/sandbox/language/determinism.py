@@ -83,6 +83,13 @@ def start_step(step: int) -> None:
         torch.default_generator.manual_seed(number & 0x7FFFFFFFFFFFFFFF)
 
 
+# The clock of `datetime` stands still, for library code and for every instance too
+#
+# A façade's ``datetime.now`` is not the only way to ask: an argument or a sum is a real
+# ``datetime``, and its class method ``now`` reads the host's clock. That clock cannot be taken
+# away by a filter (vDSO), so the methods are replaced in the process that runs tasks.
+
+
 def _now(cls: Any, tz: dt.tzinfo | None = None) -> Any:
     """Return admitted_at in `tz`, naive UTC without one (the zone of the jail)."""
     return cls.fromtimestamp(RUN.now, tz)

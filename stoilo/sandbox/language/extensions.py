@@ -1,4 +1,4 @@
-"""What a task may extend, and which names of a library class an own class may define.
+"""What a task may extend, define and assign where a class of a library is above or below.
 
 Library code believes what it reads off itself: a name that it spells in its own methods
 is answered by whatever a subclass puts under that name. So a class is a base only when
@@ -25,8 +25,7 @@ from stoilo.sandbox.language.ownership import (
     guarded_names,
     is_own_class,
 )
-from stoilo.sandbox.language.refusals import GuardError, kind_name
-from stoilo.sandbox.language.rules import is_dunder
+from stoilo.sandbox.language.rules import GuardError, is_dunder, kind_name
 
 __all__ = ["ANY_NAME", "Extensions", "known_names", "may_assign", "stored_names"]
 
@@ -220,13 +219,19 @@ def _find_class(dotted: str, facades: Mapping[str, ModuleType]) -> type:
     return found
 
 
+# Library classes whose instances, and those of every class below, take assignment -----
+#
+# By dotted name, since the guards must not import the libraries. Only attributes that the
+# library checks itself, or that hold no more than what the task put there.
+
+
 _ANY_DATA = frozenset[str]()
 
 _FAMILIES: dict[str, frozenset[str]] = {
     "logging.Logger": frozenset({"handlers", "level", "propagate"}),
     "numpy.ma.MaskedArray": frozenset({"fill_value", "flat", "mask", "shape"}),
     "numpy.rec.recarray": _ANY_DATA,
-    "stoilo.sandbox.facades.tensor_devices.Switches": frozenset(
+    "stoilo.sandbox.facades.tensors.Switches": frozenset(
         {"allow_tf32", "benchmark", "deterministic", "enabled"}
     ),
     "torch.Tensor": frozenset({"data", "grad", "imag", "real", "requires_grad"}),

@@ -44,18 +44,16 @@ from stoilo.sandbox.language.ownership import (
     kept_names,
     narrow_match_args,
 )
-from stoilo.sandbox.language.refusals import (
-    GuardError,
-    kind_name,
-    refuse_read,
-    refuse_write,
-)
 from stoilo.sandbox.language.rules import (
     DEFINABLE_DUNDERS,
     GUARDED_DUNDERS,
     READABLE_DUNDERS,
+    GuardError,
     NameKind,
     attribute_kind,
+    kind_name,
+    refuse_read,
+    refuse_write,
 )
 from stoilo.sandbox.language.stand_ins import make_type_class
 

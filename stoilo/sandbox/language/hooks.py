@@ -1,4 +1,4 @@
-"""Methods that others call with names or objects of their own: each is wrapped at its ``def``.
+"""What compiled code calls around hooks, masked array functions and ``except*``.
 
 ``__getattr__`` answers for every name that an object lacks, ``__setattr__`` sees every name
 and value that is stored. Libraries ask for protocols such as ``__array_interface__`` by
@@ -26,10 +26,16 @@ from stoilo.sandbox.language.ownership import (
     is_own_function,
     used_names,
 )
-from stoilo.sandbox.language.refusals import GuardError, kind_name, refuse_read
-from stoilo.sandbox.language.rules import NameKind, attribute_kind, is_dunder
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    is_dunder,
+    kind_name,
+    refuse_read,
+)
 
-__all__ = ["call_masked", "check_group", "make_hook", "unmasked"]
+__all__ = ["LEDGERS", "Memo", "call_masked", "check_group", "make_hook", "unmasked"]
 
 
 _Method = Callable[..., Any]
@@ -37,12 +43,8 @@ _TRUSTING = frozenset({"abc", "builtins", "collections.abc", "enum", "typing"})
 """Modules whose classes hold nothing back from the classes that extend them."""
 
 
-def make_hook(hide_memo: Callable[[_Method], _Method]) -> Callable[[str], _Method]:
-    """Return ``_stoilo_hook``: from the name of a special method to its decorator.
-
-    Args:
-        hide_memo: what wraps ``__deepcopy__``.
-    """
+def make_hook() -> Callable[[str], _Method]:
+    """Return ``_stoilo_hook``: from the name of a special method to its decorator."""
     wrappers: dict[str, Callable[[_Method], _Method]] = {
         "__array__": _array,
         "__deepcopy__": hide_memo,
@@ -170,6 +172,43 @@ def _array(method: _Method) -> _Method:
 _NDARRAY = ("numpy", "ndarray")
 
 
+# ``deepcopy`` keeps a dictionary from addresses to copies and believes it. A task that could
+# write there would choose an object's state, names and all; one that could read there would
+# see addresses. So a task's ``__deepcopy__`` is handed a `Memo` that stands for it.
+class Memo:
+    """Stands for the ledger of one ``deepcopy``; good for passing on only."""
+
+    __slots__ = ()
+
+
+LEDGERS: dict[Memo, dict[int, object]] = {}
+
+
+def _stand_for(ledger: object) -> Memo:
+    if type(ledger) is Memo:
+        return ledger
+    for memo, known in LEDGERS.items():
+        if known is ledger:
+            return memo
+    return Memo()
+
+
+def hide_memo(method: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+    """Return the task's ``__deepcopy__`` so that it gets a `Memo` in any case."""
+
+    @functools.wraps(method)
+    def __deepcopy__(self: Any, memo: Any) -> object:  # noqa: N807
+        return method(self, _stand_for(memo))
+
+    return __deepcopy__
+
+
+# Array functions called with ``where=``: what they leave out is zero, not memory ------
+#
+# ``np.sqrt(x, where=x > 0)`` leaves the other elements as it found them in free memory:
+# they differ between honest copies (I7) and may hold addresses.
+
+
 _ARRAY_MEMORY = "stoilo.sandbox.facades.array_memory"
 _ONLY_TEXT = frozenset({str})
 
@@ -209,6 +248,14 @@ def unmasked(keywords: Any) -> dict[str, Any]:
     if "where" in named:
         raise GuardError("STO-G101", "only a call in the source takes where=")
     return named
+
+
+# ``except*``: the interpreter splits groups by their own methods and believes the answer
+#
+# CPython before 3.12.9 and 3.13.2 takes what ``split`` returns for a pair without looking
+# (CVE-2025-22153), and a handler may be left with what ``derive`` made. So each clause first
+# sees that the group which is being handled has the interpreter's own two methods. What is
+# left over after that is a plain group which no code of the task gets hold of.
 
 
 _METHODS = ("derive", "split")

@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class
-from stoilo.sandbox.language.refusals import GuardError, kind_name, refuse_read
-from stoilo.sandbox.language.rules import GUARDED_DUNDERS, NameKind, attribute_kind
+from stoilo.sandbox.language.rules import (
+    GUARDED_DUNDERS,
+    GuardError,
+    NameKind,
+    attribute_kind,
+    kind_name,
+    refuse_read,
+)
 
 __all__ = ["DESCRIBING", "STORING", "InstanceDict", "Rules", "read_special"]
 

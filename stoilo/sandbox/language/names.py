@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+# Who binds which name: just enough scope analysis to leave needless guards out --------
+
+
 _Function = ast.FunctionDef | ast.Lambda
 _NOT_METHODS = frozenset({"staticmethod", "classmethod"})
 _CLASS_FIRST = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})

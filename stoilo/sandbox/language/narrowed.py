@@ -1,4 +1,4 @@
-"""Attributes of arrays that are safe in part: that part is what a task gets."""
+"""Library attributes and methods that are safe in part: that part is what a task gets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import Any
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.language.ownership import class_mro
-from stoilo.sandbox.language.refusals import GuardError, refuse_read
-from stoilo.sandbox.language.rules import NameKind, attribute_kind
+from stoilo.sandbox.language.rules import (
+    GuardError,
+    NameKind,
+    attribute_kind,
+    refuse_read,
+)
 
 __all__ = ["NARROWED", "check_template", "guarded_format", "read_narrowed"]
 
@@ -50,6 +54,9 @@ def read_narrowed(value: object, name: str) -> object:
     if ("numpy", kind) not in bases:
         raise refuse_read(value, name)
     return read(value)
+
+
+# ``str.format`` whose fields obey the attribute rule (CVE-2023-41039 and kin) ---------
 
 
 _parse = string.Formatter().parse

@@ -1,4 +1,4 @@
-"""Whose a class, function or name is: the task's own, or a library's.
+"""Whose a class, function or name is, and which names a class lets others read by.
 
 The task's *own* classes and functions are those whose module is the task's: no source can
 set ``__module__``. Whether a class is own is never asked of its instances alone, since a
@@ -20,6 +20,7 @@ from stoilo.sandbox.language.rules import (
     TASK_MODULE,
     NameKind,
     attribute_kind,
+    is_plain,
 )
 
 __all__ = [
@@ -163,6 +164,15 @@ def handed_out_classes(facades: tuple[ModuleType, ...]) -> frozenset[type]:
     return frozenset(handed_out | plain | exceptions | typed)
 
 
+# Names that a class lets others read by: fields of dataclasses, ``__match_args__``
+#
+# ``case C(x)`` reads the attribute that ``C.__match_args__`` names off whatever counts as an
+# instance of C; ``asdict`` and ``replace`` read every field off the instance. Both are
+# plain access by a name that the task chose, though no source can write either table: the
+# library makes them from annotations. A metaclass such as ABCMeta counts foreign objects as
+# instances (``register``, protocols), and a library base may keep a name to itself.
+
+
 _FIELDS, _MATCH_ARGS = "__dataclass_fields__", "__match_args__"
 
 
@@ -209,10 +219,6 @@ def narrow_match_args(cls: type) -> None:
     if type(cls) is type:
         kept = tuple(takewhile(lambda name: may_be_field(cls, name), names))
     else:
-        kept = tuple(takewhile(_is_plain, names))
+        kept = tuple(takewhile(is_plain, names))
     if kept != names:
         type.__setattr__(cls, _MATCH_ARGS, kept)
-
-
-def _is_plain(name: object) -> bool:
-    return type(name) is str and attribute_kind(name) is NameKind.PLAIN

@@ -24,8 +24,7 @@ from typing import Any, NoReturn
 
 from stoilo.core.errors import InternalError
 from stoilo.sandbox.language.ownership import class_dict, class_mro
-from stoilo.sandbox.language.refusals import GuardError, kind_name
-from stoilo.sandbox.language.rules import DEFINABLE_DUNDERS
+from stoilo.sandbox.language.rules import DEFINABLE_DUNDERS, GuardError, kind_name
 
 __all__ = [
     "bind_method",

@@ -1,4 +1,4 @@
-"""The one table of names: what the gate refuses is what the loader and guards refuse.
+"""The one table of names, and of reasons to refuse: the same for gate, loader and guards.
 
 An attribute or variable name falls into one `NameKind`. *Plain* names compile to direct
 access: no object that a façade hands out gives more through them (a test walks every
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import ast
 from enum import Enum
+from typing import TypeGuard
 
 import msgspec
 from RestrictedPython.transformer import INSPECT_ATTRIBUTES
 
 from stoilo.core.digests import Digest, Domain, domain_digest
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.finding import Finding, Severity
 
 __all__ = [
@@ -33,13 +35,18 @@ __all__ = [
     "READABLE_DUNDERS",
     "TASK_FILENAME",
     "TASK_MODULE",
+    "GuardError",
     "NameKind",
     "Rule",
     "attribute_kind",
     "finding_at",
     "is_dunder",
+    "is_plain",
     "is_variable_name",
+    "kind_name",
     "mangled",
+    "refuse_read",
+    "refuse_write",
 ]
 
 
@@ -158,6 +165,14 @@ def attribute_kind(name: str) -> NameKind:
     return NameKind.PLAIN
 
 
+def is_plain(name: object) -> TypeGuard[str]:
+    """Whether `name` (untrusted) is exact text that compiles to direct access.
+
+    A class of the task's own may equal one name now and another later, so only ``str`` counts.
+    """
+    return type(name) is str and attribute_kind(name) is NameKind.PLAIN
+
+
 def is_variable_name(name: str) -> bool:
     """Whether a variable, parameter, keyword or definition may have this name."""
     return not (
@@ -190,6 +205,9 @@ def _language_digest() -> Digest:
 
 LANGUAGE_DIGEST: Digest = _language_digest()
 """What an admission names as its language layer."""
+
+
+# What the language layer says about a place in the source, by stable code -------------
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -231,4 +249,35 @@ def finding_at(node: ast.AST, rule: Rule, message: str) -> Finding:
         end_column=(getattr(node, "end_col_offset", None) or 0) + 1,
         message=message,
         hint=rule.hint,
+    )
+
+
+# What a guard says when it says no; below guards and façades, which both say it -------
+
+
+class GuardError(PolicyRefusal):
+    """A guard said no while the task ran."""
+
+
+def kind_name(value: object) -> str:
+    """Return the class name of `value` (untrusted), bounded."""
+    cls = value if isinstance(value, type) else type(value)
+    return str.__str__(cls.__name__)[:64]
+
+
+def refuse_read(value: object, name: str) -> GuardError:
+    """Return the refusal of reading ``value.name``."""
+    return GuardError(
+        "STO-G101",
+        f"the attribute {str(name)[:64]!r} of a {kind_name(value)} is out of reach",
+        hint="a task sees the public interface of library objects only",
+    )
+
+
+def refuse_write(value: object, name: str) -> GuardError:
+    """Return the refusal of assigning or deleting ``value.name``."""
+    return GuardError(
+        "STO-G102",
+        f"the attribute {str(name)[:64]!r} of a {kind_name(value)} cannot be changed",
+        hint="a task changes its own objects, not modules or library classes",
     )

@@ -1,4 +1,4 @@
-"""A class that stands for a library class: same instances, other constructor."""
+"""Classes that stand for a class: same instances, other constructor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Any
 
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 __all__ = ["StandIn", "hide_class", "make_type_class"]
 
@@ -55,6 +55,9 @@ def hide_class(real: type) -> type:
         "__qualname__": real.__qualname__,
     }
     return StandIn(real.__name__, (), members)
+
+
+# What a task knows as ``type``: it tells what an object is, and builds no classes -----
 
 
 class _GuardedTypeMeta(type):

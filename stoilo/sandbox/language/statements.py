@@ -1,4 +1,4 @@
-"""Expressions, statements and patterns: most compile to what CPython would run."""
+"""The rest of the transformer: syntax, functions, classes, annotations, imports."""
 
 from __future__ import annotations
 
@@ -169,6 +169,14 @@ def _literal_strings(value: ast.expr) -> list[str]:
     return texts if len(texts) == len(elements) else []
 
 
+# Annotations that libraries read (dataclasses, NamedTuple), made harmless -------------
+#
+# Function annotations are erased: nothing needs them. In class bodies an annotation stays
+# an expression under the ordinary rules, unless it holds text, which libraries would
+# evaluate, or is lazy (``from __future__ import annotations``), when it may not resolve.
+# Then only the marker that changes what a dataclass does is kept.
+
+
 _MARKERS = frozenset({"ClassVar", "InitVar", "KW_ONLY"})
 
 
@@ -194,6 +202,9 @@ def _marker(node: ast.expr) -> str:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
     return ""
+
+
+# Functions, classes, annotations and imports: what opens scopes and binds façades -----
 
 
 _FUTURES = frozenset({"annotations", "division", "generator_stop", "print_function"})

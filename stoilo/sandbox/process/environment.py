@@ -1,4 +1,4 @@
-"""One set of vector instructions for every host, so that sums and exp() agree (I7).
+"""What a zygote is started with: where its libraries lie, and one set of instructions.
 
 numpy, torch, OpenBLAS and MKL choose code by processor at start: with AVX-512 the last
 digits of ``exp``, ``log``, ``tanh``, ``power``, ``@`` and ``inv`` differ from those with AVX2.
@@ -46,6 +46,13 @@ def pin_instructions(
     machine = platform.machine() if machine is None else machine
     flags = read_processor_flags() if flags is None else flags
     return dict(_PINNED) if machine == "x86_64" and flags >= _NEEDED else {}
+
+
+# Where a zygote finds its libraries, said by the supervisor instead of looked for -----
+#
+# The interpreter's own search (the module `site`) reads every ``.pth`` file, runs what they
+# hold and what a distribution put into ``sitecustomize``: 3 ms of every cold start, and code
+# that nobody listed.
 
 
 @functools.cache

@@ -13,8 +13,7 @@ from typing import Any
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level
-from stoilo.sandbox.facades import FacadeTree, build_facades
-from stoilo.sandbox.facades.copies import hide_memo
+from stoilo.sandbox.facades.tree import FacadeTree, build_facades
 from stoilo.sandbox.language.builtin_types import seal_text, seal_unicode_errors
 from stoilo.sandbox.language.extensions import Extensions
 from stoilo.sandbox.language.guards import Guards, import_loaded
@@ -24,6 +23,9 @@ from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.stand_ins import hide_class
 
 __all__ = ["LATE_IMPORTS", "LanguageRuntime", "LateImports", "prepare_runtime"]
+
+
+# Notices what libraries ask for after the jail has closed, when nothing can be loaded
 
 
 class LateImports:
@@ -102,7 +104,7 @@ class LanguageRuntime:
             "_stoilo_type_of": guards.type_of,
             "_stoilo_own_types": guards.own_types,
             "_stoilo_check_self": guards.check_self,
-            "_stoilo_hook": make_hook(hide_memo),
+            "_stoilo_hook": make_hook(),
             "_stoilo_group": check_group,
             "_stoilo_getattr": guards.read,
             "_stoilo_write": guards.write,

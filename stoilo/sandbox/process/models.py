@@ -1,4 +1,4 @@
-"""Tensors with gradients, modules and optimisers from their forms (`stoilo.core.codec.forms`).
+"""Tensors with gradients, modules and optimisers from their forms, and how state is set.
 
 Everything here comes from the wire and is checked part by part. A module is made without
 running any of its code: an empty instance gets fresh registries, then parameters, buffers,
@@ -22,9 +22,17 @@ from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.errors import PolicyRefusal, TrustError
 from stoilo.sandbox.language.guards import Guards
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class
-from stoilo.sandbox.language.rules import GUARDED_DUNDERS, NameKind, attribute_kind
+from stoilo.sandbox.language.rules import (
+    GUARDED_DUNDERS,
+    NameKind,
+    attribute_kind,
+    is_plain,
+)
 
 __all__ = ["Models", "set_state", "state_refusal"]
+
+
+# Attributes of what arguments name, set without running any of its code ---------------
 
 
 def state_refusal(message: str) -> TrustError:
@@ -293,7 +301,7 @@ def _check_library_state(module: Any, name: str, value: Any) -> None:
         case "_reversed_padding_repeated_twice":
             fits = type(value) in {list, tuple} and all(type(i) is int for i in value)
         case "_keys":
-            fits = type(value) is dict and all(map(_is_entry, value))
+            fits = type(value) is dict and all(map(is_plain, value))
         case "_flat_weights_names":
             fits = _are_parameters(module, value)
         case _:
@@ -302,10 +310,6 @@ def _check_library_state(module: Any, name: str, value: Any) -> None:
             )
     if not fits:
         raise state_refusal(f"{name!r} of a {type(module).__name__} is malformed")
-
-
-def _is_entry(name: object) -> bool:
-    return type(name) is str and attribute_kind(name) is NameKind.PLAIN
 
 
 def _are_parameters(module: Any, names: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from stoilo.core.codec import skeleton
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.failures import OUT_OF_MEMORY, is_out_of_memory
+from stoilo.sandbox.language.output import OUT_OF_MEMORY, is_out_of_memory
 from stoilo.sandbox.process.channel import Output
 
 __all__ = ["ALWAYS", "prepare", "run"]

@@ -32,13 +32,14 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import BOUNDS
 from stoilo.core.run_status import RunStatus
 from stoilo.sandbox.language.determinism import start_item, stop_clock
-from stoilo.sandbox.language.failures import (
+from stoilo.sandbox.language.output import (
     Failure,
+    OutputSink,
+    TaskPrinter,
     describe_exception,
     describe_refusal,
     describe_result,
 )
-from stoilo.sandbox.language.output import OutputSink, TaskPrinter
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.transformer import compile_source
 from stoilo.sandbox.process.binder import bind_arguments, encode_result

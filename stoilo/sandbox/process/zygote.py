@@ -23,7 +23,7 @@ from stoilo.core.levels import Level
 from stoilo.core.limits import RunLimits
 from stoilo.sandbox.kernel import identity, libc, mandatory, optional, seccomp
 from stoilo.sandbox.kernel.mandatory import Host, KernelHost, Mechanism, find_missing
-from stoilo.sandbox.process import blas, channel
+from stoilo.sandbox.process import channel, child
 from stoilo.sandbox.process.channel import (
     EXIT_SETUP,
     Ended,
@@ -358,7 +358,7 @@ def main(host: Host | None = None) -> NoReturn:
         job = _prepare(hello)
         statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         threaded = hello.level.max_limits().threads > 1
-        setters = blas.find_thread_setters() if threaded else ()
+        setters = child.find_thread_setters() if threaded else ()
         if "mount" in spaces and optional.empty_root():
             spaces = (*spaces, "root")
         _harden(leaves_root=leaves_root, own_uids=own_uids)

@@ -1,4 +1,4 @@
-"""What is added around a case's program so that one source can be run in every way."""
+"""What surrounds a case: the ground that it must not reach, and the program that is run."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ __all__ = [
     "preload_of",
     "validator_of",
 ]
+
+
+# What lies outside the jail for a program to reach: a canary to read, a mark to make
 
 
 REACHED = "REACHED"

@@ -1,4 +1,4 @@
-"""What running a suite showed, for people and for programs."""
+"""How a run of a case ended, whether that is as its header says, and what a suite showed."""
 
 from __future__ import annotations
 
@@ -165,6 +165,9 @@ def render_json(reports: Sequence[CaseReport]) -> str:
         for report in reports
     ]
     return json.dumps({"summary": asdict(summarize(reports)), "cases": cases})
+
+
+# How one run of a case ended, and whether that is what its header says ----------------
 
 
 _SHOWN_CHARS = 200

@@ -1,4 +1,4 @@
-"""Runs one case in every way that says something about a layer.
+"""Runs one case in every way that says something about a layer, in warm jails.
 
 1. control: every layer off. An attack must reach its goal, or the case proves nothing.
 2. every layer on: it ends where and as its header says, and reaches nothing.
@@ -55,6 +55,9 @@ from stoilo.sandbox.suite.report import (
 )
 
 __all__ = ["ATTACK_LIMITS", "CaseRunner", "GateOf", "SuiteJails"]
+
+
+# Warm jails for a suite: one of each job and level, made when first needed ------------
 
 
 class SuiteJails:

@@ -1,10 +1,12 @@
 """Alembic history of the server's and both engines' tables: one tree, three branches.
 
 Each database has its own branch, models and version table, so that they may also lie in
-one MariaDB, the stock engine's beside BOINC's. A new revision: ``versions/NNNN_*.py`` with
-``down_revision`` the last one of its branch, each statement such that it can be repeated;
-`tests/server/test_migrations.py` says whether it makes what the models say, also when it
-is killed in the middle.
+one MariaDB, the stock engine's beside BOINC's. Nothing is released yet: a branch has one
+revision, which makes what the models say. The first release writes its statements out;
+from then on a change is a new revision, ``versions/NNNN_*.py`` with ``down_revision`` the
+last one of its branch, each statement such that it can be repeated.
+`tests/server/test_migrations.py` says whether the history makes what the models say, also
+when it is killed in the middle.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from alembic import command
+from alembic import command, context, op
 from alembic.config import Config
+from alembic.operations import ops
 from alembic.script import ScriptDirectory
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData
 
-__all__ = ["Branch", "migrate", "newest_revision", "render_upgrade"]
+__all__ = ["Branch", "create_models", "migrate", "newest_revision", "render_upgrade"]
 
 _ONE_AT_A_TIME = threading.Lock()
 """Alembic keeps what it works on in its modules."""
@@ -57,6 +60,19 @@ def migrate(connection: Connection, branch: Branch, revision: str = "head") -> N
         # Alembic loads its environment by path, so what it works on travels in here.
         config.attributes["connection"] = connection
         command.upgrade(config, f"{branch.name}@{revision}")
+
+
+def create_models() -> None:
+    """Within a revision: create every table and index of the branch that is not there."""
+    branch: Branch = context.config.attributes["branch"]
+    for table in branch.models.sorted_tables:
+        made = ops.CreateTableOp.from_table(table)
+        made.if_not_exists = True
+        op.invoke(made)
+        for index in sorted(table.indexes, key=lambda one: str(one.name)):
+            added = ops.CreateIndexOp.from_index(index)
+            added.if_not_exists = True
+            op.invoke(added)
 
 
 def newest_revision(branch: Branch) -> str:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 
-from stoilo.sandbox.facades.array_iteration import nditer
+from stoilo.sandbox.facades.arrays import nditer
 
 
 def fill(shape, order="C"):

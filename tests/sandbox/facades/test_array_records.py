@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from stoilo.sandbox.facades.array_records import RecarrayStandIn, array
+from stoilo.sandbox.facades.arrays import RecarrayStandIn, array
 
 
 class Reader:

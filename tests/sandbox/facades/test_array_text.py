@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from stoilo.sandbox.facades.array_text import text_functions
+from stoilo.sandbox.facades.array_files import text_functions
 
 TEXT = "1 2\n3 4\n"
 FUNCTIONS = text_functions()

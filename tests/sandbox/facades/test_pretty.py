@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.sandbox.facades.pretty import PrettyPrinter
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.facades.records import PrettyPrinter
+from stoilo.sandbox.language.rules import GuardError
 
 DATA = st.recursive(
     st.integers() | st.text(max_size=5) | st.none(),

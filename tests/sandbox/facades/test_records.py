@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from stoilo.sandbox.facades.records import build
-from stoilo.sandbox.language.refusals import GuardError
-from stoilo.sandbox.language.rules import TASK_MODULE
+from stoilo.sandbox.facades.records import FACADES
+from stoilo.sandbox.language.rules import TASK_MODULE, GuardError
 
 CODE = "ran.append(1)"
 
@@ -27,7 +26,7 @@ def own_class(annotations):
 
 
 def test_annotations_with_two_faces_are_refused(pure):
-    decorate = build(pure)["dataclass"]
+    decorate = FACADES["dataclasses"](pure)["dataclass"]
     with pytest.raises(GuardError, match="STO-G106"):
         decorate(own_class(Faces(good=int)), init=False, repr=False)
     assert decorate(own_class({"good": int}))(1).good == 1

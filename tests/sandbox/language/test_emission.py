@@ -2,7 +2,7 @@ import ast
 
 import pytest
 
-from stoilo.sandbox.language.bombs import EmittedSize
+from stoilo.sandbox.language.transformer import EmittedSize
 
 
 def emitted(source, nested=4):

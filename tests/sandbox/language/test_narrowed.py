@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stoilo.sandbox.language.narrowed import read_narrowed
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 RECORD = np.dtype([("a", "<i8"), ("b", "<f4")])
 

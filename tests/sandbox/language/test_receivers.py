@@ -16,7 +16,7 @@ from stoilo.sandbox.language.receivers import (
     replace_member,
     trusting_methods,
 )
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.stand_ins import hide_class
 
 pytestmark = pytest.mark.usefixtures("runtimes")

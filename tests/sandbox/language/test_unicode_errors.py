@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from stoilo.sandbox.language.builtin_types import seal_unicode_errors
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.rules import GuardError
 
 MAKE = {
     UnicodeDecodeError: lambda start: UnicodeDecodeError(

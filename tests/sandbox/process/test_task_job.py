@@ -6,8 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
-from stoilo.sandbox.language.failures import describe_exception, scrub_paths
-from stoilo.sandbox.language.output import TaskPrinter, TextBuffer
+from stoilo.sandbox.language.output import (
+    TaskPrinter,
+    TextBuffer,
+    describe_exception,
+    scrub_paths,
+)
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.process.task_job import run_call
 

@@ -24,8 +24,8 @@ from typing import Any
 import walk
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox import facades
-from stoilo.sandbox.facades.members import find_class
+from stoilo.sandbox.facades import tree
+from stoilo.sandbox.facades.tree import find_class
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.process.loader import prepare_runtime
 
@@ -193,7 +193,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     level = load_level(sys.argv[-1])
     if "--unbound" in sys.argv:
-        facades.bind_receivers = lambda _classes: None
+        tree.bind_receivers = lambda _classes: None
     runtime = prepare_runtime(level)
     if "--control" in sys.argv:
         leaky = types.ModuleType("leaky")

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from stoilo.policies.levels import load_level
-from stoilo.sandbox.facades.members import Closed
+from stoilo.sandbox.facades.tree import Closed
 from stoilo.sandbox.language.receivers import trusting_methods
 from stoilo.sandbox.language.rules import NameKind, attribute_kind
 from stoilo.sandbox.process.loader import LanguageRuntime, prepare_runtime

@@ -16,9 +16,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+from source_scan import Finding, scan_level
+
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.loader import prepare_runtime
-from stoilo.sandbox.suite.source_scan import Finding, scan_level
 
 FOLDER = Path(__file__).parent
 LEVELS = ("pure", "numeric", "tensor")

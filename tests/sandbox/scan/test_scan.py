@@ -10,12 +10,12 @@ import types
 from pathlib import Path
 
 import pytest
+from source_scan import scan_level
 
 from stoilo.policies.levels import level_names
 from stoilo.sandbox.process.supervisor import zygote_environment
-from stoilo.sandbox.suite.source_scan import scan_level
 
-FOLDER = Path(__file__).parent / "scan"
+FOLDER = Path(__file__).parent
 UNREAD = "UNREAD"
 
 

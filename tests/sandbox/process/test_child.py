@@ -1,4 +1,4 @@
-from stoilo.sandbox.process.blas import mapped_files
+from stoilo.sandbox.process.child import mapped_files
 
 MAPS = """\
 55d0a0000000-55d0a0002000 r--p 00000000 08:01 1311 /usr/bin/python3.11

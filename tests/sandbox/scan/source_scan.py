@@ -109,7 +109,7 @@ def reachable_functions(
     return list(found.values())
 
 
-def _functions_in(value: Any) -> Iterator[FunctionType]:  # noqa: ANN401 - any member
+def _functions_in(value: Any) -> Iterator[FunctionType]:
     """Yield the functions that `value` is or has in a descriptor's part."""
     for part in (value, *(_part(value, name) for name in _PARTS)):
         function = part.__func__ if type(part) is MethodType else part

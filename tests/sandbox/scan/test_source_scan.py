@@ -6,8 +6,7 @@ import functools
 import types
 
 import pytest
-
-from stoilo.sandbox.suite.source_scan import (
+from source_scan import (
     Finding,
     find_patterns,
     reachable_functions,

@@ -1,17 +1,27 @@
-"""`functools`: no copying of attributes by name, no rewriting of library classes."""
+"""`functools`, `operator` and `copy`: no way around the attribute rule by another's name."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import operator
 from collections.abc import Callable
 from types import UnionType
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.ownership import is_own_class, is_own_function
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.language.hooks import LEDGERS, Memo, call_masked
+from stoilo.sandbox.language.ownership import (
+    is_own_class,
+    is_own_function,
+    is_own_method,
+)
+from stoilo.sandbox.language.rules import GuardError, NameKind, attribute_kind
 
-__all__ = ["build"]
+__all__ = ["deepcopy"]
+
+
+# `functools`: no copying of attributes by name, no rewriting of library classes -------
 
 
 def update_wrapper(wrapper: Any, wrapped: Any) -> Any:
@@ -106,9 +116,7 @@ for _kind in (cached_property, singledispatchmethod):
     _kind.__module__ = "functools"
 
 
-def build(level: Level) -> dict[str, object]:
-    """Return the replacements."""
-    del level
+def _build_functools(_level: Level) -> dict[str, object]:
     return {
         "cached_property": cached_property,
         "singledispatch": singledispatch,
@@ -117,3 +125,95 @@ def build(level: Level) -> dict[str, object]:
         "update_wrapper": update_wrapper,
         "wraps": wraps,
     }
+
+
+# `operator`: getters by name, under the rule that names in source obey ----------------
+
+
+def _check_name(name: object, parts: list[str]) -> None:
+    if all(attribute_kind(part) is NameKind.PLAIN for part in parts):
+        return
+    raise GuardError(
+        "STO-G101",
+        f"the attribute {str.__str__(str(name))[:64]!r} is out of reach by name",
+        hint="a task sees the public interface of library objects only",
+    )
+
+
+def attrgetter(attr: Any, /, *attrs: Any) -> Any:
+    """``operator.attrgetter`` of names that compile to direct access."""
+    for name in (attr, *attrs):
+        if type(name) is not str:
+            raise TypeError("attribute name must be a string")
+        _check_name(name, name.split("."))
+    return operator.attrgetter(attr, *attrs)
+
+
+def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """``operator.methodcaller`` of a name that compiles to direct access."""
+    if type(name) is not str:
+        raise TypeError("method name must be a string")
+    _check_name(name, [name])
+
+    def call(obj: Any, /) -> Any:
+        return call_masked(getattr(obj, name), *args, **kwargs)
+
+    return call
+
+
+def _build_operator(_level: Level) -> dict[str, object]:
+    return {"attrgetter": attrgetter, "methodcaller": methodcaller}
+
+
+# `copy`: the library's ledger of copies stays its own ---------------------------------
+#
+# ``deepcopy`` keeps a dictionary from addresses to copies and believes it. A task that
+# could write there would choose an object's state, names and all; one that could read there
+# would see addresses. So a task's ``__deepcopy__`` is handed a `Memo` that stands for it.
+
+
+_rebuild = copy._reconstruct  # type: ignore[attr-defined]  # noqa: SLF001 - fills copies
+
+
+def deepcopy(x: Any, memo: Any = None) -> Any:
+    """``copy.deepcopy``; any `memo` but the one given to ``__deepcopy__`` is a new one."""
+    if type(memo) is Memo and memo in LEDGERS:
+        return copy.deepcopy(x, LEDGERS[memo])
+    memo, ledger = Memo(), dict[int, object]()
+    LEDGERS[memo] = ledger
+    try:
+        return copy.deepcopy(x, ledger)
+    finally:
+        del LEDGERS[memo]
+
+
+def _checked_rebuild(
+    x: Any,
+    memo: Any,
+    make: Callable[..., object],
+    args: Any,
+    *state: Any,
+    **options: Any,
+) -> Any:
+    """``copy._reconstruct`` that fills nothing but a new object of `x`'s class."""
+
+    def checked(*values: object) -> object:
+        made = make(*values)
+        if is_own_method(type(x), "__new__") and type(made) is not type(x):
+            raise GuardError("STO-G102", "__new__ gave a copy of another class")
+        return made
+
+    return _rebuild(x, memo, checked, args, *state, **options)
+
+
+def _build_copy(_level: Level) -> dict[str, object]:
+    """Put the check into the library, which calls it for nested objects too."""
+    copy._reconstruct = _checked_rebuild  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    return {"deepcopy": deepcopy}
+
+
+FACADES = {
+    "copy": _build_copy,
+    "functools": _build_functools,
+    "operator": _build_operator,
+}

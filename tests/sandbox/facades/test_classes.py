@@ -4,15 +4,15 @@ import types
 
 import pytest
 
-from stoilo.sandbox.facades.namespaces import build
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.facades.classes import FACADES
+from stoilo.sandbox.language.rules import GuardError
 
 BUILDERS = ("BuiltinFunctionType", "FunctionType", "GeneratorType", "LambdaType")
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_type_of_functions_builds_none(pure, name):
-    kind = build(pure)[name]
+    kind = FACADES["types"](pure)[name]
     with pytest.raises(GuardError, match="STO-G107"):
         kind(compile("", "", "exec"), {})
 

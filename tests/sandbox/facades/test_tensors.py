@@ -2,8 +2,8 @@ import io
 
 import pytest
 
-from stoilo.sandbox.facades.tensor_files import load, save
-from stoilo.sandbox.language.refusals import GuardError
+from stoilo.sandbox.facades.tensors import load, save
+from stoilo.sandbox.language.rules import GuardError
 
 torch = pytest.importorskip("torch")
 
